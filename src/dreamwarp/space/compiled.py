@@ -1,0 +1,91 @@
+"""How kernels are compiled, cached and spread over threads.
+
+A kernel is a plain loop over a range of tasks, ``kernel(first, last, *arrays)``, that holds no Python
+object and lets go of the interpreter lock. ``spread`` cuts the range into blocks and lets threads
+take them in turn. Which thread takes a block changes nothing in the result, because no two tasks
+write the same place. Plain threads rather than numba's own parallel loops: those are not safe to
+enter from two threads at once, nor after a fork, and both happen inside data loaders.
+
+``kernel`` keeps float64 sums in the order written, so results do not depend on a machine's vector
+width; ``inlined`` is for their small parts; ``lane_kernel``, for float32 work where a pixel's width is what matters, lets the compiler
+reorder.
+
+Compiled code is cached on disk: beside the source or, where that can't be written, in the user's
+cache directory. Where neither can, kernels compile anew in each process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numba
+from numba.core.caching import FunctionCache
+
+# Blocks per thread: more of them even out the load, fewer cost less to hand over.
+BLOCKS_PER_THREAD = 8
+
+
+def _compiler(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    def decorate(function: Callable[..., Any]) -> Any:
+        return numba.njit(
+            cache=_can_cache(function), nogil=True, error_model="numpy", **options
+        )(function)
+
+    return decorate
+
+
+def _can_cache(function: Callable[..., Any]) -> bool:
+    try:
+        FunctionCache(function)
+    except RuntimeError:  # numba found no directory to write to
+        return False
+    return True
+
+
+kernel = _compiler()
+inlined = numba.njit(inline="always", error_model="numpy")
+lane_kernel = _compiler(fastmath={"nsz", "arcp", "contract", "afn", "reassoc"})
+
+
+def thread_count(n_threads: int | None = None) -> int:
+    """Threads to use: as asked, else as numba is set (``NUMBA_NUM_THREADS``)."""
+    if n_threads is None:
+        return int(numba.get_num_threads())
+    if not isinstance(n_threads, int) or isinstance(n_threads, bool) or n_threads < 1:
+        raise ValueError(
+            f"`n_threads` must be a positive whole number, got {n_threads!r}. "
+            "Leave it out to use every core that NUMBA_NUM_THREADS allows."
+        )
+    return n_threads
+
+
+@cache
+def _pool(n_threads: int, process: int) -> ThreadPoolExecutor:
+    # Keyed by process: a forked child inherits the pool object but none of its threads.
+    return ThreadPoolExecutor(n_threads, thread_name_prefix="dreamwarp")
+
+
+def spread(kernel: Any, n_tasks: int, *arguments: Any, n_threads: int | None = None) -> None:
+    """Run ``kernel(first, last, *arguments)`` over ``range(n_tasks)`` on several threads."""
+    n_threads = min(thread_count(n_threads), max(n_tasks, 1))
+    if n_threads == 1:
+        kernel(0, n_tasks, *arguments)
+        return
+    size = -(-n_tasks // (n_threads * BLOCKS_PER_THREAD))
+    starts = itertools.count(0, size)
+
+    def work() -> None:
+        for start in starts:
+            if start >= n_tasks:
+                return
+            kernel(start, min(start + size, n_tasks), *arguments)
+
+    pool = _pool(n_threads, os.getpid())
+    running = [pool.submit(work) for _ in range(n_threads)]
+    for future in running:
+        future.result()

@@ -1,0 +1,115 @@
+"""The tessellation as plain arrays, and lookups in it, for compiled code."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dreamwarp.space.compiled import kernel
+from dreamwarp.space.tessellation import Tessellation
+
+# A point this far outside a cell, in barycentric weight, still counts as inside. It is far above
+# float64 rounding of a weight and far below anything a velocity could notice.
+WEIGHT_SLACK = 1e-13
+
+
+class Mesh(NamedTuple):
+    """Arrays of a :class:`Tessellation`; see its properties for their meaning.
+
+    ``frames[r]`` (ndim + 1, ndim) turns the weights of a region's nodes but the first into a position:
+    row 0 plus the weighted rows after it.
+    """
+
+    cells: tuple[int, ...]
+    periodic: bool
+    nodes: NDArray[np.float64]
+    regions: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    neighbor: NDArray[np.int64]
+    position: NDArray[np.int64]
+    shift: NDArray[np.float64]
+    frames: NDArray[np.float64]
+
+
+def build_mesh(tessellation: Tessellation) -> Mesh:
+    neighbor, position, shift = tessellation.neighbors
+    return Mesh(
+        tessellation.cells,
+        tessellation.periodic,
+        tessellation.nodes,
+        tessellation.regions,
+        np.ascontiguousarray(tessellation.barycentric),
+        neighbor,
+        position,
+        shift,
+        _frames(tessellation),
+    )
+
+
+def _frames(tessellation: Tessellation) -> NDArray[np.float64]:
+    frames = tessellation.nodes[tessellation.regions]
+    frames[:, 1:] -= frames[:, 1:, -1:] * frames[:, :1]
+    return np.ascontiguousarray(frames[:, :, :-1])
+
+
+@kernel
+def simplex_in_box(cells, point):
+    """Number of the bounded simplex that holds a point of the domain."""
+    ndim = len(cells)
+    box = 0
+    first = 0
+    offset_first = -1.0
+    second = 0
+    offset_second = -1.0
+    for k in range(ndim):
+        scaled = point[k] * cells[k]
+        index = min(max(int(np.floor(scaled)), 0), cells[k] - 1)
+        box = box * cells[k] + index
+        offset = scaled - index - 0.5
+        # Axes ranked by distance from the centre; their signs ride along in the low bit.
+        if abs(offset) > offset_first:
+            second, offset_second = first, offset_first
+            first, offset_first = 2 * k + (offset > 0.0), abs(offset)
+        elif abs(offset) > offset_second:
+            second, offset_second = 2 * k + (offset > 0.0), abs(offset)
+    if ndim == 1:
+        return box
+    if ndim == 2:
+        return box * 4 + first
+    axis, second_axis = first // 2, second // 2
+    rank = second_axis - (second_axis > axis)
+    return box * 24 + first * 4 + rank * 2 + second % 2
+
+
+@kernel
+def locate(mesh, point, weights):
+    """Region of a point, inside or outside the domain; its node weights are put in ``weights``.
+
+    Starts from the bounded cell nearest the point and walks across the face it lies beyond most.
+    """
+    ndim = len(mesh.cells)
+    region = simplex_in_box(mesh.cells, point)
+    for _ in range(8 * (ndim + 1)):
+        worst = 0
+        for f in range(ndim + 1):
+            weight = mesh.weights[region, f, ndim]
+            for k in range(ndim):
+                weight += mesh.weights[region, f, k] * point[k]
+            weights[f] = weight
+            if weight < weights[worst]:
+                worst = f
+        if weights[worst] >= -WEIGHT_SLACK or mesh.periodic or mesh.neighbor[region, worst] < 0:
+            break
+        region = mesh.neighbor[region, worst]
+    return region
+
+
+@kernel
+def enter(mesh, point, local, weights, travelled):
+    """Region, weights and turns round the torus of a point."""
+    for k in range(len(mesh.cells)):
+        travelled[k] = np.floor(point[k]) if mesh.periodic else 0.0
+        local[k] = point[k] - travelled[k]
+    return locate(mesh, local, weights)

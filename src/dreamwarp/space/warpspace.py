@@ -1,0 +1,513 @@
+"""WarpSpace: the family of warps T^θ of one tessellation and boundary rule."""
+
+from __future__ import annotations
+
+import warnings
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import ArrayLike, NDArray
+
+from dreamwarp.space import coordinates, exact, fast
+from dreamwarp.space.basis import BOUNDARIES, Basis, build_basis
+from dreamwarp.space.compiled import spread
+from dreamwarp.space.mesh import Mesh, build_mesh
+from dreamwarp.space.tessellation import MAX_AXES, Tessellation
+from dreamwarp.validation import as_finite_array, check_choice
+
+Boundary = Literal["zero", "slip", "free", "periodic"]
+Method = Literal["fast", "exact"]
+Array = NDArray[np.float64]
+
+# Past this velocity gradient (per unit time) neighbouring points part by more than e^500: no number
+# can hold the result, and a path may wind through cells without end.
+MAX_RATE = 500.0
+# Past this, float64 rounding (1e-16) may grow to a visible 1e-4.
+NOISY_GROWTH = 27.0
+# Memory for derivatives by node velocities before they are turned into derivatives by θ.
+GRADIENT_BYTES = 64 * 2**20
+
+
+class WarpSpace:
+    """Diffeomorphisms of the unit interval, square or cube: flows of piecewise-affine velocities.
+
+    A parameter vector θ fixes a continuous velocity field v^θ that is affine in every cell
+    (equation 1 of the paper), and the warp is where the flow of that field carries a point in unit
+    time, T^θ(p) = φ^θ(p, 1) (equations 2 and 3). Whatever θ, T^θ is invertible with inverse T^{-θ},
+    and T^{sθ} ∘ T^{tθ} = T^{(s+t)θ}.
+
+    Parameters
+    ----------
+    cells : sequence of int
+        Boxes per axis, for 1, 2 or 3 axes. Boxes are cut into simplices: 1 in 1-D, 4 triangles
+        round a centre vertex in 2-D (the paper's), 24 tetrahedra in 3-D.
+    boundary : {"zero", "slip", "free", "periodic"}
+        What happens at the border of the domain. ``"zero"``: nothing moves there (the paper).
+        ``"slip"``: nothing flows through, but points slide along it. ``"free"``: no constraint.
+        ``"periodic"``: opposite sides are one, as for circular signals and tori.
+    volume_preserving : bool
+        Keep only fields without divergence, whose warps preserve length, area or volume.
+
+    Notes
+    -----
+    Points outside the domain move with the velocity of the nearest point of the domain, so outside
+    a ``"zero"`` space nothing moves, outside a ``"slip"`` space points slide along, and outside a
+    ``"free"`` space they are carried on as the border is. In a ``"periodic"`` space a point and its
+    translates by whole domains move alike, and results are not wrapped: T(p + 1) = T(p) + 1.
+
+    Examples
+    --------
+    >>> space = WarpSpace((4, 4))
+    >>> space.dim
+    50
+    >>> space.flow(np.zeros((1, 50)), [[0.25, 0.5]])
+    array([[[0.25, 0.5 ]]], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        cells: Any,
+        boundary: Boundary = "zero",
+        *,
+        volume_preserving: bool = False,
+    ) -> None:
+        self.cells = _check_cells(cells)
+        self.boundary = check_choice("boundary", boundary, BOUNDARIES)
+        self.volume_preserving = bool(volume_preserving)
+        if self.dim == 0:
+            raise ValueError(
+                f"a {self._description} has no warp but the identity. "
+                "Use more cells, or another boundary."
+            )
+
+    # -- what it is
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.cells)
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters, d in the paper."""
+        return self._basis.dim
+
+    @property
+    def n_cells(self) -> int:
+        """Number of simplices, N_c in the paper."""
+        return self.tessellation.n_cells
+
+    @cached_property
+    def tessellation(self) -> Tessellation:
+        return Tessellation(self.cells, periodic=self.boundary == "periodic")
+
+    @cached_property
+    def basis(self) -> Array:
+        """Orthonormal basis B (D, d): ``B @ theta`` lists the affine maps, cell by cell, row-major."""
+        return np.ascontiguousarray(self.affine_maps(np.eye(self.dim)).reshape(self.dim, -1).T)
+
+    @cached_property
+    def _basis(self) -> Basis:
+        return build_basis(self.tessellation, self.boundary, self.volume_preserving)
+
+    @cached_property
+    def _mesh(self) -> Mesh:
+        return build_mesh(self.tessellation)
+
+    @property
+    def _description(self) -> str:
+        kept = ", volume preserving" if self.volume_preserving else ""
+        return f"{self.cells} space with {self.boundary} boundary{kept}"
+
+    def __repr__(self) -> str:
+        kept = ", volume_preserving=True" if self.volume_preserving else ""
+        return f"WarpSpace({self.cells}, boundary={self.boundary!r}{kept})"
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.cells, self.boundary, self.volume_preserving
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WarpSpace) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, self._key()
+
+    # -- velocities
+
+    def velocity(self, theta: ArrayLike, points: ArrayLike) -> Array:
+        """v^θ at points.
+
+        Parameters
+        ----------
+        theta : (n, d) or (d,)
+        points : (m, ndim) or (n, m, ndim)
+
+        Returns
+        -------
+        (n, m, ndim), or (m, ndim) for a single θ. float64.
+        """
+        theta, points, single = self._check_batch(theta, points)
+        velocities = self._node_velocities(theta)
+        out = np.empty((len(theta), points.shape[1], self.ndim))
+        spread(coordinates.evaluate, len(theta), self._mesh, velocities, points, out)
+        return out[0] if single else out
+
+    def vertex_velocities(self, theta: ArrayLike) -> Array:
+        """Velocities at ``tessellation.vertices``: (n, n_vertices, ndim)."""
+        theta, single = self._check_theta(theta)
+        out = self._node_velocities(theta)[:, : len(self.tessellation.vertices)]
+        return out[0] if single else out
+
+    def theta_from_vertices(self, velocities: ArrayLike) -> Array:
+        """θ of the field nearest to given vertex velocities: (n, n_vertices, ndim) to (n, d).
+
+        Nearest in the norm of θ, that is in the sum of squares of the affine maps.
+        """
+        shape = (len(self.tessellation.vertices), self.ndim)
+        values = as_finite_array("velocities", velocities)
+        if values.ndim not in (2, 3) or values.shape[-2:] != shape:
+            raise ValueError(
+                f"`velocities` must have shape (n, {shape[0]}, {shape[1]}), one velocity per vertex "
+                f"of a {self._description}, got {values.shape}."
+            )
+        weights = self.tessellation.barycentric[: self.n_cells]
+        maps = np.einsum("...cgk,cgj->...ckj", values[..., self.tessellation.simplices, :], weights)
+        return self.theta_from_affine(maps)
+
+    def affine_maps(self, theta: ArrayLike) -> Array:
+        """[A | b] of every cell: (n, n_cells, ndim, ndim + 1)."""
+        theta, single = self._check_theta(theta)
+        nodes = self._node_velocities(theta)[:, self.tessellation.simplices]
+        weights = self.tessellation.barycentric[: self.n_cells]
+        out = np.einsum("ncgk,cgj->nckj", nodes, weights)
+        return out[0] if single else out
+
+    def theta_from_affine(self, maps: ArrayLike) -> Array:
+        """θ of the field nearest to given affine maps, Bᵀ maps: (n, n_cells, ndim, ndim + 1)."""
+        values = as_finite_array("maps", maps)
+        shape = (self.n_cells, self.ndim, self.ndim + 1)
+        if values.ndim not in (3, 4) or values.shape[-3:] != shape:
+            raise ValueError(
+                f"`maps` must have shape (n, {', '.join(map(str, shape))}), one affine map per cell "
+                f"of a {self._description}, got {values.shape}."
+            )
+        return values.reshape(*values.shape[:-3], -1) @ self.basis
+
+    def fit_velocity(self, points: ArrayLike, velocities: ArrayLike) -> Array:
+        """Least-squares θ for velocities (m, ndim) seen at points (m, ndim).
+
+        Where the points leave θ undetermined, the smallest one.
+        """
+        points = self._check_points(points)
+        values = as_finite_array("velocities", velocities)
+        if points.ndim != 2 or values.shape != points.shape:
+            raise ValueError(
+                f"`velocities` must have the shape of `points`, (m, {self.ndim}), "
+                f"got {values.shape} and {points.shape}."
+            )
+        responses = self.velocity(np.eye(self.dim), points).reshape(self.dim, -1).T
+        return np.asarray(scipy.linalg.lstsq(responses, values.ravel(), lapack_driver="gelsd")[0])
+
+    # -- the flow
+
+    def flow(
+        self,
+        theta: ArrayLike,
+        points: ArrayLike,
+        *,
+        method: Method = "fast",
+        tolerance: float = 1e-4,
+        n_threads: int | None = None,
+    ) -> NDArray[Any]:
+        """T^θ at points, the exponential map (equation 3 of the paper).
+
+        Parameters
+        ----------
+        theta : (n, d) or (d,)
+        points : (m, ndim) or (n, m, ndim)
+        method : {"fast", "exact"}
+            ``"exact"``: one matrix exponential per cell, summed to rounding, and crossing times to
+            machine precision, in float64; closed form in 1-D. ``"fast"``: the same walk in float32
+            with a power series of order 7, in steps chosen from θ so that ``tolerance`` holds: the
+            series' remainder, grown by e^μ where μ is the largest rate at which the field lets
+            points part, takes half of it, float32 rounding the other half. A θ so violent that
+            rounding could take more goes to the exact method.
+        tolerance : float
+            Largest error of ``"fast"``, as a distance in the unit domain.
+        n_threads : int, optional
+            Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it.
+
+        Returns
+        -------
+        (n, m, ndim), or (m, ndim) for a single θ. float32 if fast, float64 if exact.
+        """
+        check_choice("method", method, ("fast", "exact"))
+        theta, points, single = self._check_batch(theta, points)
+        velocities, bounds = self._bounded_velocities(theta, n_threads)
+        if method == "exact":
+            out = self._exact_flow(velocities, points, n_threads)
+        else:
+            out = self._fast_flow(velocities, bounds, points, tolerance, n_threads)
+        return out[0] if single else out
+
+    def flow_jacobian(
+        self, theta: ArrayLike, points: ArrayLike, *, n_threads: int | None = None
+    ) -> Array:
+        """∂T^θ(p) / ∂p, exact, float64: (n, m, ndim, ndim), output component first."""
+        theta, points, single = self._check_batch(theta, points)
+        velocities, _ = self._bounded_velocities(theta, n_threads)
+        ends = self._exact_flow(velocities, points, n_threads)
+        out = np.empty((*ends.shape, self.ndim))
+        out[:] = np.eye(self.ndim)
+        n_chunks = _chunks(points.shape[1], exact.CHUNK)
+        no_gradient = np.empty((len(theta), n_chunks, 0, 0, 0))
+        spread(
+            exact.pull_back, len(theta) * n_chunks,
+            self._mesh, -velocities, ends, 1.0, out, no_gradient, n_threads=n_threads,
+        )  # fmt: skip
+        return out[0] if single else out
+
+    def flow_gradient(
+        self, theta: ArrayLike, points: ArrayLike, *, n_threads: int | None = None
+    ) -> Array:
+        """∂T^θ(p) / ∂θ, exact, float64: (n, m, ndim, d).
+
+        All d columns for all points; for the gradient of a scalar use :meth:`flow_vjp`.
+        """
+        theta, points, single = self._check_batch(theta, points)
+        velocities, _ = self._bounded_velocities(theta, n_threads)
+        ends = self._exact_flow(velocities, points, n_threads)
+        n, m, ndim = ends.shape
+        velocities = np.repeat(-velocities, m, axis=0)
+        out = np.empty((n * m, ndim, self.dim))
+        batch = max(1, GRADIENT_BYTES // (8 * ndim * velocities[0].size if n * m else 1))
+        for start in range(0, n * m, batch):
+            part = slice(start, min(start + batch, n * m))
+            size = part.stop - part.start
+            costates = np.empty((size, 1, ndim, ndim))
+            costates[:] = np.eye(ndim)
+            gradients = np.zeros((size, 1, ndim, *velocities.shape[1:]))
+            spread(
+                exact.pull_back, size, self._mesh, velocities[part],
+                ends.reshape(-1, 1, ndim)[part], 1.0, costates, gradients, n_threads=n_threads,
+            )  # fmt: skip
+            by_theta = self._theta_gradient(gradients.reshape(-1, *velocities.shape[1:]), n_threads)
+            out[part] = by_theta.reshape(size, ndim, self.dim)
+        out = out.reshape(n, m, ndim, self.dim)
+        return out[0] if single else out
+
+    def flow_vjp(
+        self,
+        theta: ArrayLike,
+        points: ArrayLike,
+        cotangent: ArrayLike,
+        *,
+        moved: ArrayLike | None = None,
+        method: Method = "fast",
+        tolerance: float = 1e-4,
+        n_threads: int | None = None,
+    ) -> tuple[Array, Array]:
+        """Gradient of Σ cotangent · T^θ(points), by one pass back along the paths.
+
+        Costs a small multiple of the flow, whatever d.
+
+        Parameters
+        ----------
+        theta, points, method, tolerance, n_threads
+            As for :meth:`flow`.
+        cotangent : (n, m, ndim)
+            Derivative of a loss by the moved points.
+        moved : (n, m, ndim), optional
+            What :meth:`flow` returned; saves doing it again.
+
+        Returns
+        -------
+        by_theta : (n, d) or (d,)
+        by_points : (n, m, ndim) or (m, ndim)
+        """
+        check_choice("method", method, ("fast", "exact"))
+        theta, points, single = self._check_batch(theta, points)
+        shape = (len(theta), points.shape[1], self.ndim)
+        cotangent = _check_paths("cotangent", cotangent, shape, single)
+        velocities, bounds = self._bounded_velocities(theta, n_threads)
+        if moved is not None:
+            moved = _check_paths("moved", moved, shape, single)
+        else:
+            moved = self._exact_flow(velocities, points, n_threads)
+        by_points = np.array(cotangent[:, :, None, :])
+        n_chunks = _chunks(points.shape[1], exact.CHUNK)
+        gradients = np.zeros((len(theta), n_chunks, 1, *velocities.shape[1:]))
+        spread(
+            exact.pull_back, len(theta) * n_chunks,
+            self._mesh, -velocities, moved, 1.0, by_points, gradients, n_threads=n_threads,
+        )  # fmt: skip
+        by_theta = self._theta_gradient(gradients[:, :, 0].sum(axis=1), n_threads)
+        by_points = by_points[:, :, 0]
+        return (by_theta[0], by_points[0]) if single else (by_theta, by_points)
+
+    # -- parts of the above
+
+    def _node_velocities(self, theta: Array, n_threads: int | None = None) -> Array:
+        mixing = self._basis.mixing
+        unknowns = theta.copy() if mixing is None else theta @ mixing.T
+        out = np.zeros((len(theta), len(self.tessellation.nodes), self.ndim))
+        spread(
+            coordinates.node_velocities, len(theta),
+            self._basis.unknown, self._basis.factor, unknowns, out, n_threads=n_threads,
+        )  # fmt: skip
+        return out
+
+    def _theta_gradient(self, by_velocity: Array, n_threads: int | None) -> Array:
+        out = np.zeros((len(by_velocity), len(self._basis.factor)))
+        spread(
+            coordinates.theta_gradient, len(out),
+            self._basis.unknown, self._basis.factor, by_velocity, out, n_threads=n_threads,
+        )  # fmt: skip
+        return out if self._basis.mixing is None else out @ self._basis.mixing
+
+    def _bounded_velocities(
+        self, theta: Array, n_threads: int | None
+    ) -> tuple[Array, tuple[Array, Array, Array]]:
+        """Node velocities, and (speed, rate, growth) of each field; refuses the impossible."""
+        velocities = self._node_velocities(theta, n_threads)
+        speed, rate, growth = (np.empty(len(theta)) for _ in range(3))
+        spread(
+            coordinates.field_bounds, len(theta),
+            self._mesh.regions, self._mesh.weights, velocities, speed, rate, growth,
+            n_threads=n_threads,
+        )  # fmt: skip
+        worst = max(rate.max(initial=0.0), speed.max(initial=0.0))
+        if worst > MAX_RATE:
+            raise ValueError(
+                f"`theta` is too large: its velocity or velocity gradient reaches {worst:.3g} per "
+                f"unit time, and must stay below {MAX_RATE:g}. Scale it by {MAX_RATE / worst:.1g} "
+                "or less."
+            )
+        if growth.max(initial=0.0) > NOISY_GROWTH:
+            warnings.warn(
+                f"`theta` is so large that neighbouring points part at up to e^{growth.max():.0f}; "
+                "float64 rounding is no longer negligible in the result.",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        return velocities, (speed, rate, growth)
+
+    def _exact_flow(self, velocities: Array, points: Array, n_threads: int | None) -> Array:
+        out = np.empty((len(velocities), points.shape[1], self.ndim))
+        n_tasks = len(velocities) * _chunks(points.shape[1], exact.CHUNK)
+        spread(
+            exact.flow, n_tasks, self._mesh, velocities, points, 1.0, out, n_threads=n_threads
+        )
+        return out
+
+    def _fast_flow(
+        self,
+        velocities: Array,
+        bounds: tuple[Array, Array, Array],
+        points: Array,
+        tolerance: float,
+        n_threads: int | None,
+    ) -> NDArray[np.float32]:
+        if not tolerance > 0:
+            raise ValueError(f"`tolerance` must be positive, got {tolerance!r}.")
+        lengths = np.empty(len(velocities))
+        fast.step_lengths(0, len(velocities), *bounds, tolerance, lengths)
+        out = np.empty((len(velocities), points.shape[1], self.ndim), np.float32)
+        gentle = lengths > 0
+        if not gentle.all():
+            some = points if len(points) == 1 else points[~gentle]
+            out[~gentle] = self._exact_flow(velocities[~gentle], some, n_threads)
+            points = points if len(points) == 1 else points[gentle]
+        chosen = np.flatnonzero(gentle)
+        n_tasks = len(chosen) * _chunks(points.shape[1], fast.CHUNK)
+        seats = self._seat(points, n_threads)
+        spread(
+            fast.flow, n_tasks, self._mesh, velocities, chosen, lengths, *seats, out,
+            n_threads=n_threads,
+        )  # fmt: skip
+        return out
+
+    def _seat(self, points: Array, n_threads: int | None) -> tuple[NDArray[Any], ...]:
+        flat = points.reshape(-1, self.ndim)
+        regions = np.empty(len(flat), np.int64)
+        weights, turns = (np.empty(flat.shape, np.float32) for _ in range(2))
+        spread(
+            fast.enter_all, len(flat), self._mesh, flat, regions, weights, turns,
+            n_threads=n_threads,
+        )  # fmt: skip
+        shape = points.shape
+        return regions.reshape(shape[:2]), weights.reshape(shape), turns.reshape(shape)
+
+    # -- checks
+
+    def _check_theta(self, theta: ArrayLike) -> tuple[Array, bool]:
+        values = as_finite_array("theta", theta)
+        if values.ndim not in (1, 2) or values.shape[-1] != self.dim:
+            raise ValueError(
+                f"`theta` must have shape (n, {self.dim}) for a {self._description}, got "
+                f"{values.shape}. Use the space the parameters were made for."
+            )
+        return np.atleast_2d(values), values.ndim == 1
+
+    def _check_points(self, points: ArrayLike) -> Array:
+        values = as_finite_array("points", points)
+        if values.ndim not in (2, 3) or values.shape[-1] != self.ndim:
+            raise ValueError(
+                f"`points` must have shape (m, {self.ndim}) or (n, m, {self.ndim}) for a "
+                f"{self._description}, got {values.shape}."
+            )
+        return values
+
+    def _check_batch(self, theta: ArrayLike, points: ArrayLike) -> tuple[Array, Array, bool]:
+        """θ (n, d), points (n or 1, m, ndim), and whether the result is for one θ alone."""
+        parameters, single = self._check_theta(theta)
+        positions = self._check_points(points)
+        if positions.ndim == 2:
+            return parameters, positions[None], single
+        if len(parameters) == 1 and len(positions) != 1:
+            parameters = np.repeat(parameters, len(positions), axis=0)
+        if len(parameters) != len(positions):
+            raise ValueError(
+                f"`theta` and `points` must agree in their first axis: got {len(parameters)} θ and "
+                f"{len(positions)} sets of points. Give one set of points (m, {self.ndim}) to move "
+                "it by every θ."
+            )
+        return parameters, positions, False
+
+
+def _check_cells(cells: Any) -> tuple[int, ...]:
+    try:
+        values = tuple(cells)
+    except TypeError:
+        values = (cells,)
+    whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in values)
+    if not whole or not 1 <= len(values) <= MAX_AXES or min(values) < 1:
+        raise ValueError(
+            f"`cells` must be 1 to {MAX_AXES} positive whole numbers, cells per axis such as (4, 4), "
+            f"got {cells!r}."
+        )
+    return tuple(int(n) for n in values)
+
+
+def _check_paths(name: str, values: ArrayLike, shape: tuple[int, ...], single: bool) -> Array:
+    array = as_finite_array(name, values)
+    if single and array.ndim == 2:
+        array = array[None]
+    if array.shape != shape:
+        raise ValueError(
+            f"`{name}` must have the shape of the moved points, {shape}, got {array.shape}."
+        )
+    return array
+
+
+def _chunks(n_points: int, size: int) -> int:
+    return -(-n_points // size)
+
+
+def _rebuild(cells: tuple[int, ...], boundary: Boundary, volume_preserving: bool) -> WarpSpace:
+    return WarpSpace(cells, boundary, volume_preserving=volume_preserving)
