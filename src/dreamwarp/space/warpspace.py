@@ -20,6 +20,7 @@ from dreamwarp.validation import as_finite_array, check_choice
 Boundary = Literal["zero", "slip", "free", "periodic"]
 Method = Literal["fast", "exact"]
 Array = NDArray[np.float64]
+Bounds = tuple[Array, Array, Array]
 
 # Past this velocity gradient (per unit time) neighbouring points part by more than e^500: no number
 # can hold the result, and a path may wind through cells without end.
@@ -337,17 +338,14 @@ class WarpSpace:
         velocities, bounds = self._bounded_velocities(theta, n_threads)
         if moved is not None:
             moved = _check_paths("moved", moved, shape, single)
-        else:
+        elif method == "exact":
             moved = self._exact_flow(velocities, points, n_threads)
-        by_points = np.array(cotangent[:, :, None, :])
-        n_chunks = _chunks(points.shape[1], exact.CHUNK)
-        gradients = np.zeros((len(theta), n_chunks, 1, *velocities.shape[1:]))
-        spread(
-            exact.pull_back, len(theta) * n_chunks,
-            self._mesh, -velocities, moved, 1.0, by_points, gradients, n_threads=n_threads,
-        )  # fmt: skip
-        by_theta = self._theta_gradient(gradients[:, :, 0].sum(axis=1), n_threads)
-        by_points = by_points[:, :, 0]
+        else:
+            moved = self._fast_flow(velocities, bounds, points, tolerance, n_threads)
+        pull_back = self._exact_pull_back if method == "exact" else self._fast_pull_back
+        by_points = cotangent.copy()
+        by_velocity = pull_back(-velocities, bounds, moved, by_points, tolerance, n_threads)
+        by_theta = self._theta_gradient(by_velocity, n_threads)
         return (by_theta[0], by_points[0]) if single else (by_theta, by_points)
 
     # -- parts of the above
@@ -372,7 +370,7 @@ class WarpSpace:
 
     def _bounded_velocities(
         self, theta: Array, n_threads: int | None
-    ) -> tuple[Array, tuple[Array, Array, Array]]:
+    ) -> tuple[Array, Bounds]:
         """Node velocities, and (speed, rate, growth) of each field; refuses the impossible."""
         velocities = self._node_velocities(theta, n_threads)
         speed, rate, growth = (np.empty(len(theta)) for _ in range(3))
@@ -405,32 +403,94 @@ class WarpSpace:
         )
         return out
 
+    def _exact_pull_back(
+        self,
+        velocities: Array,
+        bounds: Bounds,
+        ends: Array,
+        cotangents: Array,
+        tolerance: float,
+        n_threads: int | None,
+    ) -> Array:
+        """Overwrite cotangents by those at the paths' starts; return them by node velocities."""
+        n_chunks = _chunks(ends.shape[1], exact.CHUNK)
+        gradients = np.zeros((len(velocities), n_chunks, 1, *velocities.shape[1:]))
+        spread(
+            exact.pull_back, len(velocities) * n_chunks, self._mesh, velocities, ends, 1.0,
+            cotangents[:, :, None], gradients, n_threads=n_threads,
+        )  # fmt: skip
+        return np.asarray(gradients.sum(axis=(1, 2)))
+
+    def _fast_pull_back(
+        self,
+        velocities: Array,
+        bounds: Bounds,
+        ends: Array,
+        cotangents: Array,
+        tolerance: float,
+        n_threads: int | None,
+    ) -> Array:
+        lengths = _step_lengths(bounds, tolerance)
+        gentle = lengths > 0
+        ends = np.asarray(ends, np.float64)
+        chosen = np.flatnonzero(gentle)
+        starts = np.empty(ends.shape, np.float32)
+        gradients = self._walk(
+            velocities, chosen, lengths, ends[chosen], starts, n_threads, cotangents
+        )
+        by_velocity = np.asarray(gradients.sum(axis=1))
+        if not gentle.all():
+            rest = cotangents[~gentle]
+            by_velocity[~gentle] = self._exact_pull_back(
+                velocities[~gentle], bounds, ends[~gentle], rest, tolerance, n_threads
+            )
+            cotangents[~gentle] = rest
+        return by_velocity
+
     def _fast_flow(
         self,
         velocities: Array,
-        bounds: tuple[Array, Array, Array],
+        bounds: Bounds,
         points: Array,
         tolerance: float,
         n_threads: int | None,
     ) -> NDArray[np.float32]:
-        if not tolerance > 0:
-            raise ValueError(f"`tolerance` must be positive, got {tolerance!r}.")
-        lengths = np.empty(len(velocities))
-        fast.step_lengths(0, len(velocities), *bounds, tolerance, lengths)
+        lengths = _step_lengths(bounds, tolerance)
         out = np.empty((len(velocities), points.shape[1], self.ndim), np.float32)
         gentle = lengths > 0
         if not gentle.all():
             some = points if len(points) == 1 else points[~gentle]
             out[~gentle] = self._exact_flow(velocities[~gentle], some, n_threads)
             points = points if len(points) == 1 else points[gentle]
-        chosen = np.flatnonzero(gentle)
-        n_tasks = len(chosen) * _chunks(points.shape[1], fast.CHUNK)
+        self._walk(velocities, np.flatnonzero(gentle), lengths, points, out, n_threads)
+        return out
+
+    def _walk(
+        self,
+        velocities: Array,
+        chosen: NDArray[np.int64],
+        lengths: Array,
+        points: Array,
+        out: NDArray[np.float32],
+        n_threads: int | None,
+        cotangents: Array | None = None,
+    ) -> Array:
+        """The fast flow of the chosen θ into ``out``; the derivative by node velocities, if asked.
+
+        The reversed field has the same speed and rate, and its growth is bounded by the rate, so the
+        step lengths of the flow serve the way back too.
+        """
+        n_chunks = _chunks(points.shape[1], fast.CHUNK)
+        if cotangents is None:
+            cotangents, gradients = np.empty((0, 0, 0)), np.empty((0, 0, 0, 0))
+        else:
+            gradients = np.zeros((len(velocities), n_chunks, *velocities.shape[1:]))
         seats = self._seat(points, n_threads)
         spread(
-            fast.flow, n_tasks, self._mesh, velocities, chosen, lengths, *seats, out,
-            n_threads=n_threads,
+            fast.walk, len(chosen) * n_chunks, self._mesh, velocities, chosen, lengths, *seats,
+            out, cotangents, gradients, n_threads=n_threads,
         )  # fmt: skip
-        return out
+        return gradients
 
     def _seat(self, points: Array, n_threads: int | None) -> tuple[NDArray[Any], ...]:
         flat = points.reshape(-1, self.ndim)
@@ -503,6 +563,14 @@ def _check_paths(name: str, values: ArrayLike, shape: tuple[int, ...], single: b
             f"`{name}` must have the shape of the moved points, {shape}, got {array.shape}."
         )
     return array
+
+
+def _step_lengths(bounds: Bounds, tolerance: float) -> Array:
+    if not tolerance > 0:
+        raise ValueError(f"`tolerance` must be positive, got {tolerance!r}.")
+    lengths = np.empty(len(bounds[0]))
+    fast.step_lengths(0, len(lengths), *bounds, tolerance, lengths)
+    return lengths
 
 
 def _chunks(n_points: int, size: int) -> int:

@@ -1,0 +1,292 @@
+"""The steps of the fast flow, each a loop over lanes.
+
+Every pass does one thing to all lanes. Short loops keep many lanes in flight at once: each lane is a
+long chain of dependent operations, and a processor can only overlap what it sees together.
+
+The walk is that of ``exact``, in float32 and with a shorter series. A lane's state is ξ, the weights of
+its region's nodes but the first, whose weight is 1 - w·ξ (w_k is 1, or 0 for a direction). A row of the
+table that a field is turned into holds, for one region, w and then [A | b] of ξ' = A ξ + b, row-major.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dreamwarp.space.compiled import inlined, lane_kernel
+from dreamwarp.space.lanes import LANES, ROW, read, transpose_rows, write
+
+# Order of the power series: high enough that a warp of natural strength takes one step per cell.
+ORDER = 7
+# A path counts as beyond a face when its weight is below minus this: ten times float32 rounding.
+SLACK = np.float32(1e-6)
+
+_NEVER, _TINY = np.float32(1e30), np.float32(1e-30)
+_ZERO, _ONE = np.float32(0.0), np.float32(1.0)
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(4)
+GAUSS_NODES = tuple(np.float32(0.5 * (node + 1.0)) for node in _NODES)
+GAUSS_WEIGHTS = tuple(np.float32(0.5 * weight) for weight in _WEIGHTS)
+
+
+class Layout(NamedTuple):
+    """Where quantities stand in the work array, in rows of ``LANES``.
+
+    A lane keeps everything before ``map`` from step to step; the rest is worked out anew.
+    """
+
+    eta: int  # cotangent, ndim rows
+    sums: int  # ∫ η_k z_f dt since the region was entered, (ndim + 1) ndim rows
+    xi: int  # weights, ndim rows
+    time: int  # time left
+    face: int  # face just reached, or -1
+    row: int  # table row: w, then the map
+    map: int
+    step: int  # length of this step
+    series: int  # coefficients of all weights, order by order
+    crossing: int  # time of the next crossing
+    safe: int  # time before which no other face is reached
+    chosen: int  # coefficients of the weight that vanishes on the next face
+    bend: int  # bound on half its curvature
+    powers: int  # coefficients of η
+    size: int
+
+
+@inlined
+def row_length(n):
+    """Numbers per table row, filled up to whole vectors."""
+    return ROW * ((n * (n + 2) + ROW - 1) // ROW)
+
+
+@inlined
+def layout(cells):
+    n = len(cells)
+    xi = n + (n + 1) * n
+    row = xi + n + 2
+    step = row + row_length(n)
+    crossing = step + 1 + (ORDER + 1) * (n + 1)
+    bend = crossing + 2 + ORDER + 1
+    size = bend + 1 + (ORDER + 1) * n
+    return Layout(
+        0, n, xi, xi + n, xi + n + 1, row, row + n, step, step + 1,
+        crossing, crossing + 1, crossing + 2, bend, bend + 1, size,
+    )  # fmt: skip
+
+
+@lane_kernel
+def fetch(cells, table, rows, active, work):
+    """Read every lane's table row."""
+    at = layout(cells)
+    for lane in range(0, active, ROW):
+        transpose_rows(table, rows, lane, work, at.row * LANES)
+        if len(cells) == 3:
+            transpose_rows(table[ROW:], rows, lane, work, (at.row + ROW) * LANES)
+
+
+@lane_kernel
+def expand(cells, longest, active, work):
+    """Length of the step, and the power series of every weight over it."""
+    n = len(cells)
+    at = layout(cells)
+    for i in range(active):
+        write(work, at.step, i, min(read(work, at.time, i), longest))
+        first = _ONE
+        for k in range(n):
+            x = read(work, at.xi + k, i)
+            first -= read(work, at.row + k, i) * x
+            write(work, at.series + k + 1, i, x)
+            speed = read(work, at.map + k * (n + 1) + n, i)
+            for j in range(n):
+                speed += read(work, at.map + k * (n + 1) + j, i) * read(work, at.xi + j, i)
+            write(work, at.series + (n + 1) + k + 1, i, speed)
+        write(work, at.series, i, first)
+        for p in range(2, ORDER + 1):
+            before, here = at.series + (p - 1) * (n + 1) + 1, at.series + p * (n + 1) + 1
+            for k in range(n):
+                entry = _ZERO
+                for j in range(n):
+                    entry += read(work, at.map + k * (n + 1) + j, i) * read(work, before + j, i)
+                write(work, here + k, i, entry * (_ONE / np.float32(p)))
+        for p in range(1, ORDER + 1):
+            first = _ZERO
+            for k in range(n):
+                first -= read(work, at.row + k, i) * read(work, at.series + p * (n + 1) + k + 1, i)
+            write(work, at.series + p * (n + 1), i, first)
+
+
+@lane_kernel
+def lowest_root(value, slope, bend):
+    """First t > 0 with value + slope t - bend t² = 0, for value >= 0; never, if there is none."""
+    inside = slope * slope + np.float32(4.0) * value * bend
+    root = np.sqrt(max(inside, _ZERO))
+    falling = slope < _ZERO
+    above = value + value if falling else slope + root
+    below = root - slope if falling else bend + bend
+    exists = bend > _ZERO or (falling and inside >= _ZERO)
+    return above / max(below, _TINY) if exists else _NEVER
+
+
+@lane_kernel
+def find_faces(cells, active, work):
+    """The face each lane may reach first, and times before which it reaches that one or any other.
+
+    A weight's series lies above the parabola that takes every term past the second at its worst, so
+    it does not vanish before the parabola does.
+    """
+    n = len(cells)
+    at = layout(cells)
+    for i in range(active):
+        step = read(work, at.step, i)
+        first, second, face = _NEVER, _NEVER, _ZERO
+        for f in range(n + 1):
+            rest = _ZERO
+            for p in range(ORDER, 2, -1):
+                rest = (rest + abs(read(work, at.series + p * (n + 1) + f, i))) * step
+            value = max(read(work, at.series + f, i), _ZERO) + SLACK
+            slope = read(work, at.series + (n + 1) + f, i)
+            t = lowest_root(value, slope, rest - read(work, at.series + 2 * (n + 1) + f, i))
+            second = min(second, max(first, t))
+            face = np.float32(f) if t < first else face
+            first = min(first, t)
+        write(work, at.face, i, face)
+        write(work, at.crossing, i, min(first, step))
+        write(work, at.safe, i, min(second, step))
+
+
+@lane_kernel
+def choose_face(cells, active, work):
+    """Copy the series of the weight that may vanish first, and bound its curvature."""
+    n = len(cells)
+    at = layout(cells)
+    for i in range(active):
+        face, step = read(work, at.face, i), read(work, at.step, i)
+        bend = _ZERO
+        for p in range(ORDER, -1, -1):
+            chosen = read(work, at.series + p * (n + 1), i)
+            for f in range(1, n + 1):
+                other = read(work, at.series + p * (n + 1) + f, i)
+                chosen = other if face == np.float32(f) else chosen
+            write(work, at.chosen + p, i, chosen)
+            if p >= 2:
+                bend = bend * step + np.float32(0.5 * p * (p - 1)) * abs(chosen)
+        write(work, at.bend, i, bend)
+
+
+@lane_kernel
+def approach_face(cells, active, work):
+    """Move the crossing time to the root of a parabola that touches the weight and stays below it."""
+    at = layout(cells)
+    for i in range(active):
+        t = read(work, at.crossing, i)
+        value, slope = read(work, at.chosen + ORDER, i), _ZERO
+        for p in range(ORDER - 1, -1, -1):
+            slope = slope * t + value
+            value = value * t + read(work, at.chosen + p, i)
+        root = lowest_root(max(value + SLACK, _ZERO), slope, read(work, at.bend, i))
+        write(work, at.crossing, i, min(t + root, read(work, at.safe, i)))
+
+
+@lane_kernel
+def land(cells, active, work):
+    """End the step at the crossing time; say which face that reaches, if any."""
+    at = layout(cells)
+    for i in range(active):
+        t = read(work, at.crossing, i)
+        value, slope = read(work, at.chosen + ORDER, i), _ZERO
+        for p in range(ORDER - 1, -1, -1):
+            slope = slope * t + value
+            value = value * t + read(work, at.chosen + p, i)
+        reached = value <= SLACK and slope < _ZERO
+        write(work, at.face, i, read(work, at.face, i) if reached else -_ONE)
+        write(work, at.time, i, read(work, at.time, i) - t)
+        write(work, at.step, i, t)
+
+
+@lane_kernel
+def move(cells, active, work):
+    """Put every lane where its series says it is after the step."""
+    n = len(cells)
+    at = layout(cells)
+    for i in range(active):
+        t = read(work, at.step, i)
+        for k in range(n):
+            x = read(work, at.series + ORDER * (n + 1) + k + 1, i)
+            for p in range(ORDER - 1, -1, -1):
+                x = x * t + read(work, at.series + p * (n + 1) + k + 1, i)
+            write(work, at.xi + k, i, x)
+
+
+@lane_kernel
+def expand_cotangent(cells, active, work):
+    """Power series of η over the step: η' = -η A."""
+    n = len(cells)
+    at = layout(cells)
+    for i in range(active):
+        for k in range(n):
+            write(work, at.powers + k, i, read(work, at.eta + k, i))
+        for p in range(1, ORDER + 1):
+            before = at.powers + (p - 1) * n
+            for k in range(n):
+                entry = _ZERO
+                for j in range(n):
+                    entry -= read(work, before + j, i) * read(work, at.map + j * (n + 1) + k, i)
+                write(work, before + n + k, i, entry * (_ONE / np.float32(p)))
+
+
+@lane_kernel
+def add_products(cells, node, weight, active, work):
+    """Add one node of Gauss's rule to ∫ η_k z_f dt."""
+    n = len(cells)
+    at = layout(cells)
+    for i in range(active):
+        step = read(work, at.step, i)
+        t = step * node
+        for k in range(n):
+            eta = read(work, at.powers + ORDER * n + k, i)
+            for p in range(ORDER - 1, -1, -1):
+                eta = eta * t + read(work, at.powers + p * n + k, i)
+            write(work, at.eta + k, i, eta * step * weight)
+        for f in range(n + 1):
+            z = read(work, at.series + ORDER * (n + 1) + f, i)
+            for p in range(ORDER - 1, -1, -1):
+                z = z * t + read(work, at.series + p * (n + 1) + f, i)
+            for k in range(n):
+                into = at.sums + f * n + k
+                write(work, into, i, read(work, into, i) + z * read(work, at.eta + k, i))
+
+
+@lane_kernel
+def move_cotangent(cells, active, work):
+    """Put η where its series says it is after the step."""
+    n = len(cells)
+    at = layout(cells)
+    for i in range(active):
+        t = read(work, at.step, i)
+        for k in range(n):
+            eta = read(work, at.powers + ORDER * n + k, i)
+            for p in range(ORDER - 1, -1, -1):
+                eta = eta * t + read(work, at.powers + p * n + k, i)
+            write(work, at.eta + k, i, eta)
+
+
+@inlined
+def advance(cells, table, rows, longest, active, work):
+    """Take one step with every lane: to the end of its time, its cell or the series' reach."""
+    fetch(cells, table, rows, active, work)
+    expand(cells, longest, active, work)
+    find_faces(cells, active, work)
+    choose_face(cells, active, work)
+    approach_face(cells, active, work)
+    approach_face(cells, active, work)
+    land(cells, active, work)
+    move(cells, active, work)
+
+
+@inlined
+def advance_cotangent(cells, active, work):
+    """Carry the cotangents over the step just taken."""
+    expand_cotangent(cells, active, work)
+    for q in range(len(GAUSS_NODES)):
+        add_products(cells, GAUSS_NODES[q], GAUSS_WEIGHTS[q], active, work)
+    move_cotangent(cells, active, work)
