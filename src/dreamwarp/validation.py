@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import TypeVar
 
 import numpy as np
@@ -14,13 +15,10 @@ Choice = TypeVar("Choice", bound=str)
 def as_finite_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
     """A C-ordered float64 array without NaN or infinity."""
     array = np.asarray(values)
-    if array.dtype == object or not (
-        np.issubdtype(array.dtype, np.number) or array.dtype == bool
-    ):
-        raise TypeError(f"`{name}` must be an array of numbers, got dtype {array.dtype}.")
-    if np.iscomplexobj(array):
-        raise TypeError(f"`{name}` must be real, got dtype {array.dtype}.")
-    array = np.ascontiguousarray(array, dtype=np.float64)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"`{name}` must be an array of real numbers, got dtype {array.dtype}.")
+    with np.errstate(over="ignore"):  # long doubles may overflow; the check below says so
+        array = np.asarray(array, dtype=np.float64, order="C")
     if not np.isfinite(array).all():
         first = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise ValueError(f"`{name}` must be finite, got {array[first]} at index {first}.")
@@ -33,3 +31,10 @@ def check_choice(name: str, value: Choice, choices: Sequence[str]) -> Choice:
         listed = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"`{name}` must be one of {listed}, got {value!r}.")
     return value
+
+
+def check_positive(name: str, value: float) -> float:
+    """``value`` as a float, if it is a positive finite number."""
+    if not isinstance(value, Real) or not 0.0 < float(value) < float("inf"):
+        raise ValueError(f"`{name}` must be a positive number, got {value!r}.")
+    return float(value)

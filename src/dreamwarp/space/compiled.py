@@ -6,9 +6,12 @@ take them in turn. Which thread takes a block changes nothing in the result, bec
 write the same place. Plain threads rather than numba's own parallel loops: those are not safe to
 enter from two threads at once, nor after a fork, and both happen inside data loaders.
 
-``kernel`` keeps float64 sums in the order written, so results do not depend on a machine's vector
-width; ``inlined`` is for their small parts; ``lane_kernel``, for float32 work where a pixel's width is what matters, lets the compiler
-reorder.
+The decorators:
+
+``kernel``       float64 sums stay in the order written, so results do not depend on vector width
+``part``         a piece of kernels that allocates nothing, and so needs no reference counts
+``inlined``      a piece so small that a call would cost more than it does
+``lane_kernel``  a part that is a loop over lanes; the compiler may fuse and reorder operations
 
 Compiled code is cached on disk: beside the source or, where that can't be written, in the user's
 cache directory. Where neither can, kernels compile anew in each process.
@@ -16,52 +19,78 @@ cache directory. Where neither can, kernels compile anew in each process.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core.caching import FunctionCache
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 # Blocks per thread: more of them even out the load, fewer cost less to hand over.
 BLOCKS_PER_THREAD = 8
 
 
+@cache
+def _kernel_stamp() -> str:
+    """Hash of every module of this package that has kernels."""
+    stamp = hashlib.sha256()
+    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+        source = path.read_bytes()
+        if b"dreamwarp.space.compiled" in source or path.name == "compiled.py":
+            stamp.update(source)
+    return stamp.hexdigest()
+
+
+class _KernelCache(FunctionCache):  # type: ignore[misc]
+    """Numba's cache, but aware that kernels call kernels in other files.
+
+    Numba looks at the date of a function's own file, and would go on using a compiled caller after
+    what it calls has changed.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__(function)
+        self._cache_file = IndexDataCacheFile(
+            cache_path=self._cache_path,
+            filename_base=self._impl.filename_base,
+            source_stamp=_kernel_stamp(),
+        )
+
+
 def _compiler(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     def decorate(function: Callable[..., Any]) -> Any:
-        return numba.njit(
-            cache=_can_cache(function), nogil=True, error_model="numpy", **options
-        )(function)
+        compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
+        try:
+            compiled._cache = _KernelCache(function)
+        except RuntimeError:  # numba found no directory to write to
+            pass
+        return compiled
 
     return decorate
 
 
-def _can_cache(function: Callable[..., Any]) -> bool:
-    try:
-        FunctionCache(function)
-    except RuntimeError:  # numba found no directory to write to
-        return False
-    return True
-
-
 kernel = _compiler()
-inlined = numba.njit(inline="always", error_model="numpy")
-lane_kernel = _compiler(fastmath={"nsz", "arcp", "contract", "afn", "reassoc"})
+part = _compiler(_nrt=False)
+inlined = _compiler(inline="always")
+lane_kernel = _compiler(_nrt=False, fastmath={"nsz", "arcp", "contract", "afn", "reassoc"})
 
 
 def thread_count(n_threads: int | None = None) -> int:
     """Threads to use: as asked, else as numba is set (``NUMBA_NUM_THREADS``)."""
     if n_threads is None:
         return int(numba.get_num_threads())
-    if not isinstance(n_threads, int) or isinstance(n_threads, bool) or n_threads < 1:
+    if not isinstance(n_threads, Integral) or isinstance(n_threads, bool) or n_threads < 1:
         raise ValueError(
             f"`n_threads` must be a positive whole number, got {n_threads!r}. "
             "Leave it out to use every core that NUMBA_NUM_THREADS allows."
         )
-    return n_threads
+    return int(n_threads)
 
 
 @cache

@@ -1,112 +1,159 @@
-"""θ to velocities at the nodes, and derivatives by node velocities to derivatives by θ."""
+"""θ to velocities at the nodes, bounds on those, and derivatives by them back to θ.
+
+Kernels here do ``LANES`` fields side by side, in work arrays laid out as ``lanes`` says, in float64.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from dreamwarp.space.compiled import kernel
+from dreamwarp.space.compiled import kernel, lane_kernel
+from dreamwarp.space.lanes import LANES, read, write
 from dreamwarp.space.mesh import enter
 
 
-@kernel
-def solve_upper(factor, values):
-    """values <- L⁻ᵀ values, for the banded rows of L."""
+@lane_kernel
+def solve_upper(factor, active, values):
+    """values <- L⁻ᵀ values, for the banded rows of L; values has n_unknowns rows of lanes."""
     n, width = factor.shape
     for i in range(n - 1, -1, -1):
-        values[i] /= factor[i, width - 1]
-        first = max(0, i - width + 1)
-        for j in range(first, i):
-            values[j] -= factor[i, width - 1 - i + j] * values[i]
+        inverse = 1.0 / factor[i, width - 1]
+        for w in range(active):
+            write(values, i, w, read(values, i, w) * inverse)
+        for j in range(max(0, i - width + 1), i):
+            entry = factor[i, width - 1 - i + j]
+            for w in range(active):
+                write(values, j, w, read(values, j, w) - entry * read(values, i, w))
 
 
-@kernel
-def solve_lower(factor, values):
-    """values <- L⁻¹ values, for the banded rows of L."""
+@lane_kernel
+def solve_lower(factor, active, values):
+    """values <- L⁻¹ values, for the banded rows of L; values has n_unknowns rows of lanes."""
     n, width = factor.shape
     for i in range(n):
-        first = max(0, i - width + 1)
-        total = values[i]
-        for j in range(first, i):
-            total -= factor[i, width - 1 - i + j] * values[j]
-        values[i] = total / factor[i, width - 1]
+        for j in range(max(0, i - width + 1), i):
+            entry = factor[i, width - 1 - i + j]
+            for w in range(active):
+                write(values, i, w, read(values, i, w) - entry * read(values, j, w))
+        inverse = 1.0 / factor[i, width - 1]
+        for w in range(active):
+            write(values, i, w, read(values, i, w) * inverse)
+
+
+@lane_kernel
+def bound_speed(n, n_vertices, active, velocities, bounds):
+    """max |v|² of each field into row 0 of ``bounds``; velocities has n_vertices x n rows."""
+    for w in range(active):
+        write(bounds, 0, w, 0.0)
+    for v in range(n_vertices):
+        for w in range(active):
+            squared = 0.0
+            for k in range(n):
+                squared += read(velocities, v * n + k, w) * read(velocities, v * n + k, w)
+            write(bounds, 0, w, max(read(bounds, 0, w), squared))
+
+
+@lane_kernel
+def bound_gradient(cells, regions, weights, active, velocities, matrix, bounds):
+    """max |A|² of each field into row 1 of ``bounds``, and its growth into row 2.
+
+    The growth bounds the largest eigenvalue of A's symmetric part, the rate at which two paths can
+    part: tr/n + sqrt((n - 1)/n) |deviator|, which for n <= 2 is that eigenvalue.
+    """
+    n = len(cells)
+    for w in range(active):
+        write(bounds, 1, w, 0.0)
+        write(bounds, 2, w, 0.0)
+    for r in range(len(regions)):
+        for k in range(n):
+            for j in range(n):
+                for w in range(active):
+                    entry = 0.0
+                    for g in range(n + 1):
+                        entry += read(velocities, regions[r, g] * n + k, w) * weights[r, g, j]
+                    write(matrix, k * n + j, w, entry)
+        for w in range(active):
+            squared, trace, deviation = 0.0, 0.0, 0.0
+            for k in range(n):
+                trace += read(matrix, k * n + k, w) * (1.0 / n)
+                for j in range(n):
+                    squared += read(matrix, k * n + j, w) * read(matrix, k * n + j, w)
+            for k in range(n):
+                part_of_trace = read(matrix, k * n + k, w) - trace
+                deviation += part_of_trace * part_of_trace
+                for j in range(k):
+                    twice = read(matrix, k * n + j, w) + read(matrix, j * n + k, w)
+                    deviation += 0.5 * twice * twice
+            growth = trace + np.sqrt(deviation * ((n - 1) / n))
+            write(bounds, 1, w, max(read(bounds, 1, w), squared))
+            write(bounds, 2, w, max(read(bounds, 2, w), growth))
 
 
 @kernel
-def node_velocities(first, last, unknown, factor, unknowns, velocities):
-    """Solve for the unknowns in place and spread them over the nodes.
+def node_velocities(first, last, mesh, unknown, factor, unknowns, velocities, speed, rate, growth):
+    """Velocities at the nodes, and how violent each field is at its worst place.
+
+    One task is ``LANES`` fields.
 
     Parameters
     ----------
     unknown : (ndim, n_vertices)
     factor : (n_unknowns, bandwidth + 1)
     unknowns : (n, n_unknowns)
-        θ on entry.
+        What L is still to be divided out of: θ, but for volume preservation.
     velocities : (n, n_nodes, ndim)
         Zeros on entry; directions keep velocity zero.
+    speed, rate, growth : (n,)
+        Receive max |v|, max |A| (Frobenius) and the growth of ``bound_gradient``.
     """
-    for t in range(first, last):
-        solve_upper(factor, unknowns[t])
-        for k in range(unknown.shape[0]):
-            for v in range(unknown.shape[1]):
+    n, n_vertices = len(mesh.cells), unknown.shape[1]
+    values = np.zeros(len(factor) * LANES)
+    abreast = np.zeros(velocities.shape[1] * n * LANES)
+    matrix, bounds = np.empty(n * n * LANES), np.empty(3 * LANES)
+    for task in range(first, last):
+        start = task * LANES
+        active = min(LANES, len(unknowns) - start)
+        for w in range(active):
+            for i in range(len(factor)):
+                write(values, i, w, unknowns[start + w, i])
+        solve_upper(factor, active, values)
+        for v in range(n_vertices):
+            for k in range(n):
                 if unknown[k, v] >= 0:
-                    velocities[t, v, k] = unknowns[t, unknown[k, v]]
+                    for w in range(active):
+                        write(abreast, v * n + k, w, read(values, unknown[k, v], w))
+        bound_speed(n, n_vertices, active, abreast, bounds)
+        bound_gradient(mesh.cells, mesh.regions, mesh.weights, active, abreast, matrix, bounds)
+        for w in range(active):
+            for v in range(n_vertices):
+                for k in range(n):
+                    velocities[start + w, v, k] = read(abreast, v * n + k, w)
+            speed[start + w] = np.sqrt(read(bounds, 0, w))
+            rate[start + w] = np.sqrt(read(bounds, 1, w))
+            growth[start + w] = read(bounds, 2, w)
 
 
 @kernel
 def theta_gradient(first, last, unknown, factor, by_velocity, by_theta):
-    """The transpose of ``node_velocities``: (n, n_nodes, ndim) to (n, n_unknowns).
+    """Derivatives by node velocities (n, n_nodes, ndim) to those by θ (n, n_unknowns).
 
-    ``by_theta`` holds zeros on entry.
+    The transpose of ``node_velocities``; one task is ``LANES`` fields.
     """
-    for t in range(first, last):
-        for k in range(unknown.shape[0]):
-            for v in range(unknown.shape[1]):
-                if unknown[k, v] >= 0:
-                    by_theta[t, unknown[k, v]] += by_velocity[t, v, k]
-        solve_lower(factor, by_theta[t])
-
-
-@kernel
-def field_bounds(first, last, regions, weights, velocities, speed, rate, growth):
-    """How violent each field is, at its worst place.
-
-    Parameters
-    ----------
-    velocities : (n, n_nodes, ndim)
-    speed : (n,)
-        Receives max |v|.
-    rate : (n,)
-        Receives max |A|, the Frobenius norm of the velocity gradient.
-    growth : (n,)
-        Receives a bound on the largest eigenvalue of A's symmetric part, the rate at which two
-        paths can part: tr/n + sqrt((n - 1)/n) |deviator|, which for n <= 2 is that eigenvalue.
-    """
-    _, n_nodes, ndim = velocities.shape
-    matrix = np.empty((ndim, ndim))
-    for t in range(first, last):
-        speed[t], rate[t], growth[t] = 0.0, 0.0, 0.0
-        for v in range(n_nodes):
-            squared = 0.0
-            for k in range(ndim):
-                squared += velocities[t, v, k] ** 2
-            speed[t] = max(speed[t], np.sqrt(squared))
-        for r in range(len(regions)):
-            squared, trace = 0.0, 0.0
-            for k in range(ndim):
-                for j in range(ndim):
-                    entry = 0.0
-                    for g in range(ndim + 1):
-                        entry += velocities[t, regions[r, g], k] * weights[r, g, j]
-                    matrix[k, j] = entry
-                    squared += entry * entry
-                trace += matrix[k, k]
-            deviation = 0.0
-            for k in range(ndim):
-                for j in range(ndim):
-                    entry = 0.5 * (matrix[k, j] + matrix[j, k])
-                    deviation += (entry - trace / ndim if k == j else entry) ** 2
-            rate[t] = max(rate[t], np.sqrt(squared))
-            growth[t] = max(growth[t], trace / ndim + np.sqrt(deviation * (ndim - 1) / ndim))
+    values = np.zeros(len(factor) * LANES)
+    for task in range(first, last):
+        start = task * LANES
+        active = min(LANES, len(by_theta) - start)
+        values[:] = 0.0
+        for w in range(active):
+            for k in range(unknown.shape[0]):
+                for v in range(unknown.shape[1]):
+                    if unknown[k, v] >= 0:
+                        total = read(values, unknown[k, v], w) + by_velocity[start + w, v, k]
+                        write(values, unknown[k, v], w, total)
+        solve_lower(factor, active, values)
+        for w in range(active):
+            for i in range(len(factor)):
+                by_theta[start + w, i] = read(values, i, w)
 
 
 @kernel

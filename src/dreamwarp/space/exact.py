@@ -3,8 +3,8 @@
 Inside a region the weights z of its nodes obey the linear equation z' = M z with
 M[f, g] = ∇z_f · v_g, so z(t) is a matrix exponential applied to z(0), and the path leaves through the
 face opposite node f at the first t with z_f(t) = 0. Crossing renames weights: the nodes of the common
-face keep theirs, the new node gets 0. No position is ever looked up again, and v is continuous, so
-nothing jumps.
+face keep theirs, and what is left of z_f is shared out. No position is ever looked up again, and v is
+continuous, so nothing jumps.
 
 Derivatives come from one pass back along the path. With c(s) = c(1) Dφ_{1-s}, the derivative of
 c(1)·φ_1 by the velocity at node f is ∫ c(s) z_f(s) ds, and c(0) is the derivative by the point. Running
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dreamwarp.space.compiled import kernel
+from dreamwarp.space.compiled import kernel, part
 from dreamwarp.space.mesh import WEIGHT_SLACK, enter
 
 # The exponential's power series over a step of length h with |A| h <= 1: the first term left out is
@@ -27,12 +27,15 @@ CHUNK = 256
 # taken in the cell at hand; it errs by its square.
 STALLED, STALLED_STEP = 64, 1e-7
 
+# Newton steps toward a face before the series is set up anew; a plain crossing takes about five.
+PATIENCE = 50
+
 _GAUSS_NODES, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(8)
 # Eight nodes integrate c z over |A| h <= 1 with a remainder near 1e-18.
 GAUSS_NODES, GAUSS_WEIGHTS = 0.5 * (_GAUSS_NODES + 1.0), 0.5 * _GAUSS_WEIGHTS
 
 
-@kernel
+@part
 def gradient_matrix(mesh, velocities, region, matrix):
     """Put A, the velocity gradient in a region, into ``matrix``; return its Frobenius norm."""
     ndim = len(mesh.cells)
@@ -47,19 +50,17 @@ def gradient_matrix(mesh, velocities, region, matrix):
     return np.sqrt(squared)
 
 
-@kernel
-def weight_series(mesh, velocities, region, weights, matrix, step, series):
+@part
+def weight_series(mesh, velocities, region, weights, matrix, step, terms, series):
     """Put the coefficients of z(t) on [0, step] into ``series``; return the order reached.
 
     z(t) = z + Σ_k ∇z · A^{k-1} v t^k / k!
     """
     ndim = len(mesh.cells)
-    term = np.empty(ndim)
-    product = np.empty(ndim)
     for k in range(ndim):
-        term[k] = 0.0
+        terms[0, k] = 0.0
         for g in range(ndim + 1):
-            term[k] += velocities[mesh.regions[region, g], k] * weights[g]
+            terms[0, k] += velocities[mesh.regions[region, g], k] * weights[g]
     for f in range(ndim + 1):
         series[0, f] = weights[f]
     power = 1.0
@@ -69,21 +70,20 @@ def weight_series(mesh, velocities, region, weights, matrix, step, series):
         for f in range(ndim + 1):
             coefficient = 0.0
             for k in range(ndim):
-                coefficient += mesh.weights[region, f, k] * term[k]
+                coefficient += mesh.weights[region, f, k] * terms[order - 1, k]
             series[order, f] = coefficient
             largest = max(largest, abs(coefficient))
         if largest * power < 1e-18:
             return order
         for k in range(ndim):
-            product[k] = 0.0
+            entry = 0.0
             for j in range(ndim):
-                product[k] += matrix[k, j] * term[j]
-        for k in range(ndim):
-            term[k] = product[k] / (order + 1)
+                entry += matrix[k, j] * terms[order - 1, j]
+            terms[order, k] = entry / (order + 1)
     return ORDER
 
 
-@kernel
+@part
 def horner(series, order, f, t):
     value = series[order, f]
     for k in range(order - 1, -1, -1):
@@ -91,19 +91,20 @@ def horner(series, order, f, t):
     return value
 
 
-@kernel
+@part
 def first_crossing(series, order, f, end):
-    """First time in [0, end) at which weight f falls below -WEIGHT_SLACK; ``end`` if it does not.
+    """First time in [0, end) at which weight f falls below -WEIGHT_SLACK, and whether it does.
 
     Newton's method on the parabola that lies below z_f: its curvature is a bound on |z_f''|, so no
     root is ever stepped over, however brief the visit beyond the face, and at a root convergence is
-    quadratic.
+    quadratic. Where it creeps, because slope and curvature vanish with the value, it gives up at a
+    time that is safe, for the series to be set up anew there.
     """
     bound = 0.0
     for k in range(order, 1, -1):
         bound = bound * end + k * (k - 1) * abs(series[k, f])
     t = 0.0
-    for _ in range(100):
+    for _ in range(PATIENCE):
         value = series[order, f]
         slope = 0.0
         for k in range(order - 1, -1, -1):
@@ -111,7 +112,7 @@ def first_crossing(series, order, f, end):
             value = value * t + series[k, f]
         value += WEIGHT_SLACK
         if value <= 0.01 * WEIGHT_SLACK and slope < 0.0:
-            return t
+            return t, True
         value = max(value, 0.0)
         root = np.sqrt(slope * slope + 2.0 * bound * value)
         if slope < 0.0:
@@ -119,36 +120,37 @@ def first_crossing(series, order, f, end):
         elif bound > 0.0:
             t += (slope + root) / bound
         else:
-            return end
+            return end, False
         if t >= end:
-            return end
-    return t
+            return end, False
+    return t, False
 
 
-@kernel
-def next_segment(mesh, velocities, region, weights, time_left, matrix, series):
+@part
+def next_segment(mesh, velocities, region, weights, time_left, matrix, terms, series):
     """Follow the path to the end of its time, its cell or the series' reach.
 
     Returns (length, order of the series, face crossed or -1). ``weights`` stay those at the start.
     """
     rate = gradient_matrix(mesh, velocities, region, matrix)
     length = time_left if rate * time_left <= 1.0 else 1.0 / rate
-    order = weight_series(mesh, velocities, region, weights, matrix, length, series)
+    order = weight_series(mesh, velocities, region, weights, matrix, length, terms, series)
     face = -1
     for f in range(len(mesh.cells) + 1):
         if mesh.neighbor[region, f] >= 0:
-            t = first_crossing(series, order, f, length)
+            t, found = first_crossing(series, order, f, length)
             if t < length:
-                length, face = t, f
+                length, face = t, f if found else -1
     return length, order, face
 
 
-@kernel
+@part
 def cross(mesh, region, face, weights, moved, travelled):
     """Rename the weights for the region across a face; returns that region."""
     ndim = len(mesh.cells)
     for g in range(ndim + 1):
-        moved[mesh.position[region, face, g]] = 0.0 if g == face else weights[g]
+        kept = 0.0 if g == face else weights[g]
+        moved[mesh.position[region, face, g]] = kept + mesh.fold[region, face, g] * weights[face]
     for g in range(ndim + 1):
         weights[g] = moved[g]
     for k in range(ndim):
@@ -165,11 +167,13 @@ def scratch_space(ndim):
         np.empty(ndim + 1),
         np.empty(ndim + 1),
         np.empty((ndim, ndim)),
+        np.empty((ORDER + 1, ndim)),
         np.empty((ORDER + 1, ndim + 1)),
+        np.empty((ORDER + 1, ndim * ndim)),
     )
 
 
-@kernel
+@part
 def follow(mesh, velocities, point, time, scratch, costate, gradient, end):
     """Follow the path from ``point`` and put where it ends into ``end``.
 
@@ -179,19 +183,19 @@ def follow(mesh, velocities, point, time, scratch, costate, gradient, end):
     velocities.
     """
     ndim = len(mesh.cells)
-    local, travelled, weights, moved, matrix, series = scratch
+    local, travelled, weights, moved, matrix, terms, series, powers = scratch
     region = enter(mesh, point, local, weights, travelled)
     time_left = time
     stalled = 0
     while time_left > 0.0:
         length, order, face = next_segment(
-            mesh, velocities, region, weights, time_left, matrix, series
+            mesh, velocities, region, weights, time_left, matrix, terms, series
         )
         stalled = stalled + 1 if length < 1e-12 else 0
         if stalled > STALLED:
             length, face, stalled = min(time_left, STALLED_STEP), -1, 0
         if costate.size > 0:
-            carry(mesh, region, length, matrix, series, order, costate, gradient)
+            carry(mesh, region, length, matrix, series, order, powers, costate, gradient)
         for f in range(ndim + 1):
             weights[f] = horner(series, order, f, length)
         time_left -= length
@@ -203,11 +207,10 @@ def follow(mesh, velocities, point, time, scratch, costate, gradient, end):
             end[k] += weights[g] * mesh.nodes[mesh.regions[region, g], k]
 
 
-@kernel
-def carry(mesh, region, length, matrix, series, order, costate, gradient):
+@part
+def carry(mesh, region, length, matrix, series, order, powers, costate, gradient):
     """Carry ``costate`` over one segment and add its integrals to ``gradient``; see ``follow``."""
-    rows, ndim = costate.shape
-    powers = np.empty((ORDER + 1, rows * ndim))
+    rows, ndim = len(costate), len(mesh.cells)
     for r in range(rows):
         for k in range(ndim):
             powers[0, r * ndim + k] = costate[r, k]

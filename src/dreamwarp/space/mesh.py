@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.space.compiled import kernel
+from dreamwarp.space.compiled import part
 from dreamwarp.space.tessellation import Tessellation
 
 # A point this far outside a cell, in barycentric weight, still counts as inside. It is far above
@@ -19,7 +19,9 @@ class Mesh(NamedTuple):
     """Arrays of a :class:`Tessellation`; see its properties for their meaning.
 
     ``frames[r]`` (ndim + 1, ndim) turns the weights of a region's nodes but the first into a position:
-    row 0 plus the weighted rows after it.
+    row 0 plus the weighted rows after it. ``fold[r, f, g]`` says how the weight of node f, small when a
+    path is at the face opposite f, is shared out on crossing: it goes to the node that stands at
+    ``position[r, f, g]`` in the neighbour with this factor.
     """
 
     cells: tuple[int, ...]
@@ -31,6 +33,7 @@ class Mesh(NamedTuple):
     position: NDArray[np.int64]
     shift: NDArray[np.float64]
     frames: NDArray[np.float64]
+    fold: NDArray[np.float64]
 
 
 def build_mesh(tessellation: Tessellation) -> Mesh:
@@ -45,6 +48,7 @@ def build_mesh(tessellation: Tessellation) -> Mesh:
         position,
         shift,
         _frames(tessellation),
+        _fold(tessellation),
     )
 
 
@@ -54,7 +58,16 @@ def _frames(tessellation: Tessellation) -> NDArray[np.float64]:
     return np.ascontiguousarray(frames[:, :, :-1])
 
 
-@kernel
+def _fold(tessellation: Tessellation) -> NDArray[np.float64]:
+    """Every node in the weights of the region across the face opposite to it."""
+    neighbor, position, shift = tessellation.neighbors
+    node = tessellation.nodes[tessellation.regions]
+    node[:, :, :-1] -= shift * node[:, :, -1:]
+    weights = np.einsum("rfgh,rfh->rfg", tessellation.barycentric[neighbor], node)
+    return np.take_along_axis(weights, np.maximum(position, 0), axis=2)
+
+
+@part
 def simplex_in_box(cells, point):
     """Number of the bounded simplex that holds a point of the domain."""
     ndim = len(cells)
@@ -65,15 +78,16 @@ def simplex_in_box(cells, point):
     offset_second = -1.0
     for k in range(ndim):
         scaled = point[k] * cells[k]
-        index = min(max(int(np.floor(scaled)), 0), cells[k] - 1)
+        index = int(min(max(scaled, 0.0), cells[k] - 0.5))
         box = box * cells[k] + index
         offset = scaled - index - 0.5
         # Axes ranked by distance from the centre; their signs ride along in the low bit.
-        if abs(offset) > offset_first:
-            second, offset_second = first, offset_first
-            first, offset_first = 2 * k + (offset > 0.0), abs(offset)
-        elif abs(offset) > offset_second:
-            second, offset_second = 2 * k + (offset > 0.0), abs(offset)
+        here, size = 2 * k + (offset > 0.0), abs(offset)
+        above, between = size > offset_first, size > offset_second
+        second = first if above else (here if between else second)
+        offset_second = offset_first if above else (size if between else offset_second)
+        first = here if above else first
+        offset_first = size if above else offset_first
     if ndim == 1:
         return box
     if ndim == 2:
@@ -83,7 +97,7 @@ def simplex_in_box(cells, point):
     return box * 24 + first * 4 + rank * 2 + second % 2
 
 
-@kernel
+@part
 def locate(mesh, point, weights):
     """Region of a point, inside or outside the domain; its node weights are put in ``weights``.
 
@@ -106,7 +120,7 @@ def locate(mesh, point, weights):
     return region
 
 
-@kernel
+@part
 def enter(mesh, point, local, weights, travelled):
     """Region, weights and turns round the torus of a point."""
     for k in range(len(mesh.cells)):

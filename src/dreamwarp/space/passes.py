@@ -21,6 +21,9 @@ from dreamwarp.space.lanes import LANES, ROW, read, transpose_rows, write
 ORDER = 7
 # A path counts as beyond a face when its weight is below minus this: ten times float32 rounding.
 SLACK = np.float32(1e-6)
+# It may cross when its weight is below this. The velocities on both sides of a face differ by the
+# distance from it, so crossing this early costs a path the square of it.
+NEAR = np.float32(1e-4)
 
 _NEVER, _TINY = np.float32(1e30), np.float32(1e-30)
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
@@ -38,6 +41,7 @@ class Layout(NamedTuple):
 
     eta: int  # cotangent, ndim rows
     sums: int  # ∫ η_k z_f dt since the region was entered, (ndim + 1) ndim rows
+    spare: int  # weight of the first node, when it happens to be known
     xi: int  # weights, ndim rows
     time: int  # time left
     face: int  # face just reached, or -1
@@ -62,14 +66,15 @@ def row_length(n):
 @inlined
 def layout(cells):
     n = len(cells)
-    xi = n + (n + 1) * n
+    spare = n + (n + 1) * n
+    xi = spare + 1
     row = xi + n + 2
     step = row + row_length(n)
     crossing = step + 1 + (ORDER + 1) * (n + 1)
     bend = crossing + 2 + ORDER + 1
     size = bend + 1 + (ORDER + 1) * n
     return Layout(
-        0, n, xi, xi + n, xi + n + 1, row, row + n, step, step + 1,
+        0, n, spare, xi, xi + n, xi + n + 1, row, row + n, step, step + 1,
         crossing, crossing + 1, crossing + 2, bend, bend + 1, size,
     )  # fmt: skip
 
@@ -197,7 +202,7 @@ def land(cells, active, work):
         for p in range(ORDER - 1, -1, -1):
             slope = slope * t + value
             value = value * t + read(work, at.chosen + p, i)
-        reached = value <= SLACK and slope < _ZERO
+        reached = value <= NEAR and slope < _ZERO
         write(work, at.face, i, read(work, at.face, i) if reached else -_ONE)
         write(work, at.time, i, read(work, at.time, i) - t)
         write(work, at.step, i, t)

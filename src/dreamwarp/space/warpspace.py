@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import warnings
 from functools import cached_property
+from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from dreamwarp.space import coordinates, exact, fast
+from dreamwarp.space import coordinates, exact, fast, line
 from dreamwarp.space.basis import BOUNDARIES, Basis, build_basis
 from dreamwarp.space.compiled import spread
+from dreamwarp.space.lanes import LANES
 from dreamwarp.space.mesh import Mesh, build_mesh
 from dreamwarp.space.tessellation import MAX_AXES, Tessellation
-from dreamwarp.validation import as_finite_array, check_choice
+from dreamwarp.validation import as_finite_array, check_choice, check_positive
 
 Boundary = Literal["zero", "slip", "free", "periodic"]
 Method = Literal["fast", "exact"]
@@ -25,6 +27,8 @@ Bounds = tuple[Array, Array, Array]
 # Past this velocity gradient (per unit time) neighbouring points part by more than e^500: no number
 # can hold the result, and a path may wind through cells without end.
 MAX_RATE = 500.0
+# Past this, squares of velocities leave the range of float64.
+MAX_THETA = 1e100
 # Past this, float64 rounding (1e-16) may grow to a visible 1e-4.
 NOISY_GROWTH = 27.0
 # Memory for derivatives by node velocities before they are turned into derivatives by θ.
@@ -107,7 +111,9 @@ class WarpSpace:
     @cached_property
     def basis(self) -> Array:
         """Orthonormal basis B (D, d): ``B @ theta`` lists the affine maps, cell by cell, row-major."""
-        return np.ascontiguousarray(self.affine_maps(np.eye(self.dim)).reshape(self.dim, -1).T)
+        basis = np.ascontiguousarray(self.affine_maps(np.eye(self.dim)).reshape(self.dim, -1).T)
+        basis.setflags(write=False)
+        return basis
 
     @cached_property
     def _basis(self) -> Basis:
@@ -116,6 +122,10 @@ class WarpSpace:
     @cached_property
     def _mesh(self) -> Mesh:
         return build_mesh(self.tessellation)
+
+    @property
+    def _exact(self) -> ModuleType:
+        return line if self.ndim == 1 else exact
 
     @property
     def _description(self) -> str:
@@ -153,7 +163,7 @@ class WarpSpace:
         (n, m, ndim), or (m, ndim) for a single θ. float64.
         """
         theta, points, single = self._check_batch(theta, points)
-        velocities = self._node_velocities(theta)
+        velocities, _ = self._node_velocities(theta)
         out = np.empty((len(theta), points.shape[1], self.ndim))
         spread(coordinates.evaluate, len(theta), self._mesh, velocities, points, out)
         return out[0] if single else out
@@ -161,7 +171,7 @@ class WarpSpace:
     def vertex_velocities(self, theta: ArrayLike) -> Array:
         """Velocities at ``tessellation.vertices``: (n, n_vertices, ndim)."""
         theta, single = self._check_theta(theta)
-        out = self._node_velocities(theta)[:, : len(self.tessellation.vertices)]
+        out = self._node_velocities(theta)[0][:, : len(self.tessellation.vertices)]
         return out[0] if single else out
 
     def theta_from_vertices(self, velocities: ArrayLike) -> Array:
@@ -183,7 +193,7 @@ class WarpSpace:
     def affine_maps(self, theta: ArrayLike) -> Array:
         """[A | b] of every cell: (n, n_cells, ndim, ndim + 1)."""
         theta, single = self._check_theta(theta)
-        nodes = self._node_velocities(theta)[:, self.tessellation.simplices]
+        nodes = self._node_velocities(theta)[0][:, self.tessellation.simplices]
         weights = self.tessellation.barycentric[: self.n_cells]
         out = np.einsum("ncgk,cgj->nckj", nodes, weights)
         return out[0] if single else out
@@ -197,7 +207,7 @@ class WarpSpace:
                 f"`maps` must have shape (n, {', '.join(map(str, shape))}), one affine map per cell "
                 f"of a {self._description}, got {values.shape}."
             )
-        return values.reshape(*values.shape[:-3], -1) @ self.basis
+        return values.reshape(*values.shape[:-3], len(self.basis)) @ self.basis
 
     def fit_velocity(self, points: ArrayLike, velocities: ArrayLike) -> Array:
         """Least-squares θ for velocities (m, ndim) seen at points (m, ndim).
@@ -248,6 +258,7 @@ class WarpSpace:
         (n, m, ndim), or (m, ndim) for a single θ. float32 if fast, float64 if exact.
         """
         check_choice("method", method, ("fast", "exact"))
+        tolerance = check_positive("tolerance", tolerance)
         theta, points, single = self._check_batch(theta, points)
         velocities, bounds = self._bounded_velocities(theta, n_threads)
         if method == "exact":
@@ -268,7 +279,7 @@ class WarpSpace:
         n_chunks = _chunks(points.shape[1], exact.CHUNK)
         no_gradient = np.empty((len(theta), n_chunks, 0, 0, 0))
         spread(
-            exact.pull_back, len(theta) * n_chunks,
+            self._exact.pull_back, len(theta) * n_chunks,
             self._mesh, -velocities, ends, 1.0, out, no_gradient, n_threads=n_threads,
         )  # fmt: skip
         return out[0] if single else out
@@ -294,7 +305,7 @@ class WarpSpace:
             costates[:] = np.eye(ndim)
             gradients = np.zeros((size, 1, ndim, *velocities.shape[1:]))
             spread(
-                exact.pull_back, size, self._mesh, velocities[part],
+                self._exact.pull_back, size, self._mesh, velocities[part],
                 ends.reshape(-1, 1, ndim)[part], 1.0, costates, gradients, n_threads=n_threads,
             )  # fmt: skip
             by_theta = self._theta_gradient(gradients.reshape(-1, *velocities.shape[1:]), n_threads)
@@ -332,6 +343,7 @@ class WarpSpace:
         by_points : (n, m, ndim) or (m, ndim)
         """
         check_choice("method", method, ("fast", "exact"))
+        tolerance = check_positive("tolerance", tolerance)
         theta, points, single = self._check_batch(theta, points)
         shape = (len(theta), points.shape[1], self.ndim)
         cotangent = _check_paths("cotangent", cotangent, shape, single)
@@ -350,20 +362,22 @@ class WarpSpace:
 
     # -- parts of the above
 
-    def _node_velocities(self, theta: Array, n_threads: int | None = None) -> Array:
-        mixing = self._basis.mixing
-        unknowns = theta.copy() if mixing is None else theta @ mixing.T
-        out = np.zeros((len(theta), len(self.tessellation.nodes), self.ndim))
+    def _node_velocities(self, theta: Array, n_threads: int | None = None) -> tuple[Array, Bounds]:
+        """Velocities (n, n_nodes, ndim), and (speed, rate, growth) of each field."""
+        unknowns = theta if self._basis.mixing is None else theta @ self._basis.mixing.T
+        velocities = np.zeros((len(theta), len(self.tessellation.nodes), self.ndim))
+        bounds = np.empty(len(theta)), np.empty(len(theta)), np.empty(len(theta))
         spread(
-            coordinates.node_velocities, len(theta),
-            self._basis.unknown, self._basis.factor, unknowns, out, n_threads=n_threads,
+            coordinates.node_velocities, _chunks(len(theta), LANES), self._mesh,
+            self._basis.unknown, self._basis.factor, unknowns, velocities, *bounds,
+            n_threads=n_threads,
         )  # fmt: skip
-        return out
+        return velocities, bounds
 
     def _theta_gradient(self, by_velocity: Array, n_threads: int | None) -> Array:
         out = np.zeros((len(by_velocity), len(self._basis.factor)))
         spread(
-            coordinates.theta_gradient, len(out),
+            coordinates.theta_gradient, _chunks(len(out), LANES),
             self._basis.unknown, self._basis.factor, by_velocity, out, n_threads=n_threads,
         )  # fmt: skip
         return out if self._basis.mixing is None else out @ self._basis.mixing
@@ -371,20 +385,13 @@ class WarpSpace:
     def _bounded_velocities(
         self, theta: Array, n_threads: int | None
     ) -> tuple[Array, Bounds]:
-        """Node velocities, and (speed, rate, growth) of each field; refuses the impossible."""
-        velocities = self._node_velocities(theta, n_threads)
-        speed, rate, growth = (np.empty(len(theta)) for _ in range(3))
-        spread(
-            coordinates.field_bounds, len(theta),
-            self._mesh.regions, self._mesh.weights, velocities, speed, rate, growth,
-            n_threads=n_threads,
-        )  # fmt: skip
-        worst = max(rate.max(initial=0.0), speed.max(initial=0.0))
-        if worst > MAX_RATE:
+        """Node velocities and their bounds; refuses the impossible."""
+        velocities, (speed, rate, growth) = self._node_velocities(theta, n_threads)
+        worst = float(np.max([rate, speed], initial=0.0))
+        if not worst <= MAX_RATE:
             raise ValueError(
                 f"`theta` is too large: its velocity or velocity gradient reaches {worst:.3g} per "
-                f"unit time, and must stay below {MAX_RATE:g}. Scale it by {MAX_RATE / worst:.1g} "
-                "or less."
+                f"unit time, and must stay below {MAX_RATE:g}. Scale it down."
             )
         if growth.max(initial=0.0) > NOISY_GROWTH:
             warnings.warn(
@@ -399,9 +406,14 @@ class WarpSpace:
         out = np.empty((len(velocities), points.shape[1], self.ndim))
         n_tasks = len(velocities) * _chunks(points.shape[1], exact.CHUNK)
         spread(
-            exact.flow, n_tasks, self._mesh, velocities, points, 1.0, out, n_threads=n_threads
+            self._exact.flow, n_tasks, self._mesh, velocities, points, 1.0, out, n_threads=n_threads
         )
         return out
+
+    def _step_lengths(self, bounds: Bounds, tolerance: float) -> Array:
+        lengths = np.empty(len(bounds[0]))
+        fast.step_lengths(0, len(lengths), self.cells, *bounds, tolerance, lengths)
+        return lengths
 
     def _exact_pull_back(
         self,
@@ -416,7 +428,7 @@ class WarpSpace:
         n_chunks = _chunks(ends.shape[1], exact.CHUNK)
         gradients = np.zeros((len(velocities), n_chunks, 1, *velocities.shape[1:]))
         spread(
-            exact.pull_back, len(velocities) * n_chunks, self._mesh, velocities, ends, 1.0,
+            self._exact.pull_back, len(velocities) * n_chunks, self._mesh, velocities, ends, 1.0,
             cotangents[:, :, None], gradients, n_threads=n_threads,
         )  # fmt: skip
         return np.asarray(gradients.sum(axis=(1, 2)))
@@ -430,7 +442,7 @@ class WarpSpace:
         tolerance: float,
         n_threads: int | None,
     ) -> Array:
-        lengths = _step_lengths(bounds, tolerance)
+        lengths = self._step_lengths(bounds, tolerance)
         gentle = lengths > 0
         ends = np.asarray(ends, np.float64)
         chosen = np.flatnonzero(gentle)
@@ -455,7 +467,7 @@ class WarpSpace:
         tolerance: float,
         n_threads: int | None,
     ) -> NDArray[np.float32]:
-        lengths = _step_lengths(bounds, tolerance)
+        lengths = self._step_lengths(bounds, tolerance)
         out = np.empty((len(velocities), points.shape[1], self.ndim), np.float32)
         gentle = lengths > 0
         if not gentle.all():
@@ -487,7 +499,7 @@ class WarpSpace:
             gradients = np.zeros((len(velocities), n_chunks, *velocities.shape[1:]))
         seats = self._seat(points, n_threads)
         spread(
-            fast.walk, len(chosen) * n_chunks, self._mesh, velocities, chosen, lengths, *seats,
+            fast.walk, len(chosen) * n_chunks, self._mesh, velocities, chosen, lengths, seats,
             out, cotangents, gradients, n_threads=n_threads,
         )  # fmt: skip
         return gradients
@@ -512,6 +524,8 @@ class WarpSpace:
                 f"`theta` must have shape (n, {self.dim}) for a {self._description}, got "
                 f"{values.shape}. Use the space the parameters were made for."
             )
+        if np.abs(values).max(initial=0.0) > MAX_THETA:
+            raise ValueError(f"`theta` must stay below {MAX_THETA:g}, got {np.abs(values).max():g}.")
         return np.atleast_2d(values), values.ndim == 1
 
     def _check_points(self, points: ArrayLike) -> Array:
@@ -563,14 +577,6 @@ def _check_paths(name: str, values: ArrayLike, shape: tuple[int, ...], single: b
             f"`{name}` must have the shape of the moved points, {shape}, got {array.shape}."
         )
     return array
-
-
-def _step_lengths(bounds: Bounds, tolerance: float) -> Array:
-    if not tolerance > 0:
-        raise ValueError(f"`tolerance` must be positive, got {tolerance!r}.")
-    lengths = np.empty(len(bounds[0]))
-    fast.step_lengths(0, len(lengths), *bounds, tolerance, lengths)
-    return lengths
 
 
 def _chunks(n_points: int, size: int) -> int:
