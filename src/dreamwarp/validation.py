@@ -19,6 +19,8 @@ def as_finite_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
         raise TypeError(f"`{name}` must be an array of real numbers, got dtype {array.dtype}.")
     with np.errstate(over="ignore"):  # long doubles may overflow; the check below says so
         array = np.asarray(array, dtype=np.float64, order="C")
+    if not array.flags.writeable:  # a type of its own to numba, for which all kernels would compile
+        array = array.copy()
     if not np.isfinite(array).all():
         first = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise ValueError(f"`{name}` must be finite, got {array[first]} at index {first}.")

@@ -103,13 +103,8 @@ def first_crossing(series, order, f, end):
     bound = 0.0
     for k in range(order, 1, -1):
         bound = bound * end + k * (k - 1) * abs(series[k, f])
-    t = 0.0
+    t, value, slope = 0.0, series[0, f], series[1, f]
     for _ in range(PATIENCE):
-        value = series[order, f]
-        slope = 0.0
-        for k in range(order - 1, -1, -1):
-            slope = slope * t + value
-            value = value * t + series[k, f]
         value += WEIGHT_SLACK
         if value <= 0.01 * WEIGHT_SLACK and slope < 0.0:
             return t, True
@@ -123,6 +118,10 @@ def first_crossing(series, order, f, end):
             return end, False
         if t >= end:
             return end, False
+        value, slope = series[order, f], 0.0
+        for k in range(order - 1, -1, -1):
+            slope = slope * t + value
+            value = value * t + series[k, f]
     return t, False
 
 

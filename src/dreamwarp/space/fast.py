@@ -68,24 +68,22 @@ def enter_all(first, last, mesh, points, regions, weights, turns):
 
 
 @part
-def fill_table(cells, regions, nodes, weights, velocities, table):
+def fill_table(cells, regions, kinds, velocities, table):
     """Put the affine maps of one field (nodes, ndim) into the rows that ``passes`` reads."""
     n = len(cells)
     for r in range(len(regions)):
-        at = r * row_length(n)
-        base = regions[r, 0]
+        kind, at = kinds.of[r], r * row_length(n)
         for k in range(n):
             constant = 0.0
             for c in range(n):
-                constant += weights[r, k + 1, c] * velocities[base, c]
+                constant += kinds.slopes[kind, k, c] * velocities[regions[r, 0], c]
             for j in range(n):
-                node = regions[r, j + 1]
-                entry = -nodes[node, n] * constant
+                entry = -kinds.finite[kind, j] * constant
                 for c in range(n):
-                    entry += weights[r, k + 1, c] * velocities[node, c]
+                    entry += kinds.slopes[kind, k, c] * velocities[regions[r, j + 1], c]
                 table[at + n + k * (n + 1) + j] = entry
             table[at + n + k * (n + 1) + n] = constant
-            table[at + k] = nodes[regions[r, k + 1], n]
+            table[at + k] = kinds.finite[kind, k]
 
 
 class Lanes(NamedTuple):
@@ -107,7 +105,7 @@ class Pull(NamedTuple):
 
 
 @part
-def rename(cells, place, fold, region, face, lane, work):
+def rename(cells, kinds, kind, face, lane, work):
     """Give a lane the weights of the region across a face; see ``exact.cross``."""
     n = len(cells)
     at = layout(cells)
@@ -120,45 +118,45 @@ def rename(cells, place, fold, region, face, lane, work):
     left = read(work, at.chosen + face, lane)
     write(work, at.chosen + face, lane, np.float32(0.0))
     for g in range(n + 1):  # the weight of the first node goes to ``spare``, just before ξ
-        x = read(work, at.chosen + g, lane) + np.float32(fold[region, face, g]) * left
-        write(work, at.spare + place[region, face, g], lane, x)
+        x = read(work, at.chosen + g, lane) + kinds.fold[kind, face, g] * left
+        write(work, at.spare + kinds.position[kind, face, g], lane, x)
 
 
 @part
-def put_position(cells, frames, region, lane, lanes, out, t):
+def put_position(cells, kinds, origins, region, lane, lanes, out, t):
     """Put where a lane is into its owner's place in ``out``."""
-    n = len(cells)
+    n, kind = len(cells), kinds.of[region]
     at = layout(cells)
     for c in range(n):
-        x = lanes.turns[lane, c] + frames[region, 0, c]
+        x = lanes.turns[lane, c] + origins[region, c]
         for k in range(n):
-            x += read(lanes.work, at.xi + k, lane) * frames[region, k + 1, c]
+            x += read(lanes.work, at.xi + k, lane) * kinds.edges[kind, k, c]
         out[t, lanes.owners[lane], c] = x
 
 
 @part
-def seat_cotangent(cells, frames, region, lane, lanes, pull, t):
+def seat_cotangent(cells, kinds, kind, lane, lanes, pull, t):
     """Express the owner's cotangent in a region's coordinates, and clear the lane's sums."""
     n = len(cells)
     at = layout(cells)
     for k in range(n):
         eta = 0.0
         for c in range(n):
-            eta += pull.cotangents[t, lanes.owners[lane], c] * frames[region, k + 1, c]
+            eta += pull.cotangents[t, lanes.owners[lane], c] * kinds.edges[kind, k, c]
         write(lanes.work, at.eta + k, lane, np.float32(eta))
         for f in range(n + 1):
             write(lanes.work, at.sums + f * n + k, lane, np.float32(0.0))
 
 
 @part
-def unseat_cotangent(cells, weights, region, lane, lanes, pull, t):
+def unseat_cotangent(cells, kinds, region, lane, lanes, pull, t):
     """The way back: the owner's cotangent, and the lane's sums added to those of its region."""
     n = len(cells)
     at = layout(cells)
     for c in range(n):
         total = 0.0
         for k in range(n):
-            total += read(lanes.work, at.eta + k, lane) * weights[region, k + 1, c]
+            total += read(lanes.work, at.eta + k, lane) * kinds.slopes[kinds.of[region], k, c]
         pull.cotangents[t, lanes.owners[lane], c] = total
     for fk in range((n + 1) * n):
         pull.sums[region, fk] += read(lanes.work, at.sums + fk, lane)
@@ -167,7 +165,7 @@ def unseat_cotangent(cells, weights, region, lane, lanes, pull, t):
 @part
 def cross_faces(mesh, lanes, active, pull, t):
     """Move the lanes that have reached a face into the region across it."""
-    cells, at = mesh.cells, layout(mesh.cells)
+    cells, kinds, at = mesh.cells, mesh.kinds, layout(mesh.cells)
     n_picked = 0
     for lane in range(active):  # picking first spares the processor a guess per lane
         lanes.picked[n_picked] = lane
@@ -176,10 +174,10 @@ def cross_faces(mesh, lanes, active, pull, t):
         lane = lanes.picked[i]
         region, face = lanes.regions[lane], int(read(lanes.work, at.face, lane))
         across = mesh.neighbor[region, face]
-        rename(cells, mesh.position, mesh.fold, region, face, lane, lanes.work)
+        rename(cells, kinds, kinds.of[region], face, lane, lanes.work)
         if pull.sums.size > 0:
-            unseat_cotangent(cells, mesh.weights, region, lane, lanes, pull, t)
-            seat_cotangent(cells, mesh.frames, across, lane, lanes, pull, t)
+            unseat_cotangent(cells, kinds, region, lane, lanes, pull, t)
+            seat_cotangent(cells, kinds, kinds.of[across], lane, lanes, pull, t)
         if mesh.periodic:
             for k in range(len(cells)):
                 lanes.turns[lane, k] += mesh.shift[region, face, k]
@@ -189,7 +187,7 @@ def cross_faces(mesh, lanes, active, pull, t):
 
 @part
 def take_seats(mesh, lanes, lane, last, points, starts, s, pull, t):
-    """Put points into lanes from ``lane`` on, before ``last``; returns the lane after them."""
+    """Put points, counted from ``points`` on, into lanes from ``lane`` on, before ``last``."""
     cells, at = mesh.cells, layout(mesh.cells)
     regions, weights, turns = starts
     for point in range(points, points + last - lane):
@@ -200,7 +198,8 @@ def take_seats(mesh, lanes, lane, last, points, starts, s, pull, t):
         lanes.regions[lane], lanes.owners[lane] = regions[s, point], point
         lanes.rows[lane] = regions[s, point] * row_length(len(cells))
         if pull.sums.size > 0:
-            seat_cotangent(cells, mesh.frames, lanes.regions[lane], lane, lanes, pull, t)
+            kind = mesh.kinds.of[lanes.regions[lane]]
+            seat_cotangent(cells, mesh.kinds, kind, lane, lanes, pull, t)
         lane += 1
 
 
@@ -213,10 +212,10 @@ def hand_over(mesh, lanes, active, point, stop, starts, s, pull, t, out):
         lanes.picked[n_picked] = lane
         n_picked += read(lanes.work, at.time, lane) <= np.float32(0.0)
     for i in range(n_picked - 1, -1, -1):
-        lane = lanes.picked[i]
-        put_position(cells, mesh.frames, lanes.regions[lane], lane, lanes, out, t)
+        lane, region = lanes.picked[i], lanes.regions[lanes.picked[i]]
+        put_position(cells, mesh.kinds, mesh.origins, region, lane, lanes, out, t)
         if pull.sums.size > 0:
-            unseat_cotangent(cells, mesh.weights, lanes.regions[lane], lane, lanes, pull, t)
+            unseat_cotangent(cells, mesh.kinds, region, lane, lanes, pull, t)
         if point < stop:
             take_seats(mesh, lanes, lane, lane + 1, point, starts, s, pull, t)
             point += 1
@@ -232,14 +231,15 @@ def hand_over(mesh, lanes, active, point, stop, starts, s, pull, t, out):
 
 
 @part
-def add_sums(cells, nodes, weights, sums, gradient):
+def add_sums(cells, regions, kinds, sums, gradient):
     """Turn ∫ η_k z_f dt of every region into derivatives by its nodes' velocities."""
     n = len(cells)
     for r in range(len(sums)):
         for f in range(n + 1):
             for c in range(n):
                 for k in range(n):
-                    gradient[nodes[r, f], c] += sums[r, f * n + k] * weights[r, k + 1, c]
+                    slope = kinds.slopes[kinds.of[r], k, c]
+                    gradient[regions[r, f], c] += sums[r, f * n + k] * slope
 
 
 @kernel
@@ -274,7 +274,7 @@ def walk(first, last, mesh, velocities, chosen, lengths, starts, out, cotangents
     for task in range(first, last):
         k, chunk = task // n_chunks, task % n_chunks
         t, s, stop = chosen[k], k % len(starts[0]), min((chunk + 1) * CHUNK, m)
-        fill_table(cells, mesh.regions, mesh.nodes, mesh.weights, velocities[t], table)
+        fill_table(cells, mesh.regions, mesh.kinds, velocities[t], table)
         pull.sums[:] = 0.0
         active = min(LANES, stop - chunk * CHUNK)
         point = chunk * CHUNK + active
@@ -286,4 +286,4 @@ def walk(first, last, mesh, velocities, chosen, lengths, starts, out, cotangents
             cross_faces(mesh, lanes, active, pull, t)
             active, point = hand_over(mesh, lanes, active, point, stop, starts, s, pull, t, out)
         if cotangents.size > 0:
-            add_sums(cells, mesh.regions, mesh.weights, pull.sums, gradients[t, chunk])
+            add_sums(cells, mesh.regions, mesh.kinds, pull.sums, gradients[t, chunk])

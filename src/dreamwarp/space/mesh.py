@@ -15,11 +15,25 @@ from dreamwarp.space.tessellation import Tessellation
 WEIGHT_SLACK = 1e-13
 
 
+class Kinds(NamedTuple):
+    """What regions of the same shape have in common, once for all of them.
+
+    Boxes are alike, so a mesh has thousands of regions but only a handful of kinds, and tables that
+    a path looks things up in at every crossing stay in the processor's nearest cache.
+    """
+
+    of: NDArray[np.int32]  # (regions,), the kind of each
+    position: NDArray[np.int32]  # (kinds, ndim + 1, ndim + 1), as in Mesh
+    fold: NDArray[np.float32]  # (kinds, ndim + 1, ndim + 1), as in Mesh
+    edges: NDArray[np.float32]  # (kinds, ndim, ndim): ∂p / ∂ξ, a row per node but the first
+    slopes: NDArray[np.float64]  # (kinds, ndim, ndim): ∂ξ / ∂p, likewise
+    finite: NDArray[np.float32]  # (kinds, ndim): 1 for a vertex, 0 for a direction
+
+
 class Mesh(NamedTuple):
     """Arrays of a :class:`Tessellation`; see its properties for their meaning.
 
-    ``frames[r]`` (ndim + 1, ndim) turns the weights of a region's nodes but the first into a position:
-    row 0 plus the weighted rows after it. ``fold[r, f, g]`` says how the weight of node f, small when a
+    ``origins[r]`` is the position of a region's first node. ``fold[r, f, g]`` says how the weight of node f, small when a
     path is at the face opposite f, is shared out on crossing: it goes to the node that stands at
     ``position[r, f, g]`` in the neighbour with this factor.
     """
@@ -32,30 +46,48 @@ class Mesh(NamedTuple):
     neighbor: NDArray[np.int64]
     position: NDArray[np.int64]
     shift: NDArray[np.float64]
-    frames: NDArray[np.float64]
     fold: NDArray[np.float64]
+    origins: NDArray[np.float64]
+    kinds: Kinds
 
 
 def build_mesh(tessellation: Tessellation) -> Mesh:
     neighbor, position, shift = tessellation.neighbors
+    weights = np.ascontiguousarray(tessellation.barycentric)
+    nodes = tessellation.nodes[tessellation.regions]
+    fold = _fold(tessellation)
     return Mesh(
         tessellation.cells,
         tessellation.periodic,
         tessellation.nodes,
         tessellation.regions,
-        np.ascontiguousarray(tessellation.barycentric),
+        weights,
         neighbor,
         position,
         shift,
-        _frames(tessellation),
-        _fold(tessellation),
+        fold,
+        np.ascontiguousarray(nodes[:, 0, :-1]),
+        _find_kinds(nodes, weights, position, fold),
     )
 
 
-def _frames(tessellation: Tessellation) -> NDArray[np.float64]:
-    frames = tessellation.nodes[tessellation.regions]
-    frames[:, 1:] -= frames[:, 1:, -1:] * frames[:, :1]
-    return np.ascontiguousarray(frames[:, :, :-1])
+def _find_kinds(
+    nodes: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    position: NDArray[np.int64],
+    fold: NDArray[np.float64],
+) -> Kinds:
+    edges = (nodes[:, 1:] - nodes[:, 1:, -1:] * nodes[:, :1])[:, :, :-1]
+    shape = np.concatenate([table.reshape(len(nodes), -1) for table in (edges, position, fold)], 1)
+    _, example, kind = np.unique(shape.round(9), axis=0, return_index=True, return_inverse=True)
+    return Kinds(
+        kind.reshape(-1).astype(np.int32),
+        position[example].astype(np.int32),
+        fold[example].astype(np.float32),
+        edges[example].astype(np.float32),
+        np.ascontiguousarray(weights[example, 1:, :-1]),
+        nodes[example, 1:, -1].astype(np.float32),
+    )
 
 
 def _fold(tessellation: Tessellation) -> NDArray[np.float64]:
