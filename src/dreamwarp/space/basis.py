@@ -41,6 +41,7 @@ class Basis:
 
     @property
     def dim(self) -> int:
+        """Number of parameters."""
         return len(self.factor) if self.mixing is None else self.mixing.shape[1]
 
 
@@ -119,7 +120,7 @@ def _divergence_free(tessellation: Tessellation, unknown: NDArray[np.int64]) -> 
             at = column[cell, node]
             np.add.at(divergence, (cell, at), weights[cell, node, k])
             for j in range(ndim + 1):
-                np.add.at(to_affine, (cell, k, j, at), weights[cell, node, j])
+                np.add.at(to_affine[:, k, j], (cell, at), weights[cell, node, j])
     null = scipy.linalg.null_space(divergence) if n else np.zeros((0, 0))
     # Only null's span is unique. Its reduced echelon form is canonical, and so is what
     # Gram-Schmidt (QR with positive diagonal) makes of that.

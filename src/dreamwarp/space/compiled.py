@@ -1,10 +1,10 @@
 """How kernels are compiled, cached and spread over threads.
 
-A kernel is a plain loop over a range of tasks, ``kernel(first, last, *arrays)``, that holds no Python
-object and lets go of the interpreter lock. ``spread`` cuts the range into blocks and lets threads
-take them in turn. Which thread takes a block changes nothing in the result, because no two tasks
-write the same place. Plain threads rather than numba's own parallel loops: those are not safe to
-enter from two threads at once, nor after a fork, and both happen inside data loaders.
+A kernel is a plain loop over a range of tasks, ``kernel(first, last, *arrays)``, that holds no
+Python object and lets go of the interpreter lock. ``spread`` cuts the range into blocks and lets
+threads take them in turn. Which thread takes a block changes nothing in the result, because no two
+tasks write the same place. Plain threads rather than numba's own parallel loops: those are not safe
+to enter from two threads at once, nor after a fork, and both happen inside data loaders.
 
 The decorators:
 
@@ -24,6 +24,7 @@ import itertools
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from numbers import Integral
 from pathlib import Path
@@ -47,7 +48,7 @@ def _kernel_stamp() -> str:
     return stamp.hexdigest()
 
 
-class _KernelCache(FunctionCache):  # type: ignore[misc]
+class _KernelCache(FunctionCache):
     """Numba's cache, but aware that kernels call kernels in other files.
 
     Numba looks at the date of a function's own file, and would go on using a compiled caller after
@@ -66,10 +67,8 @@ class _KernelCache(FunctionCache):  # type: ignore[misc]
 def _compiler(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     def decorate(function: Callable[..., Any]) -> Any:
         compiled = numba.njit(nogil=True, error_model="numpy", **options)(function)
-        try:
+        with suppress(RuntimeError):  # numba found no directory to write to
             compiled._cache = _KernelCache(function)
-        except RuntimeError:  # numba found no directory to write to
-            pass
         return compiled
 
     return decorate

@@ -1,6 +1,7 @@
 """θ to velocities at the nodes, bounds on those, and derivatives by them back to θ.
 
-Kernels here do ``LANES`` fields side by side, in work arrays laid out as ``lanes`` says, in float64.
+Kernels here do ``LANES`` fields side by side, in work arrays laid out as ``lanes`` says, in
+float64.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def bound_speed(n, n_vertices, active, velocities, bounds):
 def bound_gradient(cells, regions, weights, active, velocities, matrix, bounds):
     """max |A|² of each field into row 1 of ``bounds``, and its growth into row 2.
 
-    The growth bounds the largest eigenvalue of A's symmetric part, the rate at which two paths can
-    part: tr/n + sqrt((n - 1)/n) |deviator|, which for n <= 2 is that eigenvalue.
+    The growth bounds the eigenvalues of A's symmetric part, the rates at which two paths part or
+    meet: |tr|/n + sqrt((n - 1)/n) |deviator|, which for n <= 2 is the largest of them in size.
     """
     n = len(cells)
     for w in range(active):
@@ -84,7 +85,7 @@ def bound_gradient(cells, regions, weights, active, velocities, matrix, bounds):
                 for j in range(k):
                     twice = read(matrix, k * n + j, w) + read(matrix, j * n + k, w)
                     deviation += 0.5 * twice * twice
-            growth = trace + np.sqrt(deviation * ((n - 1) / n))
+            growth = abs(trace) + np.sqrt(deviation * ((n - 1) / n))
             write(bounds, 1, w, max(read(bounds, 1, w), squared))
             write(bounds, 2, w, max(read(bounds, 2, w), growth))
 

@@ -1,14 +1,14 @@
 """The flow to machine precision: one matrix exponential per cell, exact crossing times.
 
 Inside a region the weights z of its nodes obey the linear equation z' = M z with
-M[f, g] = ∇z_f · v_g, so z(t) is a matrix exponential applied to z(0), and the path leaves through the
-face opposite node f at the first t with z_f(t) = 0. Crossing renames weights: the nodes of the common
-face keep theirs, and what is left of z_f is shared out. No position is ever looked up again, and v is
-continuous, so nothing jumps.
+M[f, g] = ∇z_f · v_g, so z(t) is a matrix exponential applied to z(0), and the path leaves through
+the face opposite node f at the first t with z_f(t) = 0. Crossing renames weights: the nodes of the
+common face keep theirs, and what is left of z_f is shared out. No position is ever looked up again,
+and v is continuous, so nothing jumps.
 
 Derivatives come from one pass back along the path. With c(s) = c(1) Dφ_{1-s}, the derivative of
-c(1)·φ_1 by the velocity at node f is ∫ c(s) z_f(s) ds, and c(0) is the derivative by the point. Running
-back in u = 1 - s: c' = c A.
+c(1)·φ_1 by the velocity at node f is ∫ c(s) z_f(s) ds, and c(0) is the derivative by the point.
+Running back in u = 1 - s: c' = c A.
 """
 
 from __future__ import annotations
@@ -85,6 +85,7 @@ def weight_series(mesh, velocities, region, weights, matrix, step, terms, series
 
 @part
 def horner(series, order, f, t):
+    """Value of one column of a series at t."""
     value = series[order, f]
     for k in range(order - 1, -1, -1):
         value = value * t + series[k, f]

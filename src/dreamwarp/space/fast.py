@@ -1,8 +1,8 @@
 """The flow in float32, many points at a time, to a stated tolerance.
 
-``LANES`` paths advance together, each at its own time and in its own cell; a path that ends hands its
-lane to the next point. What all lanes do is in ``passes``; crossings and hand-overs, which only some
-do, go lane by lane here. How the tolerance is kept: see :func:`step_lengths`.
+``LANES`` paths advance together, each at its own time and in its own cell; a path that ends hands
+its lane to the next point. What all lanes do is in ``passes``; crossings and hand-overs, which only
+some do, go lane by lane here. How the tolerance is kept: see :func:`step_lengths`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ CHUNK = 4096
 def step_lengths(first, last, cells, speed, rate, growth, tolerance, lengths):
     """Longest step of each θ for which the series keeps the tolerance; 0 where float32 can't.
 
-    A step of length h leaves out at most |v| h (L h)^p / (p + 1)! of a path, where L bounds |A|. What is
-    left out early grows by e^{μ (1 - t)} until the end, where μ bounds the rate at which paths part.
-    Summed over the steps that is |v| (L h)^p / (p + 1)! (e^μ - 1) / μ, and h is chosen to make it half
-    the tolerance. The other half is for rounding: that of a position, and that of the time left,
-    which a path of N crossings gathers like a random walk, ``ROUNDING`` (1 + |v| √N) e^μ. If that is
-    too much, the θ is left to the exact flow.
+    A step of length h leaves out at most |v| h (L h)^p / (p + 1)! of a path, where L bounds |A|.
+    What is left out early grows by e^{μ (1 - t)} until the end, where μ bounds the rate at which
+    paths part. Summed over the steps that is |v| (L h)^p / (p + 1)! (e^μ - 1) / μ, and h is chosen
+    to make it half the tolerance. The other half is for rounding: that of a position, and that of
+    the time left, which a path of N crossings gathers like a random walk, ``ROUNDING`` (1 + |v| √N)
+    e^μ. If that is too much, the θ is left to the exact flow.
     """
     finest = 0
     for k in range(len(cells)):

@@ -1,13 +1,13 @@
 """Many paths side by side in one array, for vector instructions.
 
-The fast flow works on ``LANES`` points at a time, held as rows of one flat float32 array: quantity q of
-lane i is ``work[q * LANES + i]``. With one array and constant offsets the compiler sees that rows never
-overlap and turns every loop over lanes into vector instructions; ``read`` and ``write`` leave out the
-check for negative indices, which would hide that from it.
+The fast flow works on ``LANES`` points at a time, held as rows of one flat float32 array: quantity
+q of lane i is ``work[q * LANES + i]``. With one array and constant offsets the compiler sees that
+rows never overlap and turns every loop over lanes into vector instructions; ``read`` and ``write``
+leave out the check for negative indices, which would hide that from it.
 
-The one thing it cannot turn is the lookup of each lane's affine map, so that is spelled out here: eight
-rows of eight numbers are read whole and transposed in registers, several times faster than the
-processors' own gather instructions.
+The one thing it cannot turn is the lookup of each lane's affine map, so that is spelled out here:
+eight rows of eight numbers are read whole and transposed in registers, several times faster than
+the processors' own gather instructions.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _entry(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     return builder.gep(work.data, [builder.add(row, arguments[2])], inbounds=True)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def read(typing_context, work, quantity, lane):  # type: ignore[no-untyped-def]
     """``work[quantity * LANES + lane]``."""
 
@@ -39,7 +39,7 @@ def read(typing_context, work, quantity, lane):  # type: ignore[no-untyped-def]
     return work.dtype(work, types.int64, types.int64), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def write(typing_context, work, quantity, lane, value):  # type: ignore[no-untyped-def]
     """``work[quantity * LANES + lane] = value``."""
 
@@ -50,7 +50,7 @@ def write(typing_context, work, quantity, lane, value):  # type: ignore[no-untyp
     return types.void(work, types.int64, types.int64, work.dtype), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def transpose_rows(typing_context, table, rows, lane, work, target):  # type: ignore[no-untyped-def]
     """``work[target + k * LANES + lane + i] = table[rows[lane + i] + k]`` for i, k < 8."""
     signature = types.void(table, rows, lane, work, target)

@@ -1,13 +1,14 @@
 """The flow on a line in closed form, float64.
 
-In a region with node velocities v_0, v_1 the velocity along a path grows as v' = a v, a = Σ_f ∇z_f v_f, so
-with E(y) = (e^y - 1) / y
+In a region with node velocities v_0, v_1 the velocity along a path grows as v' = a v, a = Σ_f ∇z_f
+v_f, so with E(y) = (e^y - 1) / y
 
     v(t) = v e^{at},    z_f(t) = z_f + ∇z_f v t E(at),
 
-and node f's weight vanishes at t = s log(1 + as) / (as), where s = -z_f / (∇z_f v) is the time it would take
-at constant speed. Both forms stay exact as a goes to 0. The path then stands at the other node, whose
-weight is 1. Same signatures as in ``exact``, which does this by power series in any dimension.
+and node f's weight vanishes at t = s log(1 + as) / (as), where s = -z_f / (∇z_f v) is the time it
+would take at constant speed. Both forms stay exact as a goes to 0. The path then stands at the
+other node, whose weight is 1. Same signatures as in ``exact``, which does this by power series in
+any dimension.
 """
 
 from __future__ import annotations

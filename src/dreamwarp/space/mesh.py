@@ -33,9 +33,9 @@ class Kinds(NamedTuple):
 class Mesh(NamedTuple):
     """Arrays of a :class:`Tessellation`; see its properties for their meaning.
 
-    ``origins[r]`` is the position of a region's first node. ``fold[r, f, g]`` says how the weight of node f, small when a
-    path is at the face opposite f, is shared out on crossing: it goes to the node that stands at
-    ``position[r, f, g]`` in the neighbour with this factor.
+    ``origins[r]`` is the position of a region's first node. ``fold[r, f, g]`` says how the weight
+    of node f, small when a path is at the face opposite f, is shared out on crossing: it goes to
+    the node that stands at ``position[r, f, g]`` in the neighbour with this factor.
     """
 
     cells: tuple[int, ...]
@@ -52,6 +52,7 @@ class Mesh(NamedTuple):
 
 
 def build_mesh(tessellation: Tessellation) -> Mesh:
+    """The arrays of a tessellation."""
     neighbor, position, shift = tessellation.neighbors
     weights = np.ascontiguousarray(tessellation.barycentric)
     nodes = tessellation.nodes[tessellation.regions]

@@ -1,11 +1,12 @@
 """The steps of the fast flow, each a loop over lanes.
 
-Every pass does one thing to all lanes. Short loops keep many lanes in flight at once: each lane is a
-long chain of dependent operations, and a processor can only overlap what it sees together.
+Every pass does one thing to all lanes. Short loops keep many lanes in flight at once: each lane is
+a long chain of dependent operations, and a processor can only overlap what it sees together.
 
-The walk is that of ``exact``, in float32 and with a shorter series. A lane's state is ξ, the weights of
-its region's nodes but the first, whose weight is 1 - w·ξ (w_k is 1, or 0 for a direction). A row of the
-table that a field is turned into holds, for one region, w and then [A | b] of ξ' = A ξ + b, row-major.
+The walk is that of ``exact``, in float32 and with a shorter series. A lane's state is ξ, the
+weights of its region's nodes but the first, whose weight is 1 - w·ξ (w_k is 1, or 0 for a
+direction). A row of the table that a field is turned into holds, for one region, w and then [A | b]
+of ξ' = A ξ + b, row-major.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ def row_length(n):
 
 @inlined
 def layout(cells):
+    """The layout for a space with these cells."""
     n = len(cells)
     spare = n + (n + 1) * n
     xi = spare + 1
@@ -180,7 +182,7 @@ def choose_face(cells, active, work):
 
 @lane_kernel
 def approach_face(cells, active, work):
-    """Move the crossing time to the root of a parabola that touches the weight and stays below it."""
+    """Move the crossing time on, to the root of a parabola that touches the weight from below."""
     at = layout(cells)
     for i in range(active):
         t = read(work, at.crossing, i)

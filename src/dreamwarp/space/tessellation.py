@@ -17,8 +17,8 @@ coordinates round the box centre, so lookup is O(1) in every dimension.
 Outside the domain the velocity is that of the nearest domain point. That extension is piecewise
 affine too, on unbounded cells that are simplices with some vertices at infinity: the strip beyond
 a side of the square is spanned by the side's two ends and the direction across it. In homogeneous
-coordinates a vertex is ``(position, 1)`` and a direction ``(direction, 0)``, and nothing else in the
-library has to know the difference.
+coordinates a vertex is ``(position, 1)`` and a direction ``(direction, 0)``, and nothing else in
+the library has to know the difference.
 """
 
 from __future__ import annotations
@@ -50,10 +50,12 @@ class Tessellation:
 
     @property
     def ndim(self) -> int:
+        """Number of axes."""
         return len(self.cells)
 
     @property
     def simplices_per_box(self) -> int:
+        """How many simplices a box is cut into."""
         return (1, 4, 24)[self.ndim - 1]
 
     @property
@@ -138,7 +140,7 @@ class Tessellation:
     def barycentric(self) -> NDArray[np.float64]:
         """Homogeneous point to weights of a region's nodes: (n_regions, node, ndim + 1)."""
         spans = np.swapaxes(self.nodes[self.regions], 1, 2)
-        return np.linalg.inv(spans)
+        return np.asarray(np.linalg.inv(spans), np.float64)
 
     @cached_property
     def neighbors(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
@@ -189,7 +191,7 @@ class Tessellation:
         return sums.reshape(-1, self.ndim + 1)
 
     def _face_pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Numbers of the two copies of every face; a face at infinity has but one, and is left out."""
+        """Numbers of the two copies of every face; those at infinity have but one, and stay out."""
         if self.periodic:  # glued faces have the same centroid, up to a turn round the torus
             period = np.append(2 * self.ndim * np.asarray(self.cells), self.ndim + 1)
             keys = self._face_sums % period

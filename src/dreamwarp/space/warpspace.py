@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import warnings
 from functools import cached_property
-from types import ModuleType
 from typing import Any, Literal
 
 import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
-from dreamwarp.space import coordinates, exact, fast, line
+from dreamwarp.space import coordinates
 from dreamwarp.space.basis import BOUNDARIES, Basis, build_basis
 from dreamwarp.space.compiled import spread
+from dreamwarp.space.fields import Array, Fields, count_chunks
 from dreamwarp.space.lanes import LANES
 from dreamwarp.space.mesh import Mesh, build_mesh
 from dreamwarp.space.tessellation import MAX_AXES, Tessellation
@@ -21,8 +21,6 @@ from dreamwarp.validation import as_finite_array, check_choice, check_positive
 
 Boundary = Literal["zero", "slip", "free", "periodic"]
 Method = Literal["fast", "exact"]
-Array = NDArray[np.float64]
-Bounds = tuple[Array, Array, Array]
 
 # Past this velocity gradient (per unit time) neighbouring points part by more than e^500: no number
 # can hold the result, and a path may wind through cells without end.
@@ -106,11 +104,12 @@ class WarpSpace:
 
     @cached_property
     def tessellation(self) -> Tessellation:
+        """The cells."""
         return Tessellation(self.cells, periodic=self.boundary == "periodic")
 
     @cached_property
     def basis(self) -> Array:
-        """Orthonormal basis B (D, d): ``B @ theta`` lists the affine maps, cell by cell, row-major."""
+        """Orthonormal basis B (D, d); ``B @ theta`` lists the affine maps by cell, row-major."""
         basis = np.ascontiguousarray(self.affine_maps(np.eye(self.dim)).reshape(self.dim, -1).T)
         basis.setflags(write=False)
         return basis
@@ -122,10 +121,6 @@ class WarpSpace:
     @cached_property
     def _mesh(self) -> Mesh:
         return build_mesh(self.tessellation)
-
-    @property
-    def _exact(self) -> ModuleType:
-        return line if self.ndim == 1 else exact
 
     @property
     def _description(self) -> str:
@@ -163,7 +158,7 @@ class WarpSpace:
         (n, m, ndim), or (m, ndim) for a single θ. float64.
         """
         theta, points, single = self._check_batch(theta, points)
-        velocities, _ = self._node_velocities(theta)
+        velocities = self._unchecked_fields(theta).velocities
         out = np.empty((len(theta), points.shape[1], self.ndim))
         spread(coordinates.evaluate, len(theta), self._mesh, velocities, points, out)
         return out[0] if single else out
@@ -171,7 +166,7 @@ class WarpSpace:
     def vertex_velocities(self, theta: ArrayLike) -> Array:
         """Velocities at ``tessellation.vertices``: (n, n_vertices, ndim)."""
         theta, single = self._check_theta(theta)
-        out = self._node_velocities(theta)[0][:, : len(self.tessellation.vertices)]
+        out = self._unchecked_fields(theta).velocities[:, : len(self.tessellation.vertices)]
         return out[0] if single else out
 
     def theta_from_vertices(self, velocities: ArrayLike) -> Array:
@@ -183,8 +178,8 @@ class WarpSpace:
         values = as_finite_array("velocities", velocities)
         if values.ndim not in (2, 3) or values.shape[-2:] != shape:
             raise ValueError(
-                f"`velocities` must have shape (n, {shape[0]}, {shape[1]}), one velocity per vertex "
-                f"of a {self._description}, got {values.shape}."
+                f"`velocities` must have shape (n, {shape[0]}, {shape[1]}), one velocity per "
+                f"vertex of a {self._description}, got {values.shape}."
             )
         weights = self.tessellation.barycentric[: self.n_cells]
         maps = np.einsum("...cgk,cgj->...ckj", values[..., self.tessellation.simplices, :], weights)
@@ -193,7 +188,7 @@ class WarpSpace:
     def affine_maps(self, theta: ArrayLike) -> Array:
         """[A | b] of every cell: (n, n_cells, ndim, ndim + 1)."""
         theta, single = self._check_theta(theta)
-        nodes = self._node_velocities(theta)[0][:, self.tessellation.simplices]
+        nodes = self._unchecked_fields(theta).velocities[:, self.tessellation.simplices]
         weights = self.tessellation.barycentric[: self.n_cells]
         out = np.einsum("ncgk,cgj->nckj", nodes, weights)
         return out[0] if single else out
@@ -204,8 +199,8 @@ class WarpSpace:
         shape = (self.n_cells, self.ndim, self.ndim + 1)
         if values.ndim not in (3, 4) or values.shape[-3:] != shape:
             raise ValueError(
-                f"`maps` must have shape (n, {', '.join(map(str, shape))}), one affine map per cell "
-                f"of a {self._description}, got {values.shape}."
+                f"`maps` must have shape (n, {', '.join(map(str, shape))}), one affine map per "
+                f"cell of a {self._description}, got {values.shape}."
             )
         return values.reshape(*values.shape[:-3], len(self.basis)) @ self.basis
 
@@ -260,11 +255,11 @@ class WarpSpace:
         check_choice("method", method, ("fast", "exact"))
         tolerance = check_positive("tolerance", tolerance)
         theta, points, single = self._check_batch(theta, points)
-        velocities, bounds = self._bounded_velocities(theta, n_threads)
+        fields = self._fields(theta, n_threads)
         if method == "exact":
-            out = self._exact_flow(velocities, points, n_threads)
+            out: NDArray[Any] = fields.flow_exactly(points)
         else:
-            out = self._fast_flow(velocities, bounds, points, tolerance, n_threads)
+            out = fields.flow_fast(points, tolerance)
         return out[0] if single else out
 
     def flow_jacobian(
@@ -272,16 +267,11 @@ class WarpSpace:
     ) -> Array:
         """∂T^θ(p) / ∂p, exact, float64: (n, m, ndim, ndim), output component first."""
         theta, points, single = self._check_batch(theta, points)
-        velocities, _ = self._bounded_velocities(theta, n_threads)
-        ends = self._exact_flow(velocities, points, n_threads)
+        fields = self._fields(theta, n_threads)
+        ends = fields.flow_exactly(points)
         out = np.empty((*ends.shape, self.ndim))
         out[:] = np.eye(self.ndim)
-        n_chunks = _chunks(points.shape[1], exact.CHUNK)
-        no_gradient = np.empty((len(theta), n_chunks, 0, 0, 0))
-        spread(
-            self._exact.pull_back, len(theta) * n_chunks,
-            self._mesh, -velocities, ends, 1.0, out, no_gradient, n_threads=n_threads,
-        )  # fmt: skip
+        fields.reversed().carry_exactly(ends, out)
         return out[0] if single else out
 
     def flow_gradient(
@@ -292,24 +282,18 @@ class WarpSpace:
         All d columns for all points; for the gradient of a scalar use :meth:`flow_vjp`.
         """
         theta, points, single = self._check_batch(theta, points)
-        velocities, _ = self._bounded_velocities(theta, n_threads)
-        ends = self._exact_flow(velocities, points, n_threads)
+        ends = self._fields(theta, n_threads).flow_exactly(points)
         n, m, ndim = ends.shape
-        velocities = np.repeat(-velocities, m, axis=0)
         out = np.empty((n * m, ndim, self.dim))
-        batch = max(1, GRADIENT_BYTES // (8 * ndim * velocities[0].size if n * m else 1))
+        batch = max(1, GRADIENT_BYTES // (8 * ndim * ndim * len(self.tessellation.nodes)))
         for start in range(0, n * m, batch):
-            part = slice(start, min(start + batch, n * m))
-            size = part.stop - part.start
-            costates = np.empty((size, 1, ndim, ndim))
-            costates[:] = np.eye(ndim)
-            gradients = np.zeros((size, 1, ndim, *velocities.shape[1:]))
-            spread(
-                self._exact.pull_back, size, self._mesh, velocities[part],
-                ends.reshape(-1, 1, ndim)[part], 1.0, costates, gradients, n_threads=n_threads,
-            )  # fmt: skip
-            by_theta = self._theta_gradient(gradients.reshape(-1, *velocities.shape[1:]), n_threads)
-            out[part] = by_theta.reshape(size, ndim, self.dim)
+            paths = np.arange(start, min(start + batch, n * m))
+            fields = self._fields(theta[paths // m], n_threads).reversed()
+            cotangents = np.empty((len(paths), 1, ndim, ndim))
+            cotangents[:] = np.eye(ndim)
+            sums = fields.carry_exactly(ends.reshape(-1, 1, ndim)[paths], cotangents)
+            by_theta = self._theta_gradient(sums.reshape(-1, *sums.shape[2:]), n_threads)
+            out[paths] = by_theta.reshape(len(paths), ndim, self.dim)
         out = out.reshape(n, m, ndim, self.dim)
         return out[0] if single else out
 
@@ -347,173 +331,61 @@ class WarpSpace:
         theta, points, single = self._check_batch(theta, points)
         shape = (len(theta), points.shape[1], self.ndim)
         cotangent = _check_paths("cotangent", cotangent, shape, single)
-        velocities, bounds = self._bounded_velocities(theta, n_threads)
+        fields = self._fields(theta, n_threads)
         if moved is not None:
-            moved = _check_paths("moved", moved, shape, single)
+            ends = _check_paths("moved", moved, shape, single)
         elif method == "exact":
-            moved = self._exact_flow(velocities, points, n_threads)
+            ends = fields.flow_exactly(points)
         else:
-            moved = self._fast_flow(velocities, bounds, points, tolerance, n_threads)
-        pull_back = self._exact_pull_back if method == "exact" else self._fast_pull_back
+            ends = fields.flow_fast(points, tolerance).astype(np.float64)
         by_points = cotangent.copy()
-        by_velocity = pull_back(-velocities, bounds, moved, by_points, tolerance, n_threads)
-        by_theta = self._theta_gradient(by_velocity, n_threads)
+        if method == "exact":
+            sums = fields.reversed().carry_exactly(ends, by_points[:, :, None])[:, 0]
+        else:
+            sums = fields.reversed().carry_fast(ends, by_points, tolerance)
+        by_theta = self._theta_gradient(sums, n_threads)
         return (by_theta[0], by_points[0]) if single else (by_theta, by_points)
 
     # -- parts of the above
 
-    def _node_velocities(self, theta: Array, n_threads: int | None = None) -> tuple[Array, Bounds]:
-        """Velocities (n, n_nodes, ndim), and (speed, rate, growth) of each field."""
-        unknowns = theta if self._basis.mixing is None else theta @ self._basis.mixing.T
-        velocities = np.zeros((len(theta), len(self.tessellation.nodes), self.ndim))
-        bounds = np.empty(len(theta)), np.empty(len(theta)), np.empty(len(theta))
-        spread(
-            coordinates.node_velocities, _chunks(len(theta), LANES), self._mesh,
-            self._basis.unknown, self._basis.factor, unknowns, velocities, *bounds,
-            n_threads=n_threads,
-        )  # fmt: skip
-        return velocities, bounds
-
-    def _theta_gradient(self, by_velocity: Array, n_threads: int | None) -> Array:
-        out = np.zeros((len(by_velocity), len(self._basis.factor)))
-        spread(
-            coordinates.theta_gradient, _chunks(len(out), LANES),
-            self._basis.unknown, self._basis.factor, by_velocity, out, n_threads=n_threads,
-        )  # fmt: skip
-        return out if self._basis.mixing is None else out @ self._basis.mixing
-
-    def _bounded_velocities(
-        self, theta: Array, n_threads: int | None
-    ) -> tuple[Array, Bounds]:
-        """Node velocities and their bounds; refuses the impossible."""
-        velocities, (speed, rate, growth) = self._node_velocities(theta, n_threads)
-        worst = float(np.max([rate, speed], initial=0.0))
-        if not worst <= MAX_RATE:
+    def _fields(self, theta: Array, n_threads: int | None = None) -> Fields:
+        """The velocity fields of θ (n, d); refuses the impossible."""
+        fields = self._unchecked_fields(theta, n_threads)
+        worst = float(np.max([fields.rate, fields.speed], initial=0.0))
+        if worst > MAX_RATE:
             raise ValueError(
                 f"`theta` is too large: its velocity or velocity gradient reaches {worst:.3g} per "
                 f"unit time, and must stay below {MAX_RATE:g}. Scale it down."
             )
-        if growth.max(initial=0.0) > NOISY_GROWTH:
+        growth = fields.growth.max(initial=0.0)
+        if growth > NOISY_GROWTH:
             warnings.warn(
-                f"`theta` is so large that neighbouring points part at up to e^{growth.max():.0f}; "
+                f"`theta` is so large that neighbouring points part at up to e^{growth:.0f}; "
                 "float64 rounding is no longer negligible in the result.",
                 RuntimeWarning,
                 stacklevel=3,
             )
-        return velocities, (speed, rate, growth)
+        return fields
 
-    def _exact_flow(self, velocities: Array, points: Array, n_threads: int | None) -> Array:
-        out = np.empty((len(velocities), points.shape[1], self.ndim))
-        n_tasks = len(velocities) * _chunks(points.shape[1], exact.CHUNK)
+    def _unchecked_fields(self, theta: Array, n_threads: int | None = None) -> Fields:
+        unknowns = theta if self._basis.mixing is None else theta @ self._basis.mixing.T
+        velocities = np.zeros((len(theta), len(self.tessellation.nodes), self.ndim))
+        bounds = np.empty(len(theta)), np.empty(len(theta)), np.empty(len(theta))
         spread(
-            self._exact.flow, n_tasks, self._mesh, velocities, points, 1.0, out, n_threads=n_threads
-        )
-        return out
-
-    def _step_lengths(self, bounds: Bounds, tolerance: float) -> Array:
-        lengths = np.empty(len(bounds[0]))
-        fast.step_lengths(0, len(lengths), self.cells, *bounds, tolerance, lengths)
-        return lengths
-
-    def _exact_pull_back(
-        self,
-        velocities: Array,
-        bounds: Bounds,
-        ends: Array,
-        cotangents: Array,
-        tolerance: float,
-        n_threads: int | None,
-    ) -> Array:
-        """Overwrite cotangents by those at the paths' starts; return them by node velocities."""
-        n_chunks = _chunks(ends.shape[1], exact.CHUNK)
-        gradients = np.zeros((len(velocities), n_chunks, 1, *velocities.shape[1:]))
-        spread(
-            self._exact.pull_back, len(velocities) * n_chunks, self._mesh, velocities, ends, 1.0,
-            cotangents[:, :, None], gradients, n_threads=n_threads,
-        )  # fmt: skip
-        return np.asarray(gradients.sum(axis=(1, 2)))
-
-    def _fast_pull_back(
-        self,
-        velocities: Array,
-        bounds: Bounds,
-        ends: Array,
-        cotangents: Array,
-        tolerance: float,
-        n_threads: int | None,
-    ) -> Array:
-        lengths = self._step_lengths(bounds, tolerance)
-        gentle = lengths > 0
-        ends = np.asarray(ends, np.float64)
-        chosen = np.flatnonzero(gentle)
-        starts = np.empty(ends.shape, np.float32)
-        gradients = self._walk(
-            velocities, chosen, lengths, ends[chosen], starts, n_threads, cotangents
-        )
-        by_velocity = np.asarray(gradients.sum(axis=1))
-        if not gentle.all():
-            rest = cotangents[~gentle]
-            by_velocity[~gentle] = self._exact_pull_back(
-                velocities[~gentle], bounds, ends[~gentle], rest, tolerance, n_threads
-            )
-            cotangents[~gentle] = rest
-        return by_velocity
-
-    def _fast_flow(
-        self,
-        velocities: Array,
-        bounds: Bounds,
-        points: Array,
-        tolerance: float,
-        n_threads: int | None,
-    ) -> NDArray[np.float32]:
-        lengths = self._step_lengths(bounds, tolerance)
-        out = np.empty((len(velocities), points.shape[1], self.ndim), np.float32)
-        gentle = lengths > 0
-        if not gentle.all():
-            some = points if len(points) == 1 else points[~gentle]
-            out[~gentle] = self._exact_flow(velocities[~gentle], some, n_threads)
-            points = points if len(points) == 1 else points[gentle]
-        self._walk(velocities, np.flatnonzero(gentle), lengths, points, out, n_threads)
-        return out
-
-    def _walk(
-        self,
-        velocities: Array,
-        chosen: NDArray[np.int64],
-        lengths: Array,
-        points: Array,
-        out: NDArray[np.float32],
-        n_threads: int | None,
-        cotangents: Array | None = None,
-    ) -> Array:
-        """The fast flow of the chosen θ into ``out``; the derivative by node velocities, if asked.
-
-        The reversed field has the same speed and rate, and its growth is bounded by the rate, so the
-        step lengths of the flow serve the way back too.
-        """
-        n_chunks = _chunks(points.shape[1], fast.CHUNK)
-        if cotangents is None:
-            cotangents, gradients = np.empty((0, 0, 0)), np.empty((0, 0, 0, 0))
-        else:
-            gradients = np.zeros((len(velocities), n_chunks, *velocities.shape[1:]))
-        seats = self._seat(points, n_threads)
-        spread(
-            fast.walk, len(chosen) * n_chunks, self._mesh, velocities, chosen, lengths, seats,
-            out, cotangents, gradients, n_threads=n_threads,
-        )  # fmt: skip
-        return gradients
-
-    def _seat(self, points: Array, n_threads: int | None) -> tuple[NDArray[Any], ...]:
-        flat = points.reshape(-1, self.ndim)
-        regions = np.empty(len(flat), np.int64)
-        weights, turns = (np.empty(flat.shape, np.float32) for _ in range(2))
-        spread(
-            fast.enter_all, len(flat), self._mesh, flat, regions, weights, turns,
+            coordinates.node_velocities, count_chunks(len(theta), LANES), self._mesh,
+            self._basis.unknown, self._basis.factor, unknowns, velocities, *bounds,
             n_threads=n_threads,
         )  # fmt: skip
-        shape = points.shape
-        return regions.reshape(shape[:2]), weights.reshape(shape), turns.reshape(shape)
+        return Fields(self._mesh, velocities, *bounds, n_threads)
+
+    def _theta_gradient(self, by_velocity: Array, n_threads: int | None) -> Array:
+        """Derivatives by node velocities (n, n_nodes, ndim) as derivatives by θ (n, d)."""
+        out = np.zeros((len(by_velocity), len(self._basis.factor)))
+        spread(
+            coordinates.theta_gradient, count_chunks(len(out), LANES),
+            self._basis.unknown, self._basis.factor, by_velocity, out, n_threads=n_threads,
+        )  # fmt: skip
+        return out if self._basis.mixing is None else out @ self._basis.mixing
 
     # -- checks
 
@@ -525,7 +397,9 @@ class WarpSpace:
                 f"{values.shape}. Use the space the parameters were made for."
             )
         if np.abs(values).max(initial=0.0) > MAX_THETA:
-            raise ValueError(f"`theta` must stay below {MAX_THETA:g}, got {np.abs(values).max():g}.")
+            raise ValueError(
+                f"`theta` must stay below {MAX_THETA:g}, got {np.abs(values).max():g}."
+            )
         return np.atleast_2d(values), values.ndim == 1
 
     def _check_points(self, points: ArrayLike) -> Array:
@@ -562,8 +436,8 @@ def _check_cells(cells: Any) -> tuple[int, ...]:
     whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in values)
     if not whole or not 1 <= len(values) <= MAX_AXES or min(values) < 1:
         raise ValueError(
-            f"`cells` must be 1 to {MAX_AXES} positive whole numbers, cells per axis such as (4, 4), "
-            f"got {cells!r}."
+            f"`cells` must be 1 to {MAX_AXES} positive whole numbers, cells per axis such as "
+            f"(4, 4), got {cells!r}."
         )
     return tuple(int(n) for n in values)
 
@@ -577,10 +451,6 @@ def _check_paths(name: str, values: ArrayLike, shape: tuple[int, ...], single: b
             f"`{name}` must have the shape of the moved points, {shape}, got {array.shape}."
         )
     return array
-
-
-def _chunks(n_points: int, size: int) -> int:
-    return -(-n_points // size)
 
 
 def _rebuild(cells: tuple[int, ...], boundary: Boundary, volume_preserving: bool) -> WarpSpace:
