@@ -331,17 +331,15 @@ class WarpSpace:
         theta, points, single = self._check_batch(theta, points)
         shape = (len(theta), points.shape[1], self.ndim)
         cotangent = _check_paths("cotangent", cotangent, shape, single)
-        fields = self._fields(theta, n_threads)
-        if moved is not None:
-            ends = _check_paths("moved", moved, shape, single)
-        elif method == "exact":
-            ends = fields.flow_exactly(points)
-        else:
-            ends = fields.flow_fast(points, tolerance).astype(np.float64)
-        by_points = cotangent.copy()
+        fields, by_points = self._fields(theta, n_threads), cotangent.copy()
+        ends = None if moved is None else _check_paths("moved", moved, shape, single)
         if method == "exact":
+            ends = fields.flow_exactly(points) if ends is None else ends
             sums = fields.reversed().carry_exactly(ends, by_points[:, :, None])[:, 0]
         else:
+            ends = fields.flow_fast(points, tolerance) if ends is None else ends
+            ends = np.array(ends, np.float64)
+            fields.sharpen(points, ends, tolerance)
             sums = fields.reversed().carry_fast(ends, by_points, tolerance)
         by_theta = self._theta_gradient(sums, n_threads)
         return (by_theta[0], by_points[0]) if single else (by_theta, by_points)
@@ -368,7 +366,9 @@ class WarpSpace:
         return fields
 
     def _unchecked_fields(self, theta: Array, n_threads: int | None = None) -> Fields:
-        unknowns = theta if self._basis.mixing is None else theta @ self._basis.mixing.T
+        mixing = self._basis.mixing
+        # einsum: a matrix product may sum in another order for another number of θ.
+        unknowns = theta if mixing is None else np.einsum("ud,nd->nu", mixing, theta)
         velocities = np.zeros((len(theta), len(self.tessellation.nodes), self.ndim))
         bounds = np.empty(len(theta)), np.empty(len(theta)), np.empty(len(theta))
         spread(
@@ -385,7 +385,8 @@ class WarpSpace:
             coordinates.theta_gradient, count_chunks(len(out), LANES),
             self._basis.unknown, self._basis.factor, by_velocity, out, n_threads=n_threads,
         )  # fmt: skip
-        return out if self._basis.mixing is None else out @ self._basis.mixing
+        mixing = self._basis.mixing
+        return out if mixing is None else np.einsum("ud,nu->nd", mixing, out)
 
     # -- checks
 
