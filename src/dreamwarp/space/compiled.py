@@ -52,14 +52,15 @@ class _KernelCache(FunctionCache):
     """Numba's cache, but aware that kernels call kernels in other files.
 
     Numba looks at the date of a function's own file, and would go on using a compiled caller after
-    what it calls has changed.
+    what it calls has changed. The hash is in the file names too: numba unpickles an index before it
+    looks at its stamp, and an index of another version may name classes that are gone.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         self._cache_file = IndexDataCacheFile(
             cache_path=self._cache_path,
-            filename_base=self._impl.filename_base,
+            filename_base=f"{self._impl.filename_base}.{_kernel_stamp()[:8]}",
             source_stamp=_kernel_stamp(),
         )
 

@@ -1,0 +1,77 @@
+# Every target sets itself up: a virtual environment in .venv with the versions of constraints.txt.
+# Needed beforehand: Python 3.10 or newer and make. PYTHON=... chooses the Python, VENV=... the place.
+
+VENV ?= .venv
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10 python; do \
+	if $$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; \
+	then echo $$python; break; fi; done)
+
+BIN := $(VENV)/bin
+# Quiet twice: errors only.
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
+INSTALL := $(PIP) install --constraint constraints.txt
+# The project itself, without a second, unconstrained environment to build it in.
+PROJECT := --no-build-isolation --editable
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test slow lint types check format bench clean
+.DELETE_ON_ERROR:
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.plain ## warp real digits and write a picture, out/demo.png
+	@$(BIN)/dreamwarp demo --output out/demo.png
+
+test: $(VENV)/.dev ## run the tests; ARGS="tests/space -k flow" to choose
+	@$(BIN)/python -m pytest $(ARGS)
+
+slow: $(VENV)/.dev ## run the tests that need minutes
+	@$(BIN)/python -m pytest -m slow $(ARGS)
+
+lint: $(VENV)/.dev ## check style and formatting
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev ## check types
+	@$(BIN)/mypy
+
+check: lint types test ## what CI runs
+
+format: $(VENV)/.dev ## put formatting and imports right
+	@$(BIN)/ruff check --fix-only .
+	@$(BIN)/ruff format .
+
+bench: $(VENV)/.bench ## measure speed and accuracy, peers in the same run
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+clean: ## remove the environment, caches and output
+	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find src tests benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+# What is installed so far: each stamp is younger than the files that decide on versions.
+
+$(VENV)/.made:
+	@test -n "$(PYTHON)" || { echo "dreamwarp needs Python 3.10 or newer. If it is not on the" \
+		"path, say where it is: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "making a virtual environment in $(VENV) ($$($(PYTHON) --version))"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.plain: $(VENV)/.made constraints.txt pyproject.toml
+	@echo "installing dreamwarp (about a minute, once)"
+	@$(INSTALL) hatchling
+	@$(INSTALL) $(PROJECT) .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.plain
+	@echo "installing torch and the tools for tests (a few minutes, once)"
+	@$(INSTALL) $(PROJECT) '.[dev,torch]'
+	@# Without its dependencies, among them a torch of its own choice.
+	@$(INSTALL) --no-deps torchvision
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.dev
+	@echo "installing the packages to compare with (once)"
+	@$(INSTALL) $(PROJECT) '.[bench]'
+	@touch $@

@@ -1,0 +1,143 @@
+"""Fill the table of figures in the README from the results of the last full run.
+
+``python -m benchmarks.readme`` replaces what stands between ``<!-- benchmark -->`` and
+``<!-- /benchmark -->``. No figure is typed in by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from benchmarks import QUESTIONS
+from benchmarks.report import duration, is_busy, significant, with_range
+from benchmarks.settings import RESULTS
+from dreamwarp.files import write_beside
+
+README = Path(__file__).parents[1] / "README.md"
+# Benchmarks whose times are shown one by one, and what they measure.
+TASKS = {
+    "flow2d": "28 x 28 points, (4, 4) cells",
+    "flow1d": "1,000 points, 10 cells",
+    "flow3d": "32 x 32 x 32 points, (2, 2, 2) cells",
+    "images": "28 x 28 images",
+}
+BEGIN, END = "<!-- benchmark -->", "<!-- /benchmark -->"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Fill the README; 1 and a message if there is nothing to fill it from or no place for it."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.readme", description=__doc__)
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
+    parser.add_argument("--readme", type=Path, default=README, metavar="FILE")
+    options = parser.parse_args(arguments)
+    try:
+        fill(options.readme, render(load_results(options.results)))
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def load_results(folder: Path) -> list[dict[str, Any]]:
+    """Results of all benchmarks, in their order."""
+    missing = [name for name in QUESTIONS if not (folder / f"{name}.json").exists()]
+    if missing:
+        raise ValueError(
+            f"`{folder}` has no results of {', '.join(missing)}. Run `python -m benchmarks` first."
+        )
+    texts = [(folder / f"{name}.json").read_text(encoding="utf-8") for name in QUESTIONS]
+    results = [json.loads(text) for text in texts]
+    quick = [result["name"] for result in results if result["quick"]]
+    if quick:
+        raise ValueError(
+            f"results of {', '.join(quick)} come from a quick run, whose figures mean nothing. "
+            "Run `python -m benchmarks` without --quick."
+        )
+    runs = {(result["environment"]["started"], result["n_threads"]) for result in results}
+    if len(runs) > 1:
+        raise ValueError(
+            f"results in `{folder}` come from {len(runs)} different runs, and the table is of one. "
+            "Run `python -m benchmarks` without names."
+        )
+    return results
+
+
+def fill(readme: Path, text: str) -> None:
+    """Put ``text`` between the markers."""
+    before = readme.read_text(encoding="utf-8")
+    if before.count(BEGIN) != 1 or before.count(END) != 1:
+        raise ValueError(f"`{readme}` must have one {BEGIN} and, after it, one {END}.")
+    head, rest = before.split(BEGIN)
+    tail = rest.split(END)[-1]
+    with write_beside(readme) as temporary:
+        temporary.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}", encoding="utf-8")
+
+
+def render(results: list[dict[str, Any]]) -> str:
+    """Markdown: each figure beside its target, times and errors of all contestants, the machine."""
+    lines = ["| measured | figure (lowest–highest) | target |", "|---|---|---|"]
+    for result in results:
+        lines += [_target_row(target) for target in result["targets"]]
+    lines += ["", "<details><summary>Times and errors of every contestant</summary>", ""]
+    lines += ["| task | contestant | time | largest error |", "|---|---|---|---|"]
+    for result in results:
+        if result["name"] in TASKS:
+            for group in result["groups"]:
+                lines += _timing_rows(TASKS[result["name"]], group, result["errors"])
+    notes = [_setting(results[0]), "All rounds, errors and settings are in `benchmarks/results`."]
+    return "\n".join([*lines, "", "</details>", "", *notes])
+
+
+def _target_row(target: dict[str, Any]) -> str:
+    values = target["values"]
+    figure = with_range(values, target["unit"]) if values else "not measured"
+    sign = "≥" if target["at_least"] else "≤"
+    bound = f"{sign} {target['bound']:g} {target['unit']}".strip()
+    missed = " (missed)" if target["met"] is False else ""
+    return f"| {target['claim']} | {figure}{missed} | {bound} |"
+
+
+def _timing_rows(task: str, group: dict[str, Any], errors: list[dict[str, Any]]) -> list[str]:
+    rows = []
+    title = group["title"][0].lower() + group["title"][1:]
+    for timing in group["timings"]:
+        time = f"{duration(timing['median'])} / {group['item']}"
+        error = _largest_error(group["title"], timing["name"], errors)
+        rows.append(f"| {task}: {title} | {timing['name']} | {time} | {error} |")
+    return rows
+
+
+def _largest_error(title: str, contestant: str, errors: list[dict[str, Any]]) -> str:
+    """Of the error row of just this task, or nothing: never that of a similar one."""
+    found = [
+        row
+        for row in errors
+        if title in (f"Flow, {row['setting']}", f"Flow and gradient of a scalar, {row['setting']}")
+        and row["contestant"].startswith(contestant)
+        and row["quantity"].startswith("gradient" if "gradient" in title else "distance")
+    ]
+    if not found:
+        return ""
+    unit = "of its length" if "gradient" in title else "px"
+    failed = f", {found[0]['n_failed']} points failed" if found[0]["n_failed"] else ""
+    return f"{significant(found[0]['largest'])} {unit}{failed}"
+
+
+def _setting(result: dict[str, Any]) -> str:
+    environment = result["environment"]
+    versions = ", ".join(
+        f"{name} {version}" for name, version in environment["versions"].items() if version
+    )
+    care = " The machine was not idle." if is_busy(environment) else ""
+    return (
+        f"Measured on {environment['processor']}, threads per contestant: {result['n_threads']}, "
+        f"Python {environment['python']}, {versions}.{care}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,82 @@
+"""The ``dreamwarp`` command: parses and calls, holds no logic.
+
+Exit codes: 0 done, 1 could not be done, 2 asked for wrongly, 130 interrupted. What went wrong is
+one line on standard error.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from dreamwarp import __version__
+
+INTERRUPTED = 130
+
+app = typer.Typer(
+    name="dreamwarp",
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit with its code."""
+    try:
+        code = app(args=arguments, prog_name="dreamwarp", standalone_mode=False)
+    except typer.TyperException as error:
+        _fail(f"{error.format_message().rstrip('.')} (see `dreamwarp --help`)", error.exit_code)
+    except (ImportError, OSError, ValueError) as error:
+        _fail(str(error), 1)
+    if code == INTERRUPTED:
+        _fail("interrupted", INTERRUPTED)
+    sys.exit(code)
+
+
+def _fail(message: str, code: int) -> NoReturn:
+    print(f"dreamwarp: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(code)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"dreamwarp {__version__}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def dreamwarp(
+    context: typer.Context,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Data augmentation by diffeomorphisms: warps that bend and stretch, never tear or fold."""
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def demo(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Picture to write: .png, .svg or .pdf.")
+    ] = Path("dreamwarp-demo.png"),
+    seed: Annotated[int, typer.Option(min=0, help="Fixes the random warps.")] = 0,
+) -> None:
+    """Warp real digits at random and draw grid, velocity field and results.
+
+    [bold]Examples[/bold]
+
+    dreamwarp demo
+
+    dreamwarp demo --seed 7 --output out/seven.svg
+    """
+    from dreamwarp.demo import run_demo
+
+    run_demo(output, seed=seed, say=typer.echo)

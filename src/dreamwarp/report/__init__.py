@@ -1,0 +1,1 @@
+"""Pictures of warps. Importing the package opens no figure; matplotlib loads with ``figures``."""

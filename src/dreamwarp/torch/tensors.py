@@ -1,0 +1,128 @@
+"""The flow on any device: batches, their velocities and their precision, for ``walk``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dreamwarp.space import WarpSpace
+from dreamwarp.space.warpspace import Method
+from dreamwarp.torch.kernels import as_array, n_threads
+from dreamwarp.torch.walk import DOUBLE, SINGLE, DeviceMesh, Precision, device_mesh, follow
+from dreamwarp.validation import as_finite_array
+
+# Paths walked at once: enough to keep a device busy, few enough that their working memory (about
+# 4 kB each in 3-D and float64) stays near 1 GB.
+PATHS_AT_ONCE = 2**18
+
+
+class Block(NamedTuple):
+    """Some θ and some of their points, walked together.
+
+    Attributes
+    ----------
+    rows : (k,)
+        Numbers of the θ.
+    columns : slice
+        Of the points.
+    velocities : (ndim, k * n_nodes)
+    """
+
+    mesh: DeviceMesh
+    precision: Precision
+    rows: Tensor
+    columns: slice
+    velocities: Tensor
+
+    def take(self, values: Tensor) -> Tensor:
+        """The block's part of (n or 1, m, ndim), as paths: (ndim, P)."""
+        part = values if len(values) == 1 else values[self.rows]
+        part = part[:, self.columns].expand(len(self.rows), -1, -1)
+        part = part.to(self.velocities.device).to(self.precision.dtype)
+        return part.permute(2, 0, 1).flatten(start_dim=1)
+
+    def put(self, paths: Tensor, out: Tensor) -> None:
+        """The inverse of ``take``."""
+        part = paths.unflatten(1, (len(self.rows), -1)).permute(1, 2, 0)
+        out[self.rows, self.columns] = part.to(out.dtype).to(out.device)
+
+    def follow(
+        self, velocities: Tensor, points: Tensor, costate: Tensor, gradient: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """See ``walk.follow``."""
+        fields = torch.arange(len(self.rows), device=points.device)
+        fields = fields.repeat_interleave(points.shape[1] // len(self.rows))
+        return follow(self.mesh, self.precision, velocities, fields, points, costate, gradient)
+
+
+def flow(
+    space: WarpSpace, theta: Tensor, points: Tensor, method: Method, tolerance: float
+) -> Tensor:
+    """See ``engines.Engine``."""
+    if not points.isfinite().all():
+        as_finite_array("points", as_array(points))
+    out = points.new_empty(len(theta), *points.shape[1:])
+    for block in blocks(space, theta, points, method, tolerance):
+        starts = block.take(points)
+        ends, _ = block.follow(block.velocities, starts, starts[:0], block.velocities[:0])
+        block.put(ends, out)
+    return out
+
+
+def flow_vjp(
+    space: WarpSpace,
+    theta: Tensor,
+    points: Tensor,
+    moved: Tensor,
+    cotangent: Tensor,
+    method: Method,
+    tolerance: float,
+) -> tuple[Tensor, Tensor]:
+    """See ``engines.Engine``."""
+    by_points = torch.empty_like(moved)
+    by_velocity = np.zeros((len(theta), len(space.tessellation.nodes), space.ndim))
+    for block in blocks(space, theta, points, method, tolerance):
+        gradient = torch.zeros_like(block.velocities)
+        _, costate = block.follow(
+            -block.velocities, block.take(moved), block.take(cotangent), gradient
+        )
+        block.put(costate, by_points)
+        by_velocity[as_array(block.rows)] += as_array(
+            gradient.unflatten(1, (len(block.rows), -1)).permute(1, 2, 0)
+        )
+    by_theta = space._theta_gradient(by_velocity, n_threads())
+    return torch.from_numpy(by_theta).to(theta.dtype).to(theta.device), by_points
+
+
+def blocks(
+    space: WarpSpace, theta: Tensor, points: Tensor, method: Method, tolerance: float
+) -> Iterator[Block]:
+    """Cut a batch (n, d) of θ and (n or 1, m, ndim) of points into blocks of one precision each.
+
+    A θ too violent for float32 to keep the tolerance is followed in float64, as by the kernels.
+    """
+    parameters, _ = space._check_theta(as_array(theta))
+    fields = space._fields(parameters, n_threads())
+    doubled = (method == "exact") | (fields.step_lengths(tolerance) == 0)
+    m = points.shape[1]
+    size = max(1, PATHS_AT_ONCE // max(m, 1))
+    for precision, chosen in ((SINGLE, ~doubled), (DOUBLE, doubled)):
+        numbers = np.flatnonzero(chosen)
+        device = home(points.device, precision)
+        mesh = device_mesh(space, device, precision.dtype)
+        for rows in np.split(numbers, range(size, len(numbers), size)):
+            table = torch.from_numpy(fields.velocities[rows]).to(precision.dtype).to(device)
+            table = table.permute(2, 0, 1).flatten(start_dim=1)
+            for start in range(0, m if len(rows) else 0, PATHS_AT_ONCE):
+                columns = slice(start, start + PATHS_AT_ONCE)
+                yield Block(mesh, precision, torch.from_numpy(rows), columns, table)
+
+
+def home(device: torch.device, precision: Precision) -> torch.device:
+    """Where a block is worked on: the CPU if its device, as Apple's, has no float64."""
+    lacking = precision is DOUBLE and device.type == "mps"
+    return torch.device("cpu") if lacking else device

@@ -1,0 +1,143 @@
+"""Spaces, points and parameters that the tests of ``space`` share."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike, NDArray
+
+from dreamwarp import WarpSpace
+from tests import oracle
+
+Array = NDArray[np.float64]
+
+BOUNDARIES = ("zero", "slip", "free", "periodic")
+
+# Every number of axes with every boundary; then the odd ones, of few and unequal cells.
+PLAIN = [(cells, boundary) for cells in ((5,), (4, 4), (2, 2, 2)) for boundary in BOUNDARIES]
+ODD = [
+    ((1,), "free"),
+    ((1,), "periodic"),
+    ((2,), "periodic"),
+    ((7,), "zero"),
+    ((1, 1), "zero"),
+    ((1, 1), "periodic"),
+    ((1, 3), "slip"),
+    ((3, 1), "free"),
+    ((1, 1, 1), "periodic"),
+    ((3, 2, 1), "slip"),
+    ((1, 2, 3), "free"),
+]
+VOLUME_PRESERVING = [
+    ((3,), "periodic"),
+    ((4, 4), "zero"),
+    ((3, 2), "slip"),
+    ((1, 3), "free"),
+    ((3, 2), "periodic"),
+    ((2, 1, 1), "slip"),
+    ((1, 1, 1), "free"),
+    ((2, 1, 1), "periodic"),
+]
+
+
+@functools.cache
+def make_space(
+    cells: tuple[int, ...], boundary: Any, volume_preserving: bool = False
+) -> WarpSpace:
+    """A space, made once however many tests ask for it."""
+    return WarpSpace(cells, boundary, volume_preserving=volume_preserving)
+
+
+def over_spaces(*groups: Sequence[tuple[tuple[int, ...], str]]) -> Any:
+    """Run a test with ``space`` set to each space of some groups."""
+    specifications = [
+        (cells, boundary, group is VOLUME_PRESERVING)
+        for group in groups
+        for cells, boundary in group
+    ]
+    names = [
+        "x".join(map(str, cells)) + f"-{boundary}" + ("-volume" if preserving else "")
+        for cells, boundary, preserving in specifications
+    ]
+    return pytest.mark.parametrize(
+        "space", [make_space(*each) for each in specifications], ids=names
+    )
+
+
+over_all_spaces = over_spaces(PLAIN, ODD, VOLUME_PRESERVING)
+
+
+def pixel_grid(*shape: int) -> Array:
+    """Pixel centres of an array, row-major: (pixels, ndim)."""
+    axes = [(np.arange(n) + 0.5) / n for n in shape]
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(shape))
+
+
+def random_points(space: WarpSpace, n: int, *, margin: float = 0.0, seed: int = 0) -> Array:
+    """Points of the domain and of a margin round it: (n, ndim)."""
+    return np.random.default_rng(seed).uniform(-margin, 1.0 + margin, (n, space.ndim))
+
+
+def special_points(space: WarpSpace, *, at_most: int = 200) -> Array:
+    """Where lookups could go wrong: vertices, edges, centre lines, borders, corners, and beyond.
+
+    All multiples of a quarter box, to half a box outside the domain.
+    """
+    cells = np.array(space.cells)
+    steps = np.indices(4 * cells + 5).reshape(space.ndim, -1).T - 2
+    points = steps / (4.0 * cells)
+    order = np.random.default_rng(0).permutation(len(points))
+    return points[order[:at_most]]
+
+
+def border_points(space: WarpSpace, axis: int, side: float, n: int = 40) -> Array:
+    """Points on one side of the domain, some of them on its corners and vertices."""
+    points = random_points(space, n, seed=7)
+    points[: n // 2] = np.round(points[: n // 2] * space.cells) / space.cells
+    points[:, axis] = side
+    return points
+
+
+def distances(moved: ArrayLike, points: ArrayLike) -> Array:
+    """How far points moved: (n, m)."""
+    return np.linalg.norm(np.asarray(moved, dtype=np.float64) - points, axis=-1)
+
+
+def random_theta(
+    space: WarpSpace, n: int, *, displacement: float | Array, seed: int = 0
+) -> Array:
+    """Independent normal θ, scaled until the farthest point moves by ``displacement``: (n, d).
+
+    Fields that vanish on the border can't move points as far as one likes, so scaling stops after
+    a few rounds, at whatever displacement it has come to.
+    """
+    generator = np.random.default_rng(seed)
+    theta = generator.normal(size=(n, space.dim))
+    points = random_points(space, 100, seed=seed + 1)
+    theta *= 0.1 / np.linalg.norm(space.velocity(theta, points), axis=-1).max(axis=1)[:, None]
+    for _ in range(12):
+        farthest = distances(space.flow(theta, points), points).max(axis=1)
+        theta *= np.clip(displacement / farthest, 0.2, 1.5)[:, None]
+    return theta
+
+
+def theta_of(space: WarpSpace, velocity_fn: Any) -> Array:
+    """θ of a field that the space holds exactly, from a function of the vertices (n, ndim)."""
+    wanted = velocity_fn(space.tessellation.vertices)
+    theta = space.theta_from_vertices(wanted)
+    np.testing.assert_allclose(space.vertex_velocities(theta), wanted, atol=1e-12)
+    return theta
+
+
+def oracle_field(space: WarpSpace, theta: Array) -> oracle.Field:
+    """The reference field of one θ."""
+    return oracle.Field(
+        space.cells,
+        space.tessellation.vertices,
+        space.vertex_velocities(theta),
+        periodic=space.boundary == "periodic",
+    )

@@ -1,0 +1,126 @@
+"""What importing the package does, and what the project's files promise."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dreamwarp
+
+ROOT = Path(__file__).parents[1]
+
+# What a new process may use before its first result, in seconds of processor time: several times
+# what it takes, so that a slow machine passes and an eager compilation does not.
+IMPORT_SECONDS = 5.0
+FIRST_IMAGE_SECONDS = 8.0
+
+
+def files_under(folder: Path) -> set[Path]:
+    return {path for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def copied_source(tmp_path: Path) -> Path:
+    """The package alone in a folder, without compiled code."""
+    source = tmp_path / "source"
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(Path(dreamwarp.__file__).parent, source / "dreamwarp", ignore=ignored)
+    return source
+
+
+def test_public_names_exist() -> None:
+    for name in dreamwarp.__all__:
+        assert getattr(dreamwarp, name) is not None
+
+
+def test_version_is_that_of_the_installed_package() -> None:
+    try:
+        installed = metadata.version("dreamwarp")
+    except metadata.PackageNotFoundError:
+        pytest.skip("dreamwarp is on the path, but not installed")
+    assert dreamwarp.__version__ == installed
+
+
+def test_import_is_quick_and_loads_nothing_heavy(run_python: Any) -> None:
+    code = (
+        "import sys, time; start = time.process_time(); import dreamwarp;"
+        "print(time.process_time() - start);"
+        "print(*{'torch', 'matplotlib', 'sklearn', 'typer'} & set(sys.modules))"
+    )
+    seconds, loaded = run_python("-c", code).stdout.splitlines()
+    assert loaded == ""
+    assert float(seconds) < IMPORT_SECONDS
+
+
+def test_import_writes_no_file(run_python: Any, tmp_path: Path, copied_source: Path) -> None:
+    before = files_under(tmp_path)
+    home = str(tmp_path / "home")
+    done = run_python(
+        "-B", "-c", "import dreamwarp", source=copied_source, HOME=home, XDG_CACHE_HOME=home
+    )
+    assert done.returncode == 0, done.stderr
+    assert files_under(tmp_path) == before
+
+
+def test_works_where_compiled_code_cant_be_kept(run_python: Any, copied_source: Path) -> None:
+    # A file where numba wants a folder stops even an administrator from writing there.
+    for folder in {path.parent for path in copied_source.rglob("*.py")}:
+        (folder / "__pycache__").touch()
+    nowhere = "/dev/null/nowhere"
+    code = (
+        "import numpy, dreamwarp; space = dreamwarp.WarpSpace((2,), boundary='free');"
+        "theta = space.theta_from_vertices(numpy.ones((3, 1)));"
+        "print(space.velocity(theta, [[0.3]]).round(9))"
+    )
+    done = run_python(
+        "-c", code, source=copied_source,
+        HOME=nowhere, NUMBA_CACHE_DIR=nowhere, XDG_CACHE_HOME=nowhere,
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("[[1.]]\n", "")
+
+
+def test_a_new_process_soon_warps_its_first_image(run_python: Any) -> None:
+    code = (
+        "import time, numpy, dreamwarp; space = dreamwarp.WarpSpace((4, 4));"
+        "dreamwarp.Warp(space, numpy.full(space.dim, 0.01)).image(numpy.ones((28, 28)));"
+        "print(time.process_time())"
+    )
+    run_python("-c", code)  # compiles, if that is still to do
+    assert float(run_python("-c", code).stdout) < FIRST_IMAGE_SECONDS
+
+
+def test_every_dependency_has_an_exact_version() -> None:
+    tomllib = pytest.importorskip("tomllib")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"].values()
+    needed = {name_of(line) for group in (project["dependencies"], *extras) for line in group}
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pinned = {name_of(line) for line in lines if "==" in line}
+    assert needed - pinned == {"dreamwarp"}
+
+
+def name_of(requirement: str) -> str:
+    return re.split(r"[^\w.-]", requirement, maxsplit=1)[0].lower()
+
+
+def test_the_readme_opens_with_commands_that_exist() -> None:
+    commands = re.search(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert commands is not None
+    targets = re.findall(r"^make (\w+)", commands[1], re.MULTILINE)
+    assert targets == ["demo", "test"]
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+
+
+def test_the_readme_code_runs() -> None:
+    pytest.importorskip("torch")
+    names: dict[str, Any] = {}
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
