@@ -25,6 +25,11 @@ SLACK = np.float32(1e-6)
 # It may cross when its weight is below this. The velocities on both sides of a face differ by the
 # distance from it, so crossing this early costs a path the square of it.
 NEAR = np.float32(1e-4)
+# No step is shorter than this, so that every path ends. Straying that far beyond a face, a path
+# errs by the square of it.
+SHORTEST = np.float32(1e-7)
+# Steps that divide the time evenly leave this much over by rounding; no step is made of it.
+ALMOST_ONE = np.float32(1.0001)
 
 _NEVER, _TINY = np.float32(1e30), np.float32(1e-30)
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
@@ -97,7 +102,8 @@ def expand(cells, longest, active, work):
     n = len(cells)
     at = layout(cells)
     for i in range(active):
-        write(work, at.step, i, min(read(work, at.time, i), longest))
+        time = read(work, at.time, i)
+        write(work, at.step, i, time if time <= longest * ALMOST_ONE else longest)
         first = _ONE
         for k in range(n):
             x = read(work, at.xi + k, i)
@@ -130,7 +136,8 @@ def lowest_root(value, slope, bend):
     falling = slope < _ZERO
     above = value + value if falling else slope + root
     below = root - slope if falling else bend + bend
-    exists = bend > _ZERO or (falling and inside >= _ZERO)
+    # A parabola that bends less than _TINY can't use up SLACK, and its products underflow.
+    exists = bend > _TINY or (falling and inside >= _ZERO)
     return above / max(below, _TINY) if exists else _NEVER
 
 
@@ -205,6 +212,7 @@ def land(cells, active, work):
             slope = slope * t + value
             value = value * t + read(work, at.chosen + p, i)
         reached = value <= NEAR and slope < _ZERO
+        t = max(t, min(read(work, at.step, i), SHORTEST))
         write(work, at.face, i, read(work, at.face, i) if reached else -_ONE)
         write(work, at.time, i, read(work, at.time, i) - t)
         write(work, at.step, i, t)

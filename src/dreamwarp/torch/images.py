@@ -19,6 +19,7 @@ from dreamwarp.space import WarpSpace
 from dreamwarp.space.warpspace import Method
 from dreamwarp.torch import engines
 from dreamwarp.torch.engines import Once
+from dreamwarp.torch.kernels import as_array
 from dreamwarp.torch.paths import check_tensors, check_theta, flow, working_dtype
 from dreamwarp.torch.sampling import Sampling
 from dreamwarp.validation import check_choice
@@ -68,9 +69,9 @@ def warp(
         float32. Integers are rounded and clipped, and have no derivatives.
     """
     check_tensors(theta=theta, images=images)
+    parameters = _check_batch(space, theta, images)
     sampling = _check_sampling(space, images, interpolation, fill, fill_value)
     spatial, dtype = images.shape[2:], working_dtype(theta, images)
-    parameters = _check_batch(space, theta, images)
     if tolerance is None:
         tolerance = min(TOLERANCE, PIXEL_TOLERANCE / max(spatial))
     is_smooth = images.is_floating_point() and interpolation != "nearest"
@@ -81,9 +82,7 @@ def warp(
     return sampled.to(images.dtype).unflatten(2, spatial)
 
 
-def pixel_centers(
-    spatial: torch.Size, dtype: torch.dtype, device: torch.device | str | None = None
-) -> Tensor:
+def pixel_centers(spatial: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Centres of all pixels in the unit domain, row-major: (m, ndim)."""
     axes = [(torch.arange(n, dtype=dtype, device=device) + 0.5) / n for n in spatial]
     return torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).flatten(end_dim=-2)
@@ -119,9 +118,9 @@ def _check_sampling(
 ) -> Sampling:
     check_choice("interpolation", interpolation, INTERPOLATIONS)
     check_choice("fill", fill, ("edge", "constant", "reflect"))
-    number = _fill_number(fill, fill_value, _as_numbers(images[:0]).cpu().detach().numpy().dtype)
     rule: Fill = "wrap" if space.boundary == "periodic" else fill
-    return Sampling(interpolation, rule, number.item())
+    dtype = as_array(_as_numbers(images[:0])).dtype
+    return Sampling(interpolation, rule, _fill_number(fill, fill_value, dtype).item())
 
 
 def _check_batch(space: WarpSpace, theta: Tensor, images: Tensor) -> Tensor:

@@ -65,16 +65,15 @@ def resample_vjp(
         return tensor_sampling.resample_vjp(
             values, positions, cotangent, sampling, by_values, by_positions
         )
-    value_gradient, position_gradient = sampler.resample_vjp(
+    gradients = sampler.resample_vjp(
         as_array(values), as_array(positions), as_array(cotangent), **sampling._asdict(),
         by_values=by_values, by_positions=by_positions, n_threads=n_threads(),
     )  # fmt: skip
-    return (
-        None if value_gradient is None else torch.from_numpy(value_gradient).to(values.dtype),
-        None
-        if position_gradient is None
-        else torch.from_numpy(position_gradient).to(positions.dtype),
-    )
+    return _as_tensor(gradients[0], values.dtype), _as_tensor(gradients[1], positions.dtype)
+
+
+def _as_tensor(array: NDArray[Any] | None, dtype: torch.dtype) -> Tensor | None:
+    return None if array is None else torch.from_numpy(array).to(dtype)
 
 
 def _one_or_many(points: Tensor) -> NDArray[Any]:

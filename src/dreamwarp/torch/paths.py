@@ -87,15 +87,16 @@ def _pull_back(
     theta: Tensor, points: Tensor, moved: Tensor, cotangent: Tensor, call: Call
 ) -> tuple[Tensor, Tensor]:
     """Gradients of Σ cotangent · moved, in the shapes of ``theta`` and ``points``."""
-    # What is not finite must not stop the backward pass but travel on: whoever scales losses for
-    # mixed precision looks for it in the gradients.
-    lost = ~cotangent.isfinite().all(dim=-1)
     by_theta, by_points = engines.choose_engine(points.device).flow_vjp(
         call.space, theta.expand(len(moved), -1), points, moved,
-        cotangent.masked_fill(lost[..., None], 0.0), call.method, call.tolerance,
+        cotangent.nan_to_num(0.0, 0.0, 0.0), call.method, call.tolerance,
     )  # fmt: skip
-    by_theta[lost.any(dim=1)] = torch.nan
-    by_points[lost] = torch.nan
+    if not cotangent.isfinite().all():
+        # It must not stop the backward pass but travel on: whoever scales losses for mixed
+        # precision looks for it in the gradients.
+        lost = ~cotangent.isfinite().all(dim=-1)
+        by_theta[lost.any(dim=1)] = torch.nan
+        by_points[lost] = torch.nan
     return by_theta.sum_to_size(theta.shape), by_points.sum_to_size(points.shape)
 
 

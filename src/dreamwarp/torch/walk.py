@@ -131,7 +131,8 @@ class Paths(NamedTuple):
 
     def where(self, kept: Tensor) -> Paths:
         """Those paths that a mask (P,) keeps."""
-        return Paths(*(values[..., kept] for values in self))
+        numbers = kept.nonzero()[:, 0]  # once, because a device has to wait for how many there are
+        return Paths(*(values.index_select(-1, numbers) for values in self))
 
 
 @lru_cache(maxsize=32)
@@ -314,7 +315,7 @@ def costate_series(precision: Precision, costate: Tensor, matrix: Tensor) -> Ten
 def horner(series: Tensor, time: Tensor) -> Tensor:
     """Σ_k series[k] time^k; ``time`` may have more leading axes than a coefficient."""
     value = series[-1].expand(torch.broadcast_shapes(series[-1].shape, time.shape))
-    for coefficient in series[:-1].flip(0):
+    for coefficient in reversed(series[:-1].unbind()):
         value = value * time + coefficient
     return value
 
@@ -322,7 +323,7 @@ def horner(series: Tensor, time: Tensor) -> Tensor:
 def value_and_slope(series: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
     """Σ_k series[k] time^k and its derivative."""
     value, slope = series[-1], torch.zeros_like(series[-1])
-    for coefficient in series[:-1].flip(0):
+    for coefficient in reversed(series[:-1].unbind()):
         slope = slope * time + value
         value = value * time + coefficient
     return value, slope
