@@ -6,6 +6,9 @@ PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3
 	if $$python -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; \
 	then echo $$python; break; fi; done)
 
+# Test workers. Two, not one per core: each compiles what it needs, until it is on disk.
+JOBS ?= 2
+
 BIN := $(VENV)/bin
 # Quiet twice: errors only.
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --quiet
@@ -23,8 +26,8 @@ help: ## list the targets
 demo: $(VENV)/.plain ## warp real digits and write a picture, out/demo.png
 	@$(BIN)/dreamwarp demo --output out/demo.png
 
-test: $(VENV)/.dev ## run the tests; ARGS="tests/space -k flow" to choose
-	@$(BIN)/python -m pytest $(ARGS)
+test: $(VENV)/.dev ## run the tests; ARGS="tests/space -k flow" to choose, JOBS=0 for no workers
+	@$(BIN)/python -m pytest --numprocesses $(JOBS) $(ARGS)
 
 slow: $(VENV)/.dev ## run the tests that need minutes
 	@$(BIN)/python -m pytest -m slow $(ARGS)

@@ -24,8 +24,8 @@ Array = NDArray[np.float64]
 def simplices(cells: Sequence[int]) -> Array:
     """Corner points of all cells, by the words of the definition: (n_cells, ndim + 1, ndim).
 
-    A box is one interval, or its centre with each side, or its centre with each face centre with each
-    edge of that face.
+    A box is one interval, or its centre with each side, or its centre with each face centre with
+    each edge of that face.
     """
     found = []
     for index in np.ndindex(*cells):
@@ -55,16 +55,11 @@ def _box_simplices(low: Array, high: Array) -> list[list[Array]]:
 def _edges(face: list[Array]) -> list[tuple[Array, Array]]:
     """Pairs of corners of a rectangle that differ along one axis only."""
     return [
-        (face[i], face[j])
-        for i in range(4)
-        for j in range(i)
-        if (face[i] != face[j]).sum() == 1
+        (face[i], face[j]) for i in range(4) for j in range(i) if (face[i] != face[j]).sum() == 1
     ]
 
 
-def affine_basis(
-    corners: Array, boundary: str, volume_preserving: bool = False
-) -> Array:
+def affine_basis(corners: Array, boundary: str, volume_preserving: bool = False) -> Array:
     """Orthonormal columns that span the allowed fields, as null space of every rule: (D, d).
 
     Parameters
@@ -85,9 +80,7 @@ def affine_basis(
 
     for cell in range(n_cells):
         for point in corners[cell]:
-            name = tuple(np.round(point % 1.0 if boundary == "periodic" else point, 9) % (
-                1.0 if boundary == "periodic" else 2.0
-            ))
+            name = tuple(np.round(point, 9) % (1.0 if boundary == "periodic" else np.inf))
             if name in seen:
                 rules.extend(velocity(cell, point) - velocity(*seen[name]))
             else:
@@ -137,7 +130,7 @@ class Field:
         return velocity(point)
 
     def piece(self, point: Array) -> tuple[Affine, Affine]:
-        """The field near a point: its affine velocity, and margins that are >= 0 where that holds."""
+        """The velocity near a point as an affine map, and margins that are >= 0 where it holds."""
         to_domain = self._nearest(point)
         weights = self._to_weights @ to_domain @ np.append(point, 1.0)
         cell = weights.min(axis=1).argmax()

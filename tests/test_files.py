@@ -42,3 +42,11 @@ def test_an_interruption_leaves_what_was_there(
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError, match=r"is a folder\. Give the name of a file"):
         write_half(tmp_path, RuntimeError)
+
+
+@pytest.mark.parametrize("below", ["data.bin", "deeper/data.bin"])
+def test_a_file_in_the_way_of_the_folder_is_refused(tmp_path: Path, below: str) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(NotADirectoryError, match="can't be a folder: a file stands in its way"):
+        write_half(file / below, RuntimeError)

@@ -171,6 +171,13 @@ def test_tensor_path_keeps_its_precision_under_autocast(monkeypatch: pytest.Monk
     torch.testing.assert_close(again, by_theta, rtol=0, atol=0)
 
 
+def test_float64_is_left_to_the_cpu_where_a_device_has_none() -> None:
+    cpu, apple = torch.device("cpu"), torch.device("mps")
+    assert tensors.home(apple, walk.DOUBLE) == cpu
+    assert tensors.home(apple, walk.SINGLE) == apple
+    assert tensors.home(torch.device("cuda", 0), walk.DOUBLE) == torch.device("cuda", 0)
+
+
 # -- the flow: derivatives
 
 
@@ -602,6 +609,7 @@ def bad_image_calls() -> list[Any]:
         (ValueError, "`theta` and `images` must be on one device, got cpu and meta",
          (space, theta, images.to("meta")), {}),
         (ValueError, r"`theta` must have shape \(n, 50\)", (space, theta[:, :2], images), {}),
+        (ValueError, r"`images` must have shape .* got \(\)", (space, theta, images.sum()), {}),
         (ValueError, r"\(n, channels, \*spatial\) with 2 spatial axes .*images\[:, None\]`",
          (space, theta, images[:, 0]), {}),
         (ValueError, "agree in their first axis, or one of them be 1, got 3 and 2",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -45,9 +45,7 @@ VOLUME_PRESERVING = [
 
 
 @functools.cache
-def make_space(
-    cells: tuple[int, ...], boundary: Any, volume_preserving: bool = False
-) -> WarpSpace:
+def make_space(cells: tuple[int, ...], boundary: Any, volume_preserving: bool = False) -> WarpSpace:
     """A space, made once however many tests ask for it."""
     return WarpSpace(cells, boundary, volume_preserving=volume_preserving)
 
@@ -107,22 +105,29 @@ def distances(moved: ArrayLike, points: ArrayLike) -> Array:
     return np.linalg.norm(np.asarray(moved, dtype=np.float64) - points, axis=-1)
 
 
-def random_theta(
-    space: WarpSpace, n: int, *, displacement: float | Array, seed: int = 0
-) -> Array:
+# Neighbouring points may part by e^10 and no more: past that, float64 rounding grows so much on the
+# way there and back that not even an ideal method could keep 1e-9.
+STRONGEST = 10.0
+
+
+def random_theta(space: WarpSpace, n: int, *, displacement: float | Array, seed: int = 0) -> Array:
     """Independent normal θ, scaled until the farthest point moves by ``displacement``: (n, d).
 
-    Fields that vanish on the border can't move points as far as one likes, so scaling stops after
-    a few rounds, at whatever displacement it has come to.
+    A field that stands still in many places can't move any point far, however strong it is, so
+    scaling ends at ``STRONGEST`` at the latest.
     """
-    generator = np.random.default_rng(seed)
-    theta = generator.normal(size=(n, space.dim))
+    theta = np.random.default_rng(seed).normal(size=(n, space.dim))
     points = random_points(space, 100, seed=seed + 1)
-    theta *= 0.1 / np.linalg.norm(space.velocity(theta, points), axis=-1).max(axis=1)[:, None]
-    for _ in range(12):
-        farthest = distances(space.flow(theta, points), points).max(axis=1)
-        theta *= np.clip(displacement / farthest, 0.2, 1.5)[:, None]
-    return theta
+    gradient = space.affine_maps(theta)[..., :-1]
+    symmetric = 0.5 * (gradient + np.swapaxes(gradient, -1, -2))
+    strength = np.linalg.norm(symmetric, axis=(-2, -1)).max(axis=1)
+    most = STRONGEST / np.maximum(strength, 1e-6)
+    speed = np.linalg.norm(space.velocity(theta, points), axis=-1).max(axis=1)
+    scale = np.minimum(displacement / speed, most)
+    for _ in range(8):
+        farthest = distances(space.flow(scale[:, None] * theta, points), points).max(axis=1)
+        scale = np.minimum(scale * np.clip(displacement / farthest, 0.2, 2.0), most)
+    return scale[:, None] * theta
 
 
 def theta_of(space: WarpSpace, velocity_fn: Any) -> Array:
@@ -141,3 +146,28 @@ def oracle_field(space: WarpSpace, theta: Array) -> oracle.Field:
         space.vertex_velocities(theta),
         periodic=space.boundary == "periodic",
     )
+
+
+def relative_error(found: Array, expected: Array) -> float:
+    """Largest error, as a share of the largest entry."""
+    return float(np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-300))
+
+
+def central_differences(
+    function: Callable[[Array], Array], directions: ArrayLike, step: float
+) -> Array:
+    """Derivatives of ``function`` at 0 along some directions, as a new last axis."""
+    steps = step * np.asarray(directions)
+    return np.stack([(function(s) - function(-s)) / (2.0 * step) for s in steps], axis=-1)
+
+
+def cells_crossed(space: WarpSpace, theta: Array, points: Array) -> NDArray[np.int64]:
+    """How many cells the paths of points (m, ndim) see, by looking at many times: (m,)."""
+    times = np.linspace(0.0, 1.0, 41)
+    path = space.flow(times[:, None] * theta, points, method="exact")
+    corners = space.tessellation.vertices[space.tessellation.simplices]
+    homogeneous = np.concatenate([corners, np.ones((*corners.shape[:2], 1))], axis=2)
+    to_weights = np.linalg.inv(np.swapaxes(homogeneous, 1, 2))
+    path = np.concatenate([path, np.ones((*path.shape[:2], 1))], axis=2)
+    cells = np.einsum("cgj,tmj->tmcg", to_weights, path).min(axis=3).argmax(axis=2)
+    return np.array([len(set(column)) for column in cells.T])

@@ -103,8 +103,8 @@ def test_order_and_sign_of_the_columns(space):
 
 SAVE_BASES = """
 import sys, numpy, dreamwarp
-spaces = eval(sys.argv[1])
-numpy.savez(sys.argv[2], *(dreamwarp.WarpSpace(c, b, volume_preserving=v).basis for c, b, v in spaces))
+spaces = [dreamwarp.WarpSpace(c, b, volume_preserving=v) for c, b, v in eval(sys.argv[1])]
+numpy.savez(sys.argv[2], *(space.basis for space in spaces))
 """
 
 
@@ -216,11 +216,13 @@ def test_fields_outside_the_space_are_projected_on_it(space):
 def test_velocity_interpolates_between_vertices(space):
     theta = some_theta(space, n=1)[0]
     field = oracle_field(space, theta)
-    points = np.vstack([
-        random_points(space, 60, margin=0.5),
-        special_points(space, at_most=60),
-        random_points(space, 10, margin=100.0),
-    ])
+    points = np.vstack(
+        [
+            random_points(space, 60, margin=0.5),
+            special_points(space, at_most=60),
+            random_points(space, 10, margin=100.0),
+        ]
+    )
     expected = np.array([field(point) for point in points])
     np.testing.assert_allclose(space.velocity(theta, points), expected, atol=1e-10)
 

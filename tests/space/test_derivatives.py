@@ -10,11 +10,14 @@ from tests.space.cases import (
     ODD,
     PLAIN,
     VOLUME_PRESERVING,
+    cells_crossed,
+    central_differences,
     make_space,
     over_all_spaces,
     over_spaces,
     random_points,
     random_theta,
+    relative_error,
     special_points,
     theta_of,
 )
@@ -25,38 +28,16 @@ STEP = 1e-6
 BOUND = 1e-6
 
 
-def relative_error(found, expected):
-    """Largest error, as a share of the largest entry."""
-    return np.abs(found - expected).max() / max(np.abs(expected).max(), 1e-300)
-
-
-def differences(function, steps):
-    """(function(step) - function(-step)) / 2 STEP for each of some steps, along a new last axis."""
-    return np.stack([(function(s) - function(-s)) / (2 * STEP) for s in STEP * steps], axis=-1)
-
-
 def by_points(space, theta, points):
-    return differences(
-        lambda step: space.flow(theta, points + step, method="exact"), np.eye(space.ndim)
+    return central_differences(
+        lambda step: space.flow(theta, points + step, method="exact"), np.eye(space.ndim), STEP
     )
 
 
 def by_theta(space, theta, points):
-    return differences(
-        lambda step: space.flow(theta + step, points, method="exact"), np.eye(space.dim)
+    return central_differences(
+        lambda step: space.flow(theta + step, points, method="exact"), np.eye(space.dim), STEP
     )
-
-
-def cells_crossed(space, theta, points):
-    """Cells seen on the way, by looking at many times: (m,)."""
-    times = np.linspace(0.0, 1.0, 41)
-    path = space.flow(times[:, None] * theta, points, method="exact")
-    corners = space.tessellation.vertices[space.tessellation.simplices]
-    homogeneous = np.concatenate([corners, np.ones((*corners.shape[:2], 1))], axis=2)
-    to_weights = np.linalg.inv(np.swapaxes(homogeneous, 1, 2))
-    path = np.concatenate([path, np.ones((*path.shape[:2], 1))], axis=2)
-    cells = np.einsum("cgj,tmj->tmcg", to_weights, path).min(axis=3).argmax(axis=2)
-    return np.array([len(set(column)) for column in cells.T])
 
 
 # -- against central differences
@@ -107,10 +88,10 @@ def test_vjp_is_the_gradient_of_a_scalar(cells, boundary):
     cotangent = 3.0 * weights * np.cos(3.0 * space.flow(theta, points, method="exact"))
     theta_gradient, point_gradient = space.flow_vjp(theta, points, cotangent, method="exact")
     direction = np.random.default_rng(6).normal(size=space.dim)
-    seen = differences(lambda step: loss(theta + step, points), direction[None])
+    seen = central_differences(lambda step: loss(theta + step, points), [direction], STEP)
     assert relative_error(theta_gradient @ direction, seen) <= BOUND
     direction = np.random.default_rng(7).normal(size=points.shape)
-    seen = differences(lambda step: loss(theta, points + step), direction[None])
+    seen = central_differences(lambda step: loss(theta, points + step), [direction], STEP)
     assert relative_error((point_gradient * direction).sum(), seen) <= BOUND
 
 
@@ -206,7 +187,7 @@ def test_jacobian_of_the_inverse_is_the_inverse(space):
 
 @over_all_spaces
 def test_theta_moves_points_along_the_flow(space):
-    """∂T^{sθ}(p) / ∂s = v(T(p)) at s = 1: the gradient along θ itself is the velocity at the end."""
+    """∂T^{sθ}(p) / ∂s = v(T(p)) at s = 1: the gradient along θ is the velocity at the end."""
     theta = random_theta(space, 2, displacement=0.3)
     points = np.vstack([random_points(space, 30, margin=0.2), special_points(space, at_most=30)])
     along = np.einsum("nmkd,nd->nmk", space.flow_gradient(theta, points), theta)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from dreamwarp.space.passes import SLACK, lowest_root
 from tests.space.cases import (
     BOUNDARIES,
     border_points,
@@ -133,6 +136,23 @@ def test_border_rule(space):
             elif space.boundary == "periodic":
                 turned = space.flow(theta, points + 1.0 - 2.0 * side)
                 assert distances(turned, moved + 1.0 - 2.0 * side).max() <= 1e-4
+
+
+@given(
+    value=st.floats(float(SLACK), 1.0, width=32),
+    slope=st.floats(-1e4, 1e4, width=32, allow_subnormal=True),
+    bend=st.floats(-1e8, 1e8, width=32, allow_subnormal=True),
+)
+@example(value=float(SLACK), slope=0.0, bend=float(np.float32(1e-42)))
+def test_no_step_is_of_length_zero(value, slope, bend):
+    """A root at 0, by underflow say, would keep a path where it is for ever."""
+    value, slope, bend = np.float32(value), np.float32(slope), np.float32(bend)
+    root = float(lowest_root(value, slope, bend))
+    assert root > 0.0
+    if root < 1.0:
+        left = float(value) + float(slope) * root - float(bend) * root**2
+        scale = float(value) + abs(float(slope)) * root + abs(float(bend)) * root**2
+        assert abs(left) <= 1e-3 * scale
 
 
 @over_spaces([((5,), "free"), ((4, 4), "zero"), ((2, 2, 2), "periodic")])

@@ -53,11 +53,13 @@ def test_the_reference_itself_is_good_to_1e_11(space):
 @over_all_spaces
 def test_exact_is_what_an_ode_solver_finds(space):
     theta = random_theta(space, 1, displacement=HALF)[0]
-    points = np.vstack([
-        random_points(space, 4, margin=0.1),
-        special_points(space, at_most=4),
-        random_points(space, 1, margin=10.0),
-    ])
+    points = np.vstack(
+        [
+            random_points(space, 4, margin=0.1),
+            special_points(space, at_most=4),
+            random_points(space, 1, margin=10.0),
+        ]
+    )
     expected = by_oracle(space, theta, points)
     np.testing.assert_allclose(exact(space, theta, points), expected, rtol=0, atol=1e-9)
 
@@ -119,7 +121,16 @@ def test_affine_fields_about_the_middle(cells, name):
     np.testing.assert_allclose(exact(space, theta, centre[None]), centre[None], rtol=0, atol=1e-14)
 
 
-DIRECTIONS = [(1, 0, 0), (0, 1, 0), (1, 1, 0), (1, -1, 0), (1, 1, 1), (2, -1, 1), (0, 0, 1), (-1, 1, -1)]
+DIRECTIONS = [
+    (1, 0, 0),
+    (0, 1, 0),
+    (1, 1, 0),
+    (1, -1, 0),
+    (1, 1, 1),
+    (2, -1, 1),
+    (0, 0, 1),
+    (-1, 1, -1),
+]
 
 
 @pytest.mark.parametrize("boundary", ["free", "periodic"])
@@ -149,10 +160,12 @@ def test_mirror_fields_keep_their_axis(boundary):
     space = make_space((4, 4), boundary)
     theta = random_theta(space, 1, displacement=HALF)[0]
     vertices = space.tessellation.vertices
-    mirrored = np.array([
-        np.flatnonzero((np.abs(vertices - vertex) < 1e-12).all(axis=1))[0]
-        for vertex in vertices * [-1, 1] + [1, 0]
-    ])
+    mirrored = np.array(
+        [
+            np.flatnonzero((np.abs(vertices - vertex) < 1e-12).all(axis=1))[0]
+            for vertex in vertices * [-1, 1] + [1, 0]
+        ]
+    )
     velocities = space.vertex_velocities(theta)
     theta = theta_of(space, lambda _: velocities + velocities[mirrored] * [-1, 1])
     points = np.column_stack([np.full(9, 0.5), np.linspace(0.0, 1.0, 9)])

@@ -420,7 +420,7 @@ class WarpSpace:
             return parameters, positions[None], single
         if len(parameters) == 1 and len(positions) != 1:
             parameters = np.repeat(parameters, len(positions), axis=0)
-        if len(parameters) != len(positions):
+        if len(positions) not in (1, len(parameters)):
             raise ValueError(
                 f"`theta` and `points` must agree in their first axis: got {len(parameters)} θ and "
                 f"{len(positions)} sets of points. Give one set of points (m, {self.ndim}) to move "
