@@ -100,15 +100,18 @@ class Fields:
         self._walk(np.flatnonzero(gentle), lengths, points, out, *nothing)
         return out
 
-    def sharpen(self, points: Array, ends: Array, tolerance: float) -> None:
-        """Put float64 ends in place of float32 ones where the way back is left to the exact flow.
+    def sharpen(self, points: Array, ends: Array, tolerance: float) -> Array:
+        """Ends of paths, with float64 ones where the way back is left to the exact flow.
 
         Fields as violent as that would make the rounding of the ends grow past all bounds.
         """
         violent = self.step_lengths(tolerance) == 0
-        if violent.any():
-            some = points if len(points) == 1 else points[violent]
-            ends[violent] = self._only(violent).flow_exactly(some)
+        if not violent.any():
+            return ends
+        some = points if len(points) == 1 else points[violent]
+        sharpened = ends.copy()
+        sharpened[violent] = self._only(violent).flow_exactly(some)
+        return sharpened
 
     def carry_fast(self, points: Array, cotangents: Array, tolerance: float) -> Array:
         """Carry cotangents (n, m, ndim) along the paths from points (n, m, ndim), in place.

@@ -337,9 +337,9 @@ class WarpSpace:
             ends = fields.flow_exactly(points) if ends is None else ends
             sums = fields.reversed().carry_exactly(ends, by_points[:, :, None])[:, 0]
         else:
-            ends = fields.flow_fast(points, tolerance) if ends is None else ends
-            ends = np.array(ends, np.float64)
-            fields.sharpen(points, ends, tolerance)
+            if ends is None:
+                ends = fields.flow_fast(points, tolerance).astype(np.float64)
+            ends = fields.sharpen(points, ends, tolerance)
             sums = fields.reversed().carry_fast(ends, by_points, tolerance)
         by_theta = self._theta_gradient(sums, n_threads)
         return (by_theta[0], by_points[0]) if single else (by_theta, by_points)
