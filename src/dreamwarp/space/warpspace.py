@@ -202,7 +202,16 @@ class WarpSpace:
                 f"`maps` must have shape (n, {', '.join(map(str, shape))}), one affine map per "
                 f"cell of a {self._description}, got {values.shape}."
             )
-        return values.reshape(*values.shape[:-3], len(self.basis)) @ self.basis
+        single = values.ndim == 3
+        values = values[None] if single else values
+        # Bᵀ is what turns derivatives by affine maps into derivatives by θ: vertices collect from
+        # their cells, and θ from the vertices.
+        weights = self.tessellation.barycentric[: self.n_cells]
+        by_node = np.zeros((len(values), len(self.tessellation.nodes), self.ndim))
+        shares = np.einsum("nckj,cgj->ncgk", values, weights)
+        np.add.at(by_node, (slice(None), self.tessellation.simplices), shares)
+        theta = self._theta_gradient(by_node, None)
+        return theta[0] if single else theta
 
     def fit_velocity(self, points: ArrayLike, velocities: ArrayLike) -> Array:
         """Least-squares θ for velocities (m, ndim) seen at points (m, ndim).
