@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Sequence
-from numbers import Real
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+PACKAGE = Path(__file__).parent
 
 Choice = TypeVar("Choice", bound=str)
 
@@ -35,8 +39,9 @@ def check_choice(name: str, value: Choice, choices: Sequence[str]) -> Choice:
     return value
 
 
-def check_positive(name: str, value: float) -> float:
-    """``value`` as a float, if it is a positive finite number."""
-    if not isinstance(value, Real) or not 0.0 < float(value) < float("inf"):
-        raise ValueError(f"`{name}` must be a positive number, got {value!r}.")
-    return float(value)
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the line outside this package that the call came from."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level - 1)

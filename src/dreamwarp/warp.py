@@ -19,7 +19,7 @@ from dreamwarp.resample import (
     resample_into,
 )
 from dreamwarp.space.warpspace import Method, WarpSpace
-from dreamwarp.validation import as_finite_array, check_choice
+from dreamwarp.validation import as_finite_array, check_choice, warn_user
 
 # Memory for one block of samples: enough to keep all threads busy, little enough that positions are
 # still in a processor's cache when they are sampled at.
@@ -28,8 +28,9 @@ BLOCK_BYTES = 16 * 2**20
 BLOCK_POINTS = 2**20
 # Largest error of the fast flow, in the unit domain and in pixels: no resampling shows either.
 TOLERANCE, PIXEL_TOLERANCE = 1e-4, 0.05
-# A last axis of up to FEW pixels after one of at least MANY is taken for channels.
-FEW, MANY = 4, 16
+# An image with as many columns as there are colours, after two axes of at least MANY, is taken for
+# one with its channels last.
+COLORS, MANY = (3, 4), 16
 # Steps per edge of a box, by the number of axes, and how many finer ones each is cut into where the
 # box reaches furthest.
 OUTLINE_STEPS = {1: 1, 2: 128, 3: 32}
@@ -233,6 +234,7 @@ class Warp:
         -------
         (n, m, ndim), or (m, ndim) for a single θ. In a periodic space between 0 and 1.
         """
+        self._warn_if_far(as_finite_array("points", p))
         moved = self.space.flow(-self.theta, p, method="exact", n_threads=n_threads)
         return moved % 1.0 if self.space.boundary == "periodic" else moved
 
@@ -257,6 +259,7 @@ class Warp:
         less than 1e-4 of the domain for displacements of a tenth of it. In 1-D exact.
         """
         corners, is_single = self._check_boxes(b)
+        self._warn_if_far(corners)
         theta = -np.atleast_2d(self.theta)
         n = len(corners) if len(theta) == 1 else len(theta)
         out = np.empty((n, *corners.shape[1:]))
@@ -297,7 +300,7 @@ class Warp:
                 f"{ndim} spatial axes, as many as the space has, got {array.shape}."
             )
         check_spatial_shape(spatial)
-        if lead and array.shape[-1] <= FEW and array.shape[-2] >= MANY:
+        if ndim == 2 and lead and array.shape[-1] in COLORS and min(array.shape[-3:-1]) >= MANY:
             raise ValueError(
                 f"`x` must have its channels before its spatial axes, and seems to have them last: "
                 f"got {array.shape} for a space of {ndim} axes. Use "
@@ -313,6 +316,16 @@ class Warp:
         if self.theta.ndim == 1:
             return samples, array.shape
         return samples, (n if len(self) == 1 else len(self), *lead[1:], *spatial)
+
+    def _warn_if_far(self, coordinates: NDArray[np.float64]) -> None:
+        """Outside, nothing may move: coordinates in pixels would come back as they were."""
+        far = (coordinates < -1.0) | (coordinates > 2.0)
+        if far.any() and self.space.boundary != "periodic":
+            warn_user(
+                f"coordinates are those of the unit domain, got {coordinates[far][0]:g}. If they "
+                "count pixels, pass (i + 0.5) / n for the centre of pixel i of n.",
+                UserWarning,
+            )
 
     def _check_boxes(self, b: ArrayLike) -> tuple[NDArray[np.float64], bool]:
         """Corners (n or 1, k, 2, ndim), and whether the result is for one θ alone."""

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
+from dreamwarp.space.compiled import kernel
 from dreamwarp.space.tessellation import Tessellation
 
 BOUNDARIES = ("zero", "slip", "free", "periodic")
@@ -51,7 +53,8 @@ def build_basis(tessellation: Tessellation, boundary: str, volume_preserving: bo
     n_unknowns = int(unknown.max(initial=-1)) + 1
     if not volume_preserving:
         return Basis(unknown, _cholesky_rows(tessellation, unknown), None)
-    mixing = _divergence_free(tessellation, unknown)
+    with threadpool_limits(1):  # small matrices: threads would only wait for each other
+        mixing = _divergence_free(tessellation, unknown)
     return Basis(unknown, np.ones((n_unknowns, 1)), mixing)
 
 
@@ -97,13 +100,26 @@ def _cholesky_rows(tessellation: Tessellation, unknown: NDArray[np.int64]) -> ND
     lower = rows >= columns
     rows, columns, values = rows[lower], columns[lower], values[lower]
     bandwidth = int((rows - columns).max())
-    band = np.zeros((bandwidth + 1, n))
-    np.add.at(band, (rows - columns, columns), values)
-    factor = scipy.linalg.cholesky_banded(band, lower=True)
-    by_row = np.zeros((n, bandwidth + 1))
-    for offset in range(bandwidth + 1):
-        by_row[offset:, bandwidth - offset] = factor[offset, : n - offset]
-    return by_row
+    band = np.zeros((n, bandwidth + 1))
+    np.add.at(band, (rows, bandwidth - rows + columns), values)
+    factorise_rows(band)
+    return band
+
+
+@kernel
+def factorise_rows(band):
+    """Cholesky factorisation in place, rows of a band matrix with the diagonal last.
+
+    Not LAPACK's: that sums in an order, and on threads, of its own choice.
+    """
+    n, width = band.shape
+    for i in range(n):
+        for j in range(max(0, i - width + 1), i + 1):
+            total = band[i, width - 1 - i + j]
+            for k in range(max(0, i - width + 1, j - width + 1), j):
+                total -= band[i, width - 1 - i + k] * band[j, width - 1 - j + k]
+            diagonal = band[j, width - 1]
+            band[i, width - 1 - i + j] = np.sqrt(total) if i == j else total / diagonal
 
 
 def _divergence_free(tessellation: Tessellation, unknown: NDArray[np.int64]) -> NDArray[np.float64]:

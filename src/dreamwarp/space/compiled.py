@@ -39,11 +39,11 @@ BLOCKS_PER_THREAD = 8
 
 @cache
 def _kernel_stamp() -> str:
-    """Hash of every module of this package that has kernels."""
+    """Hash of every module of this package that has kernels or what they are made of."""
     stamp = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         source = path.read_bytes()
-        if b"dreamwarp.space.compiled" in source or path.name == "compiled.py":
+        if b"numba" in source or b"dreamwarp.space.compiled" in source:
             stamp.update(source)
     return stamp.hexdigest()
 

@@ -58,7 +58,8 @@ class Fields:
             self.mesh, -self.velocities, self.speed, self.rate, self.growth, self.n_threads
         )
 
-    def _only(self, chosen: NDArray[np.bool_]) -> Fields:
+    def only(self, chosen: NDArray[Any]) -> Fields:
+        """The fields at an index."""
         return Fields(
             self.mesh, self.velocities[chosen], self.speed[chosen], self.rate[chosen],
             self.growth[chosen], self.n_threads,
@@ -73,14 +74,15 @@ class Fields:
         self._spread(self._exact.flow, n_tasks, self.velocities, points, 1.0, out)
         return out
 
-    def carry_exactly(self, points: Array, cotangents: Array) -> Array:
+    def carry_exactly(self, points: Array, cotangents: Array, *, add_up: bool = True) -> Array:
         """Carry cotangents (n, m, rows, ndim) along the paths from points (n, m, ndim), in place.
 
-        Returns their integrals by node, (n, rows, n_nodes, ndim); see ``exact.follow``.
+        Returns their integrals by node, (n, rows, n_nodes, ndim), see ``exact.follow``; unless they
+        are not to be added up.
         """
         n_chunks = count_chunks(points.shape[1], exact.CHUNK)
-        rows = cotangents.shape[2]
-        sums = np.zeros((len(self), n_chunks, rows, *self.velocities.shape[1:]))
+        rows, n_nodes = cotangents.shape[2], self.velocities.shape[1] if add_up else 0
+        sums = np.zeros((len(self), n_chunks, rows, n_nodes, self.ndim))
         n_tasks = len(self) * n_chunks
         self._spread(self._exact.pull_back, n_tasks, self.velocities, points, 1.0, cotangents, sums)
         return np.asarray(sums.sum(axis=1))
@@ -94,7 +96,7 @@ class Fields:
         out = np.empty((len(self), points.shape[1], self.ndim), np.float32)
         if not gentle.all():
             some = points if len(points) == 1 else points[~gentle]
-            out[~gentle] = self._only(~gentle).flow_exactly(some)
+            out[~gentle] = self.only(~gentle).flow_exactly(some)
             points = points if len(points) == 1 else points[gentle]
         nothing = np.empty((0, 0, 0)), np.empty((0, 0, 0, 0))
         self._walk(np.flatnonzero(gentle), lengths, points, out, *nothing)
@@ -110,7 +112,7 @@ class Fields:
             return ends
         some = points if len(points) == 1 else points[violent]
         sharpened = ends.copy()
-        sharpened[violent] = self._only(violent).flow_exactly(some)
+        sharpened[violent] = self.only(violent).flow_exactly(some)
         return sharpened
 
     def carry_fast(self, points: Array, cotangents: Array, tolerance: float) -> Array:
@@ -128,7 +130,7 @@ class Fields:
         total = np.asarray(sums.sum(axis=1))
         if not gentle.all():
             rest = cotangents[~gentle][:, :, None]
-            total[~gentle] = self._only(~gentle).carry_exactly(points[~gentle], rest)[:, 0]
+            total[~gentle] = self.only(~gentle).carry_exactly(points[~gentle], rest)[:, 0]
             cotangents[~gentle] = rest[:, :, 0]
         return total
 

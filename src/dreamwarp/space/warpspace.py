@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from functools import cached_property
+from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from dreamwarp.space.fields import Array, Fields, count_chunks
 from dreamwarp.space.lanes import LANES
 from dreamwarp.space.mesh import Mesh, build_mesh
 from dreamwarp.space.tessellation import MAX_AXES, Tessellation
-from dreamwarp.validation import as_finite_array, check_choice, check_positive
+from dreamwarp.validation import as_finite_array, check_choice, warn_user
 
 Boundary = Literal["zero", "slip", "free", "periodic"]
 Method = Literal["fast", "exact"]
@@ -25,6 +25,8 @@ Method = Literal["fast", "exact"]
 # Past this velocity gradient (per unit time) neighbouring points part by more than e^500: no number
 # can hold the result, and a path may wind through cells without end.
 MAX_RATE = 500.0
+# Four roundings of a float32 near 1.
+MIN_TOLERANCE = 2e-7
 # Past this, squares of velocities leave the range of float64.
 MAX_THETA = 1e100
 # Past this, float64 rounding (1e-16) may grow to a visible 1e-4.
@@ -207,10 +209,10 @@ class WarpSpace:
         # Bᵀ is what turns derivatives by affine maps into derivatives by θ: vertices collect from
         # their cells, and θ from the vertices.
         weights = self.tessellation.barycentric[: self.n_cells]
-        by_node = np.zeros((len(values), len(self.tessellation.nodes), self.ndim))
-        shares = np.einsum("nckj,cgj->ncgk", values, weights)
-        np.add.at(by_node, (slice(None), self.tessellation.simplices), shares)
-        theta = self._theta_gradient(by_node, None)
+        by_node = np.zeros((len(self.tessellation.nodes), len(values), self.ndim))
+        shares = np.einsum("nckj,cgj->cgnk", values, weights)
+        np.add.at(by_node, self.tessellation.simplices, shares)
+        theta = self._theta_gradient(np.ascontiguousarray(np.swapaxes(by_node, 0, 1)), None)
         return theta[0] if single else theta
 
     def fit_velocity(self, points: ArrayLike, velocities: ArrayLike) -> Array:
@@ -253,7 +255,8 @@ class WarpSpace:
             points part, takes half of it, float32 rounding the other half. A θ so violent that
             rounding could take more goes to the exact method.
         tolerance : float
-            Largest error of ``"fast"``, as a distance in the unit domain.
+            Largest error of ``"fast"``, as a distance, for points in and near the unit domain:
+            float32 itself holds a number only to 6e-8 of its size. At least 2e-7.
         n_threads : int, optional
             Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it.
 
@@ -262,7 +265,7 @@ class WarpSpace:
         (n, m, ndim), or (m, ndim) for a single θ. float32 if fast, float64 if exact.
         """
         check_choice("method", method, ("fast", "exact"))
-        tolerance = check_positive("tolerance", tolerance)
+        tolerance = check_tolerance(tolerance)
         theta, points, single = self._check_batch(theta, points)
         fields = self._fields(theta, n_threads)
         if method == "exact":
@@ -280,7 +283,7 @@ class WarpSpace:
         ends = fields.flow_exactly(points)
         out = np.empty((*ends.shape, self.ndim))
         out[:] = np.eye(self.ndim)
-        fields.reversed().carry_exactly(ends, out)
+        fields.reversed().carry_exactly(ends, out, add_up=False)
         return out[0] if single else out
 
     def flow_gradient(
@@ -291,16 +294,17 @@ class WarpSpace:
         All d columns for all points; for the gradient of a scalar use :meth:`flow_vjp`.
         """
         theta, points, single = self._check_batch(theta, points)
-        ends = self._fields(theta, n_threads).flow_exactly(points)
+        fields = self._fields(theta, n_threads)
+        ends = fields.flow_exactly(points)
         n, m, ndim = ends.shape
         out = np.empty((n * m, ndim, self.dim))
         batch = max(1, GRADIENT_BYTES // (8 * ndim * ndim * len(self.tessellation.nodes)))
         for start in range(0, n * m, batch):
             paths = np.arange(start, min(start + batch, n * m))
-            fields = self._fields(theta[paths // m], n_threads).reversed()
+            back = fields.only(paths // m).reversed()
             cotangents = np.empty((len(paths), 1, ndim, ndim))
             cotangents[:] = np.eye(ndim)
-            sums = fields.carry_exactly(ends.reshape(-1, 1, ndim)[paths], cotangents)
+            sums = back.carry_exactly(ends.reshape(-1, 1, ndim)[paths], cotangents)
             by_theta = self._theta_gradient(sums.reshape(-1, *sums.shape[2:]), n_threads)
             out[paths] = by_theta.reshape(len(paths), ndim, self.dim)
         out = out.reshape(n, m, ndim, self.dim)
@@ -324,19 +328,20 @@ class WarpSpace:
         Parameters
         ----------
         theta, points, method, tolerance, n_threads
-            As for :meth:`flow`.
+            As for :meth:`flow`. ``"exact"`` is so to float64 rounding; the error of ``"fast"`` is
+            that of float32 arithmetic, some 1e-5 of the gradient at natural strength.
         cotangent : (n, m, ndim)
             Derivative of a loss by the moved points.
         moved : (n, m, ndim), optional
-            What :meth:`flow` returned; saves doing it again.
+            What :meth:`flow` returned for the same θ and points; saves doing it again.
 
         Returns
         -------
-        by_theta : (n, d) or (d,)
-        by_points : (n, m, ndim) or (m, ndim)
+        by_theta : (n, d) or (d,), float64
+        by_points : (n, m, ndim) or (m, ndim), float64
         """
         check_choice("method", method, ("fast", "exact"))
-        tolerance = check_positive("tolerance", tolerance)
+        tolerance = check_tolerance(tolerance)
         theta, points, single = self._check_batch(theta, points)
         shape = (len(theta), points.shape[1], self.ndim)
         cotangent = _check_paths("cotangent", cotangent, shape, single)
@@ -366,11 +371,10 @@ class WarpSpace:
             )
         growth = fields.growth.max(initial=0.0)
         if growth > NOISY_GROWTH:
-            warnings.warn(
-                f"`theta` is so large that neighbouring points part at up to e^{growth:.0f}; "
-                "float64 rounding is no longer negligible in the result.",
+            warn_user(
+                f"`theta` is so large that neighbouring points may part at up to e^{growth:.0f}. "
+                f"Past e^{NOISY_GROWTH:.0f} float64 rounding shows in the result. Scale it down.",
                 RuntimeWarning,
-                stacklevel=3,
             )
         return fields
 
@@ -450,6 +454,16 @@ def _check_cells(cells: Any) -> tuple[int, ...]:
             f"(4, 4), got {cells!r}."
         )
     return tuple(int(n) for n in values)
+
+
+def check_tolerance(tolerance: float) -> float:
+    """``tolerance``, if it is a number that float32 can keep to."""
+    if not isinstance(tolerance, Real) or not MIN_TOLERANCE <= float(tolerance) < np.inf:
+        raise ValueError(
+            f"`tolerance` must be a number of at least {MIN_TOLERANCE:g}, which float32 can keep "
+            f'to, got {tolerance!r}. Use method="exact" for more.'
+        )
+    return float(tolerance)
 
 
 def _check_paths(name: str, values: ArrayLike, shape: tuple[int, ...], single: bool) -> Array:

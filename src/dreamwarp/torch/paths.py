@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from dreamwarp.space import WarpSpace
-from dreamwarp.space.warpspace import Method
+from dreamwarp.space.warpspace import Method, check_tolerance
 from dreamwarp.torch import engines
 from dreamwarp.torch.engines import Once
 from dreamwarp.validation import check_choice
@@ -129,9 +129,7 @@ def check_method(
     """``method``, or the one that suits a dtype, and ``tolerance``."""
     if method is None:
         method = "exact" if dtype == torch.float64 else "fast"
-    if not tolerance > 0:
-        raise ValueError(f"`tolerance` must be positive, got {tolerance!r}.")
-    return check_choice("method", method, ("fast", "exact")), tolerance
+    return check_choice("method", method, ("fast", "exact")), check_tolerance(tolerance)
 
 
 def _check_batch(space: WarpSpace, theta: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
