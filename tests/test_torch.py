@@ -373,7 +373,7 @@ def bad_calls() -> list[Any]:
          (space, theta, torch.zeros(4, 6, 2)), {}),
         (ValueError, "`method` must be one of 'fast', 'exact', got 'quick'",
          (space, theta, points), {"method": "quick"}),
-        (ValueError, "`tolerance` must be positive, got 0",
+        (ValueError, "`tolerance` must be a positive number, got 0",
          (space, theta, points), {"tolerance": 0}),
         (ValueError, r"`theta` must be finite, got nan at index \(0, 0\)",
          (space, theta / 0.0, points), {}),

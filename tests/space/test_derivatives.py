@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 from tests.space.cases import (
     BOUNDARIES,
@@ -183,6 +184,40 @@ def test_jacobian_of_the_inverse_is_the_inverse(space):
     there, back = space.flow_jacobian(theta, points), space.flow_jacobian(-theta, moved)
     unit = np.broadcast_to(np.eye(space.ndim), there.shape)
     np.testing.assert_allclose(back @ there, unit, rtol=0, atol=1e-8)
+
+
+@over_all_spaces
+def test_derivatives_obey_the_chain_rule(space):
+    """T^θ = T^{θ/2} ∘ T^{θ/2}, differentiated."""
+    theta = random_theta(space, 2, displacement=0.3)
+    points = random_points(space, 30, margin=0.2)
+    middle = space.flow(theta / 2, points, method="exact")
+    first, second = space.flow_jacobian(theta / 2, points), space.flow_jacobian(theta / 2, middle)
+    whole = space.flow_jacobian(theta, points)
+    assert relative_error(whole, second @ first) <= 1e-11
+    first, rest = space.flow_gradient(theta / 2, points), space.flow_gradient(theta / 2, middle)
+    whole = space.flow_gradient(theta, points)
+    assert relative_error(whole, (second @ first + rest) / 2) <= 1e-11
+
+
+@pytest.mark.parametrize("cells", [(1,), (4,), (1, 1), (3, 2), (1, 1, 1), (1, 2, 2)], ids=str)
+@pytest.mark.parametrize("strength", [0.1, 1.0, 4.0])
+def test_gradient_of_affine_fields_in_closed_form(cells, strength):
+    """The derivative of a matrix exponential along another matrix."""
+    space, ndim = make_space(cells, "free"), len(cells)
+    matrix, direction = np.random.default_rng(12).normal(size=(2, ndim + 1, ndim + 1))
+    matrix *= strength / np.linalg.norm(matrix)
+    matrix[-1] = direction[-1] = 0.0
+    matrix[:-1, -1] *= 0.05 * np.exp(-strength)  # so that no path leaves the domain
+    theta, along = (
+        theta_of(space, lambda x, m=m: (x - 0.5) @ m[:-1, :-1].T + m[:-1, -1])
+        for m in (matrix, direction)
+    )
+    points = 0.5 + 0.4 * np.exp(-strength) * (random_points(space, 20) - 0.5)
+    offsets = np.column_stack([points - 0.5, np.ones(len(points))])
+    _, derivative = scipy.linalg.expm_frechet(matrix, direction)
+    found = np.einsum("mkd,d->mk", space.flow_gradient(theta, points), along)
+    assert relative_error(found, (offsets @ derivative.T)[:, :-1]) <= 1e-11
 
 
 @over_all_spaces

@@ -265,7 +265,7 @@ class WarpSpace:
         (n, m, ndim), or (m, ndim) for a single θ. float32 if fast, float64 if exact.
         """
         check_choice("method", method, ("fast", "exact"))
-        tolerance = check_tolerance(tolerance)
+        tolerance = check_tolerance(method, tolerance)
         theta, points, single = self._check_batch(theta, points)
         fields = self._fields(theta, n_threads)
         if method == "exact":
@@ -341,7 +341,7 @@ class WarpSpace:
         by_points : (n, m, ndim) or (m, ndim), float64
         """
         check_choice("method", method, ("fast", "exact"))
-        tolerance = check_tolerance(tolerance)
+        tolerance = check_tolerance(method, tolerance)
         theta, points, single = self._check_batch(theta, points)
         shape = (len(theta), points.shape[1], self.ndim)
         cotangent = _check_paths("cotangent", cotangent, shape, single)
@@ -456,12 +456,14 @@ def _check_cells(cells: Any) -> tuple[int, ...]:
     return tuple(int(n) for n in values)
 
 
-def check_tolerance(tolerance: float) -> float:
-    """``tolerance``, if it is a number that float32 can keep to."""
-    if not isinstance(tolerance, Real) or not MIN_TOLERANCE <= float(tolerance) < np.inf:
+def check_tolerance(method: Method, tolerance: float) -> float:
+    """``tolerance``, if it is one that the method can keep to."""
+    if not isinstance(tolerance, Real) or not 0.0 < float(tolerance) < np.inf:
+        raise ValueError(f"`tolerance` must be a positive number, got {tolerance!r}.")
+    if method == "fast" and tolerance < MIN_TOLERANCE:
         raise ValueError(
-            f"`tolerance` must be a number of at least {MIN_TOLERANCE:g}, which float32 can keep "
-            f'to, got {tolerance!r}. Use method="exact" for more.'
+            f"`tolerance` must be at least {MIN_TOLERANCE:g}, all that float32 can keep to, got "
+            f'{tolerance!r}. Use method="exact" for more.'
         )
     return float(tolerance)
 

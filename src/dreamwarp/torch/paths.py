@@ -129,7 +129,8 @@ def check_method(
     """``method``, or the one that suits a dtype, and ``tolerance``."""
     if method is None:
         method = "exact" if dtype == torch.float64 else "fast"
-    return check_choice("method", method, ("fast", "exact")), check_tolerance(tolerance)
+    check_choice("method", method, ("fast", "exact"))
+    return method, check_tolerance(method, tolerance)
 
 
 def _check_batch(space: WarpSpace, theta: Tensor, points: Tensor) -> tuple[Tensor, Tensor]:
