@@ -34,7 +34,7 @@ import numba
 from numba.core.caching import FunctionCache, IndexDataCacheFile
 
 # Blocks per thread: more of them even out the load, fewer cost less to hand over.
-BLOCKS_PER_THREAD = 8
+BLOCKS_PER_THREAD = 4
 
 
 @cache
@@ -99,13 +99,22 @@ def _pool(n_threads: int, process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads, thread_name_prefix="dreamwarp")
 
 
-def spread(kernel: Any, n_tasks: int, *arguments: Any, n_threads: int | None = None) -> None:
-    """Run ``kernel(first, last, *arguments)`` over ``range(n_tasks)`` on several threads."""
-    n_threads = min(thread_count(n_threads), max(n_tasks, 1))
+def spread(
+    kernel: Any,
+    n_tasks: int,
+    *arguments: Any,
+    n_threads: int | None = None,
+    smallest_block: int = 1,
+) -> None:
+    """Run ``kernel(first, last, *arguments)`` over ``range(n_tasks)`` on several threads.
+
+    ``smallest_block`` tasks should take well over the 50 µs that handing a block over may cost.
+    """
+    n_threads = min(thread_count(n_threads), max(n_tasks // smallest_block, 1))
     if n_threads == 1:
         kernel(0, n_tasks, *arguments)
         return
-    size = -(-n_tasks // (n_threads * BLOCKS_PER_THREAD))
+    size = max(smallest_block, -(-n_tasks // (n_threads * BLOCKS_PER_THREAD)))
     starts = itertools.count(0, size)
 
     def work() -> None:

@@ -152,18 +152,24 @@ class Fields:
     ) -> None:
         n_tasks = len(chosen) * count_chunks(points.shape[1], fast.CHUNK)
         starts = self._locate(points)
+        # A task of the walk takes some 20 ns per point.
+        block = max(1, 8192 // max(1, min(points.shape[1], fast.CHUNK)))
         self._spread(
-            fast.walk, n_tasks, self.velocities, chosen, lengths, starts, out, cotangents, sums
-        )
+            fast.walk, n_tasks, self.velocities, chosen, lengths, starts, out, cotangents, sums,
+            smallest_block=block,
+        )  # fmt: skip
 
     def _locate(self, points: Array) -> tuple[NDArray[Any], ...]:
         """Region, weights and turns round the torus of points (k, m, ndim)."""
         flat = points.reshape(-1, self.ndim)
         regions = np.empty(len(flat), np.int64)
         weights, turns = np.empty(flat.shape, np.float32), np.empty(flat.shape, np.float32)
-        self._spread(fast.enter_all, len(flat), flat, regions, weights, turns)
+        self._spread(fast.enter_all, len(flat), flat, regions, weights, turns, smallest_block=8192)
         shape = points.shape
         return regions.reshape(shape[:2]), weights.reshape(shape), turns.reshape(shape)
 
-    def _spread(self, kernel: Any, n_tasks: int, *arguments: Any) -> None:
-        spread(kernel, n_tasks, self.mesh, *arguments, n_threads=self.n_threads)
+    def _spread(self, kernel: Any, n_tasks: int, *arguments: Any, smallest_block: int = 1) -> None:
+        spread(
+            kernel, n_tasks, self.mesh, *arguments,
+            n_threads=self.n_threads, smallest_block=smallest_block,
+        )  # fmt: skip
