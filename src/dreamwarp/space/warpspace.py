@@ -291,7 +291,9 @@ class WarpSpace:
     ) -> Array:
         """∂T^θ(p) / ∂θ, exact, float64: (n, m, ndim, d).
 
-        All d columns for all points; for the gradient of a scalar use :meth:`flow_vjp`.
+        All d columns for all points; for the gradient of a scalar use :meth:`flow_vjp`. Velocities
+        have kinks between cells, so a path that runs along one (a line that the field itself keeps
+        points on) has one-sided derivatives only, and any of them may be returned.
         """
         theta, points, single = self._check_batch(theta, points)
         fields = self._fields(theta, n_threads)
