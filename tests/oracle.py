@@ -2,13 +2,15 @@
 
 Nothing here uses the library, so what it says about cells, fields and flows is a second opinion.
 
-What a warp is: ``simplices``, ``affine_basis``, ``Field``, ``follow``.
+What a warp is: ``simplices``, ``affine_basis``, ``Field``, ``follow``. Which pairs to align:
+``neighbor_edges``. What is plausible: ``smooth_covariance``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import product
+from math import exp
 
 import numpy as np
 import scipy.integrate
@@ -272,3 +274,63 @@ def _keys(distance: float) -> float:
     if r < 1.0:
         return 1.5 * r**3 - 2.5 * r**2 + 1.0
     return -0.5 * r**3 + 2.5 * r**2 - 4.0 * r + 2.0 if r < 2.0 else 0.0
+
+
+# -- which pairs to align
+
+
+def neighbor_edges(samples: Array, n_neighbors: int) -> list[tuple[int, int]]:
+    """Edges i < j where one is among the nearest of the other, the lower index first in a tie."""
+    edges = set()
+    for i, sample in enumerate(samples):
+        distances = [float(((sample - other) ** 2).sum()) for other in samples]
+        others = [j for j in range(len(samples)) if j != i]
+        others.sort(key=lambda j, distances=distances: (distances[j], j))
+        edges |= {(min(i, j), max(i, j)) for j in others[:n_neighbors]}
+    return sorted(edges)
+
+
+# -- what is plausible
+
+
+def smooth_covariance(
+    corners: Array, basis: Array, length: float, nugget: float, *, periodic: bool
+) -> Array:
+    """Bᵀ Σ_PA B up to scale, with the affine maps written as [A | v(centroid) / length].
+
+    Parameters
+    ----------
+    corners : (n_cells, ndim + 1, ndim)
+    basis : (D, d)
+        Affine maps [A | b] about the origin, cell by cell, of the fields that θ are weights of.
+    """
+    n_cells, _, ndim = corners.shape
+    centroids = corners.mean(axis=1)
+    entries = basis.reshape(n_cells, ndim, ndim + 1, -1).copy()
+    for cell, centroid in enumerate(centroids):
+        for k in range(ndim):
+            entries[cell, k, -1] += centroid @ entries[cell, k, :-1]
+            entries[cell, k, -1] /= length
+    covariance = np.zeros((n_cells, ndim, ndim + 1, n_cells, ndim, ndim + 1))
+    for one in range(n_cells):
+        for other in range(n_cells):
+            value = _alikeness(centroids[one] - centroids[other], length, periodic)
+            value = 1.0 if one == other else (1.0 - nugget) * value
+            for k in range(ndim):
+                for j in range(ndim + 1):
+                    covariance[one, k, j, other, k, j] = value
+    size = n_cells * ndim * (ndim + 1)
+    orthonormal, triangle = np.linalg.qr(entries.reshape(size, -1))
+    projected = orthonormal.T @ covariance.reshape(size, size) @ orthonormal
+    to_theta = np.linalg.inv(triangle)
+    return to_theta @ projected @ to_theta.T
+
+
+def _alikeness(step: Array, length: float, periodic: bool) -> float:
+    """Squared-exponential correlation; on a torus summed over more turns than count."""
+    turns = range(-6, 7) if periodic else range(1)
+    value = 1.0
+    for component in step.tolist():
+        along = sum(exp(-((component + turn) ** 2) / (2 * length**2)) for turn in turns)
+        value *= along / sum(exp(-(turn**2) / (2 * length**2)) for turn in turns)
+    return value

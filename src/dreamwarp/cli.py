@@ -14,6 +14,8 @@ from typing import Annotated, NoReturn
 import typer
 
 from dreamwarp import __version__
+from dreamwarp.commands.data import data
+from dreamwarp.commands.infimnist import infimnist
 
 INTERRUPTED = 130
 
@@ -80,3 +82,7 @@ def demo(
     from dreamwarp.demo import run_demo
 
     run_demo(output, seed=seed, say=typer.echo)
+
+
+app.command()(data)
+app.command()(infimnist)

@@ -1,0 +1,7 @@
+"""From pairs of samples to warps: which pairs, what is plausible, how they align."""
+
+from dreamwarp.align.alignment import Alignments, align_pairs
+from dreamwarp.align.pairs import neighbor_pairs
+from dreamwarp.align.prior import GMRFPrior, SmoothPrior
+
+__all__ = ["Alignments", "GMRFPrior", "SmoothPrior", "align_pairs", "neighbor_pairs"]

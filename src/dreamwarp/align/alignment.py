@@ -1,0 +1,410 @@
+"""align_pairs: warps that make sources look like targets, most plausible or drawn at random."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from numbers import Integral, Real
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dreamwarp import draws
+from dreamwarp.align import noise
+from dreamwarp.align.block import Aligned, Problem, align_block, count_per_block, pyramid
+from dreamwarp.align.posterior import Coordinates
+from dreamwarp.align.prior import Prior, SmoothPrior
+from dreamwarp.align.sampling import MAX_CHAINS, Chains
+from dreamwarp.align.similarity import (
+    SIMILARITIES,
+    Custom,
+    LikelihoodFn,
+    MutualInformation,
+    NormalizedCrossCorrelation,
+    Similarity,
+    SquaredError,
+)
+from dreamwarp.progress import ProgressOption, track
+from dreamwarp.space import WarpSpace
+from dreamwarp.space.compiled import thread_count
+from dreamwarp.validation import check_choice, warn_user
+from dreamwarp.warp import Warp
+
+Array = NDArray[np.float64]
+Images = NDArray[np.float32]
+Method = Literal["map", "laplace", "metropolis", "hmc"]
+METHODS = ("map", "laplace", "metropolis", "hmc")
+
+# Images whose values differ by less than this share of their size have no structure to align.
+FLAT = 1e-6
+# Posterior draws are kept unless told otherwise if they take no more memory than this.
+CHAIN_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True)
+class Alignments:
+    """Warps between pairs of samples.
+
+    Attributes
+    ----------
+    theta : (n, d)
+        Of each pair: the source warped by θ looks like the target. The other way round it is -θ.
+    loss_before, loss_after : (n,)
+        Sum of squared differences to the target, without and with the warp. For other similarities
+        than ``"ssd"``, minus the log-likelihood.
+    converged : (n,)
+        Whether the search ended before its last step or, for samplers, whether chains have mixed.
+    usable : (n,)
+        False for pairs that can't be aligned: one of the two has no structure, or the warp makes
+        things worse (a posterior draw may).
+    diagnostics : dict of str to (n,)
+        ``n_steps`` of the search and ``log_posterior`` (up to a constant); for samplers also
+        ``r_hat`` (the largest of all parameters), ``ess`` (the smallest effective number of
+        draws), ``acceptance`` and ``n_sweeps``.
+    sigma : float or None
+        Noise that was assumed; None for similarities without.
+    chains : list of (n_chains, n_draws, d)
+        Posterior draws of each pair's θ, burn-in left out; empty if not kept.
+    log_posteriors : list of (n_chains, n_draws)
+        Traces of their log-posterior.
+    """
+
+    theta: Array
+    loss_before: Array
+    loss_after: Array
+    converged: NDArray[np.bool_]
+    usable: NDArray[np.bool_]
+    diagnostics: dict[str, NDArray[Any]]
+    sigma: float | None
+    chains: list[Array] = field(default_factory=list, repr=False)
+    log_posteriors: list[Array] = field(default_factory=list, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.theta)
+
+
+def align_pairs(
+    space: WarpSpace,
+    sources: ArrayLike,
+    targets: ArrayLike,
+    *,
+    method: Method = "map",
+    prior: Prior | None = None,
+    sigma: float | Literal["auto"] = "auto",
+    similarity: str | Similarity | LikelihoodFn = "ssd",
+    seed: draws.Seed = 0,
+    n_chains: int = 2,
+    n_burn_in: int = 100,
+    n_draws: int = 100,
+    max_draws: int = 1600,
+    r_hat: float = 1.05,
+    keep_chains: bool | None = None,
+    max_steps: int = 50,
+    progress: ProgressOption = None,
+    n_threads: int | None = None,
+) -> Alignments:
+    """Find warps T^θ for which source ∘ T^θ looks like target.
+
+    The posterior is p(θ | source, target) ∝ p(target | source ∘ T^θ) p(θ), the paper's section
+    "Estimating Transformations by Aligning Images".
+
+    Parameters
+    ----------
+    space : WarpSpace
+    sources, targets : (n, *spatial) or (n, channels, *spatial)
+        Integers are divided by the largest number of their type, so that uint8 becomes [0, 1].
+    method : {"map", "laplace", "metropolis", "hmc"}
+        ``"map"``: the posterior's mode, by Levenberg-Marquardt from coarse to fine images, never
+        worse than the identity. ``"laplace"``: a draw from the Gaussian that fits the posterior at
+        its mode. ``"metropolis"``: a posterior draw by the paper's sampler. ``"hmc"``: a posterior
+        draw by Hamiltonian Monte Carlo, many times faster.
+    prior : Prior, optional
+        Default: ``SmoothPrior(space)``.
+    sigma : float or "auto"
+        Standard deviation of the noise of a pixel, for ``"ssd"``; on the [0, 1] scale for integer
+        images. ``"auto"`` estimates it from the pairs: see ``align.noise``.
+    similarity : {"ssd", "ncc", "mi"}, object or callable
+        Sum of squared differences, normalised cross-correlation (any gain and offset), mutual
+        information (any relation of intensities), an object with the methods of
+        ``align.similarity.Similarity``, or a function ``(values, targets) -> (log_likelihood,
+        gradient by values)`` of batches (n, channels, *spatial).
+    seed : int or numpy.random.Generator
+        The random numbers of pair k depend on the seed and k alone.
+    n_chains, n_burn_in, n_draws, max_draws, r_hat
+        For samplers: chains per pair, sweeps of each to adapt and forget where it started, draws
+        kept before its R-hat is first looked at. Until that is at most ``r_hat``, the number of
+        draws is doubled, up to ``max_draws``.
+    keep_chains : bool, optional
+        Whether to return all draws. Default: if they can take no more than 256 MB.
+    max_steps : int
+        Of the search, per resolution.
+    progress : bool or callable, optional
+        A progress bar, or a function of (pairs done, pairs in all). Default: a bar on a terminal.
+    n_threads : int, optional
+        Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it.
+
+    Returns
+    -------
+    Alignments
+
+    Examples
+    --------
+    >>> space = WarpSpace((4, 4))
+    >>> digits = np.random.default_rng(0).random((2, 28, 28))
+    >>> align_pairs(space, digits, digits, progress=False).theta.any()
+    False
+    """
+    check_choice("method", method, METHODS)
+    source_images, target_images = _check_images(space, sources, targets)
+    prior = _check_prior(space, prior)
+    options = _check_chains(n_chains, n_burn_in, n_draws, max_draws, r_hat)
+    coordinates, shape = Coordinates(space), source_images.shape[2:]
+    chosen, noise_level = _choose_similarity(similarity, sigma, shape)
+    problem = Problem(
+        coordinates, coordinates.precision(prior.precision), chosen, pyramid(coordinates, shape),
+        method, _check_count("max_steps", max_steps), options, draws.as_key(seed),
+    )  # fmt: skip
+    flat = _is_flat(source_images) | _is_flat(target_images)
+    if noise_level == "auto":
+        noise_level = _estimate_sigma(problem, source_images, target_images, flat, n_threads)
+        problem = replace(problem, similarity=SquaredError(noise_level))
+    keep = _decide_to_keep(keep_chains, problem, len(source_images))
+    blocks = _align_all(problem, source_images, target_images, keep, progress, n_threads)
+    return _join(problem, blocks, flat, noise_level)
+
+
+# -- the work
+
+
+def _align_all(
+    problem: Problem,
+    sources: Images,
+    targets: Images,
+    keep: bool,
+    progress: ProgressOption,
+    n_threads: int | None,
+) -> list[Aligned]:
+    size = count_per_block(problem.coordinates.dim)
+    blocks = [slice(i, min(i + size, len(sources))) for i in range(0, len(sources), size)]
+    stop = threading.Event()
+
+    def align(block: slice) -> Aligned:
+        numbers = np.arange(block.start, block.stop)
+        found = align_block(problem, sources[block], targets[block], numbers, stop)
+        return found if keep else replace(found, chains=[], densities=[])
+
+    with track(len(sources), "aligning", progress) as advance:
+        return list(_map_blocks(align, blocks, advance, stop, thread_count(n_threads)))
+
+
+def _map_blocks(
+    align: Any, blocks: list[slice], advance: Any, stop: threading.Event, n_threads: int
+) -> Iterator[Aligned]:
+    """Results of all blocks, in order. An interruption stops the others at once."""
+    with ThreadPoolExecutor(n_threads, thread_name_prefix="dreamwarp-align") as pool:
+        futures: list[Future[Aligned]] = [pool.submit(align, block) for block in blocks]
+        sizes = {
+            future: block.stop - block.start for future, block in zip(futures, blocks, strict=True)
+        }
+        try:
+            waiting = set(futures)
+            while waiting:
+                done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in done:
+                    future.result()
+                    advance(sizes[future])
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
+        for future in futures:
+            yield future.result()
+
+
+def _estimate_sigma(
+    problem: Problem,
+    sources: Images,
+    targets: Images,
+    flat: NDArray[np.bool_],
+    n_threads: int | None,
+) -> float:
+    """σ by ``align.noise``, from some of the pairs that have structure."""
+    candidates = np.flatnonzero(~flat)
+    if not len(candidates):
+        return 1.0
+    spaced = np.linspace(0, len(candidates) - 1, min(noise.N_PAIRS, len(candidates)))
+    some = candidates[spaced.round().astype(np.int64)]
+    sources, targets = sources[some], targets[some]
+    before = float(np.sqrt(np.mean((sources - targets) ** 2, dtype=np.float64)))
+    level = float(np.std(sources, dtype=np.float64))
+    lowest = noise.LOWEST_SHARE * level
+    sigma = max(noise.FIRST_SHARE * before, lowest)
+    for _ in range(noise.N_ROUNDS):
+        trial = replace(problem, method="map", similarity=SquaredError(sigma))
+        blocks = _align_all(trial, sources, targets, False, False, n_threads)
+        theta = np.concatenate([block.theta for block in blocks])
+        seen = Warp(problem.coordinates.space, theta).image(sources)
+        sigma = max(noise.residual_noise(seen - targets, sources.ndim - 2), lowest)
+    return sigma
+
+
+def _join(
+    problem: Problem, blocks: list[Aligned], flat: NDArray[np.bool_], sigma: float | None
+) -> Alignments:
+    def join(name: str) -> NDArray[Any]:
+        return np.concatenate([getattr(block, name) for block in blocks])
+
+    if not blocks:
+        empty = np.empty(0)
+        theta = np.empty((0, problem.coordinates.dim))
+        return Alignments(theta, empty, empty, flat, flat, {}, sigma)
+    diagnostics = {
+        name: np.concatenate([block.diagnostics[name] for block in blocks])
+        for name in blocks[0].diagnostics
+    }
+    before, after, converged = join("loss_before"), join("loss_after"), join("converged")
+    usable = ~flat & (after <= before) & np.isfinite(diagnostics["log_posterior"])
+    _warn(problem, converged, usable)
+    return Alignments(
+        join("theta"), before, after, converged, usable, diagnostics, sigma,
+        [chain for block in blocks for chain in block.chains],
+        [trace for block in blocks for trace in block.densities],
+    )  # fmt: skip
+
+
+def _warn(problem: Problem, converged: NDArray[np.bool_], usable: NDArray[np.bool_]) -> None:
+    n = len(converged)
+    if not converged.all():
+        remedy = "max_steps" if problem.method in ("map", "laplace") else "max_draws"
+        warn_user(
+            f"{n - converged.sum()} of {n} alignments have not converged: see `converged` of the "
+            f"result. A larger `{remedy}` may help.",
+            RuntimeWarning,
+        )
+    if not usable.all():
+        warn_user(
+            f"{n - usable.sum()} of {n} pairs could not be aligned: see `usable` of the result.",
+            RuntimeWarning,
+        )
+
+
+# -- checks
+
+
+def _check_images(
+    space: WarpSpace, sources: ArrayLike, targets: ArrayLike
+) -> tuple[Images, Images]:
+    """Both as float32 (n, channels, *spatial)."""
+    found = [_as_images(space, "sources", sources), _as_images(space, "targets", targets)]
+    if found[0].shape != found[1].shape:
+        raise ValueError(
+            f"`sources` and `targets` must have the same shape, got {np.shape(sources)} and "
+            f"{np.shape(targets)}. Resample one to the size of the other."
+        )
+    return found[0], found[1]
+
+
+def _as_images(space: WarpSpace, name: str, images: ArrayLike) -> Images:
+    array = np.asarray(images)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"`{name}` must be an array of real numbers, got dtype {array.dtype}.")
+    ndim = space.ndim
+    if array.ndim not in (ndim + 1, ndim + 2):
+        raise ValueError(
+            f"`{name}` must have shape (n, *spatial) or (n, channels, *spatial) with {ndim} "
+            f"spatial axes, as many as the space has, got {array.shape}. Use `{name}[None]` for a "
+            "single sample."
+        )
+    if 0 in array.shape[1:]:
+        raise ValueError(f"`{name}` must have at least one pixel, got shape {array.shape}.")
+    scale = np.iinfo(array.dtype).max if array.dtype.kind in "iu" else 1
+    values = np.ascontiguousarray(array, dtype=np.float32) / np.float32(scale)
+    if not np.isfinite(values).all():
+        first = int(np.argwhere(~np.isfinite(values))[0][0])
+        raise ValueError(f"`{name}` must be finite, but sample {first} holds NaN or infinity.")
+    return values if array.ndim == ndim + 2 else values[:, None]
+
+
+def _check_prior(space: WarpSpace, prior: Prior | None) -> Prior:
+    if prior is None:
+        return SmoothPrior(space)
+    if not isinstance(prior, Prior):
+        raise TypeError(
+            f"`prior` must be a SmoothPrior, a GMRFPrior or another Prior, got "
+            f"{type(prior).__name__}."
+        )
+    if prior.space != space:
+        raise ValueError(
+            f"`prior` must be over the space that is aligned in, {space!r}, got one over "
+            f"{prior.space!r}."
+        )
+    return prior
+
+
+def _check_chains(
+    n_chains: int, n_burn_in: int, n_draws: int, max_draws: int, r_hat: float
+) -> Chains:
+    n_chains = _check_count("n_chains", n_chains)
+    n_draws = _check_count("n_draws", n_draws, lowest=4)
+    n_burn_in = _check_count("n_burn_in", n_burn_in, lowest=0)
+    max_draws = max(_check_count("max_draws", max_draws), n_draws)
+    if n_chains > MAX_CHAINS:
+        raise ValueError(f"`n_chains` must be at most {MAX_CHAINS}, got {n_chains}.")
+    if not isinstance(r_hat, Real) or not r_hat > 1:
+        raise ValueError(f"`r_hat` must be a number above 1, such as 1.05, got {r_hat!r}.")
+    return Chains(n_chains, n_burn_in, n_draws, max_draws, float(r_hat))
+
+
+def _check_count(name: str, value: int, lowest: int = 1) -> int:
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < lowest:
+        raise ValueError(f"`{name}` must be a whole number, {lowest} or more, got {value!r}.")
+    return int(value)
+
+
+def _choose_similarity(
+    similarity: str | Similarity | LikelihoodFn, sigma: Any, shape: tuple[int, ...]
+) -> tuple[Similarity, Any]:
+    """The similarity, and σ: a number, "auto", or None where it has no part."""
+    if isinstance(similarity, str):
+        check_choice("similarity", similarity, SIMILARITIES)
+        if similarity == "ssd":
+            level = sigma if isinstance(sigma, str) and sigma == "auto" else _check_sigma(sigma)
+            return SquaredError(1.0 if level == "auto" else level), level
+        others = {"ncc": NormalizedCrossCorrelation, "mi": MutualInformation}
+        return others[similarity](), None
+    if hasattr(similarity, "log_likelihood") and hasattr(similarity, "derivatives"):
+        return similarity, similarity.sigma if isinstance(similarity, SquaredError) else None
+    if callable(similarity):
+        return Custom(similarity, shape), None
+    raise TypeError(
+        "`similarity` must be one of 'ssd', 'ncc', 'mi', an object with `log_likelihood` and "
+        f"`derivatives`, or a function, got {similarity!r}."
+    )
+
+
+def _check_sigma(sigma: Any) -> float:
+    if not isinstance(sigma, Real) or isinstance(sigma, bool) or not 0 < sigma < np.inf:
+        raise ValueError(
+            f"`sigma` must be a positive number or 'auto', got {sigma!r}. It is the standard "
+            "deviation of a pixel's noise."
+        )
+    return float(sigma)
+
+
+def _is_flat(images: Images) -> NDArray[np.bool_]:
+    """Which of the images (n, channels, *spatial) are constant."""
+    flat = images.reshape(len(images), -1)
+    low, high = flat.min(axis=1, initial=np.inf), flat.max(axis=1, initial=-np.inf)
+    return high - low <= FLAT * np.maximum(np.abs(low), np.abs(high))
+
+
+def _decide_to_keep(keep: bool | None, problem: Problem, n_pairs: int) -> bool:
+    if problem.method not in ("metropolis", "hmc"):
+        return False
+    if keep is not None:
+        return bool(keep)
+    per_pair = 8 * problem.chains.n_chains * problem.chains.max_draws * problem.coordinates.dim
+    return n_pairs * per_pair <= CHAIN_BYTES

@@ -1,0 +1,161 @@
+"""One block of pairs from images to warps: what a thread, or a machine, does at a time."""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dreamwarp import draws
+from dreamwarp.align import kernels
+from dreamwarp.align.posterior import Coordinates, Pairs, Posterior, build_grid, shrink
+from dreamwarp.align.sampling import MAX_CHAINS, MAX_SWEEPS, Chains, Sampled, sample_posterior
+from dreamwarp.align.search import find_maximum
+from dreamwarp.align.similarity import Similarity, SquaredError, squared_error
+from dreamwarp.align.surrogate import Surrogate
+
+Array = NDArray[np.float64]
+Images = NDArray[np.float32]
+
+# Pairs per block: enough to make Python's share small, few enough that images, states and Hessians
+# of all of them stay in the processor's cache.
+BLOCK = 64
+# Memory for the Hessians of a block, which for fine tessellations are large.
+HESSIAN_BYTES = 64 * 2**20
+# No axis of a coarse image is shorter than this: structure would be gone.
+SMALLEST_AXIS = 12
+MAX_LEVELS = 4
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What all pairs have in common.
+
+    Attributes
+    ----------
+    coordinates : Coordinates
+    precision : (d, d)
+        The prior's, for the coordinates x.
+    similarity : Similarity
+    grids : list of Grid
+        Resolutions, the coarsest first.
+    method : str
+    max_steps : int
+        Of the search, at each resolution.
+    chains : Chains
+    seed : int
+    """
+
+    coordinates: Coordinates
+    precision: Array
+    similarity: Similarity
+    grids: list[kernels.Grid]
+    method: str
+    max_steps: int
+    chains: Chains
+    seed: int
+
+
+@dataclass(frozen=True)
+class Aligned:
+    """What is found for a block of n pairs.
+
+    Attributes
+    ----------
+    theta : (n, d)
+    loss_before, loss_after : (n,)
+    converged : (n,)
+    diagnostics : dict of str to (n,)
+    chains : list of (n_chains, n_draws, d), or empty
+        Posterior draws of θ.
+    """
+
+    theta: Array
+    loss_before: Array
+    loss_after: Array
+    converged: NDArray[np.bool_]
+    diagnostics: dict[str, NDArray[Any]]
+    chains: list[Array] = field(default_factory=list)
+    densities: list[Array] = field(default_factory=list)
+
+
+def count_per_block(dim: int) -> int:
+    """Pairs per block."""
+    return max(1, min(BLOCK, HESSIAN_BYTES // (16 * dim * dim)))
+
+
+def pyramid(coordinates: Coordinates, shape: tuple[int, ...]) -> list[kernels.Grid]:
+    """Grids of an image shape and of coarser ones, each about half the one after it."""
+    shapes = [shape]
+    while len(shapes) < MAX_LEVELS and min(-(-size // 2) for size in shapes[0]) >= SMALLEST_AXIS:
+        shapes.insert(0, tuple(-(-size // 2) for size in shapes[0]))
+    return [build_grid(coordinates.space, level) for level in shapes]
+
+
+def align_block(
+    problem: Problem,
+    sources: Images,
+    targets: Images,
+    numbers: NDArray[np.int64],
+    stop: threading.Event,
+) -> Aligned:
+    """Align pairs of images (n, channels, *spatial), known by their numbers (n,)."""
+    levels = [_at_resolution(problem, sources, targets, grid) for grid in problem.grids]
+    fine, everyone = levels[-1], np.arange(len(sources))
+    loss_before = _loss(fine, np.zeros((len(sources), problem.coordinates.dim)))
+    found = find_maximum(levels, max_steps=problem.max_steps)
+    x, converged = found.x, found.converged
+    diagnostics: dict[str, NDArray[Any]] = {"n_steps": found.n_steps}
+    sampled: Sampled | None = None
+    if problem.method == "laplace":
+        first_draws = numbers * (MAX_CHAINS * MAX_SWEEPS)
+        normals = draws.normals(
+            problem.seed, first_draws, x.shape[1], stream=draws.Stream.ALIGNMENT, n_threads=1
+        )
+        x = Surrogate.at_modes(fine, x).spread(normals, everyone)
+    elif problem.method != "map":
+        sampled = sample_posterior(
+            problem.method, fine, x, problem.chains, seed=problem.seed, numbers=numbers, stop=stop
+        )
+        x = np.stack([chains[0, -1] for chains in sampled.draws])
+        converged = sampled.r_hat <= problem.chains.r_hat
+        diagnostics |= {
+            "r_hat": sampled.r_hat, "acceptance": sampled.acceptance, "n_sweeps": sampled.n_sweeps
+        }  # fmt: skip
+    diagnostics["log_posterior"] = fine.log_density(x, everyone)
+    loss_after = _loss(fine, x)
+    to_theta = problem.coordinates.to_theta
+    return Aligned(
+        to_theta(x), loss_before, loss_after, converged, diagnostics,
+        [to_theta(chains) for chains in sampled.draws] if sampled else [],
+        sampled.densities if sampled else [],
+    )  # fmt: skip
+
+
+def _at_resolution(
+    problem: Problem, sources: Images, targets: Images, grid: kernels.Grid
+) -> Posterior:
+    n, n_channels, *shape = sources.shape
+    if grid.shape != tuple(shape):
+        sources, targets = shrink(sources, grid.shape), shrink(targets, grid.shape)
+    pixels = len(grid.every)
+    pairs = Pairs(
+        sources.reshape(n, n_channels, pixels), targets.reshape(n, n_channels, pixels), grid
+    )
+    weight = math.prod(shape) / pixels
+    return Posterior(
+        problem.coordinates, problem.precision, pairs, problem.similarity, weight=weight
+    )
+
+
+def _loss(posterior: Posterior, x: Array) -> Array:
+    """Sum of squared differences or, for other similarities, minus the log-likelihood."""
+    posterior.log_density(x, np.arange(len(x)))
+    seen, targets = posterior.states.values, posterior.pairs.targets
+    if isinstance(posterior.similarity, SquaredError):
+        return squared_error(seen, targets)
+    return -posterior.similarity.log_likelihood(seen, targets)

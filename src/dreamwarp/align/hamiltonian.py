@@ -1,0 +1,86 @@
+"""Hamiltonian Monte Carlo in coordinates where the posterior is nearly a standard Gaussian.
+
+With x = mode + L⁻ᵀ z, where L Lᵀ is Gauss-Newton's Hessian at the mode, the posterior of z is a
+standard Gaussian times what that approximation misses. A Gaussian's own dynamics are a rotation,
+which is done exactly; only what is missed is integrated step by step (Shahbaba, Lan, Johnson and
+Neal 2014), so a quarter turn, after which a Gaussian has forgotten where it started, takes a few
+gradients. The step's length is adapted during burn-in and held from then on.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dreamwarp.align.posterior import Posterior
+from dreamwarp.align.surrogate import Surrogate
+
+Array = NDArray[np.float64]
+
+# Acceptance rate that steps are adapted to (Beskos and others 2013: 0.65 and above).
+ACCEPTANCE = 0.75
+QUARTER = 0.5 * np.pi
+FIRST_STEP, SHORTEST_STEP = 0.5, QUARTER / 32
+
+
+class Hamiltonian:
+    """Chains of a block of pairs; see :class:`metropolis.Metropolis`."""
+
+    def __init__(self, posterior: Posterior, surrogate: Surrogate, x: Array) -> None:
+        self.posterior, self.surrogate = posterior, surrogate
+        self.x = x.copy()
+        everyone = np.arange(len(x))
+        self.density = posterior.log_density(self.x, everyone)
+        self._gradient = posterior.derivatives(self.x, everyone, second=False)[0]
+        self._log_step = np.full(len(x), np.log(FIRST_STEP))
+        self.n_normals, self.n_uniforms = x.shape[1], 2
+
+    def sweep(
+        self, chosen: NDArray[np.int64], normals: Array, uniforms: Array, adaptation: float
+    ) -> Array:
+        """One trajectory of the chosen chains; see :meth:`metropolis.Metropolis.sweep`."""
+        length = QUARTER * (0.75 + 0.5 * uniforms[:, 1])  # a fixed one could fall into step
+        n_steps = np.ceil(length / np.exp(self._log_step[chosen])).astype(np.int64)
+        step = length / n_steps
+        z, momentum = self.surrogate.whiten(self.x[chosen], chosen), normals.copy()
+        energy = self.density[chosen] - 0.5 * np.einsum("nd,nd->n", momentum, momentum)
+        x, density, gradient, momentum = self._travel(chosen, z, momentum, n_steps, step)
+        found = density - 0.5 * np.einsum("nd,nd->n", momentum, momentum)
+        probability = np.exp(np.minimum(np.nan_to_num(found - energy, nan=-np.inf), 0.0))
+        taken = uniforms[:, 0] < probability
+        moved = chosen[taken]
+        self.x[moved], self.density[moved] = x[taken], density[taken]
+        self._gradient[moved] = gradient[taken]
+        change = adaptation * (probability - ACCEPTANCE)
+        limits = np.log(SHORTEST_STEP), np.log(QUARTER)
+        self._log_step[chosen] = np.clip(self._log_step[chosen] + change, *limits)
+        return probability
+
+    def _travel(
+        self,
+        chosen: NDArray[np.int64],
+        z: Array,
+        momentum: Array,
+        n_steps: NDArray[np.int64],
+        step: Array,
+    ) -> tuple[Array, Array, Array, Array]:
+        """Where trajectories end: x, density, gradient by x, momentum."""
+        x, density = self.x[chosen], self.density[chosen]
+        gradient = self._gradient[chosen]
+        force = self.surrogate.pull(gradient, chosen) + z
+        cosine, sine = np.cos(step)[:, None], np.sin(step)[:, None]
+        for s in range(int(n_steps.max(initial=0))):
+            going = np.flatnonzero(n_steps > s)
+            momentum[going] += 0.5 * step[going, None] * force[going]
+            turned = cosine[going] * z[going] + sine[going] * momentum[going]
+            momentum[going] = cosine[going] * momentum[going] - sine[going] * z[going]
+            z[going], who = turned, chosen[going]
+            x[going] = self.surrogate.spread(turned, who)
+            density[going] = self.posterior.log_density(x[going], who)
+            lost = ~np.isfinite(density[going])
+            n_steps[going[lost]] = s + 1  # out of bounds: rejected
+            kept = going[~lost]
+            gradient[kept] = self.posterior.derivatives(x[kept], chosen[kept], second=False)[0]
+            force[kept] = self.surrogate.pull(gradient[kept], chosen[kept]) + z[kept]
+            momentum[kept] += 0.5 * step[kept, None] * force[kept]
+        return x, density, gradient, momentum

@@ -1,0 +1,189 @@
+"""The paper's sampler: Metropolis with localised Gaussian proposals.
+
+A proposal changes the velocities of some neighbouring vertices, a window, and leaves all others as
+they are. Paths that never come near them are not followed anew.
+
+Within a window W proposals are autoregressive: with N(m, H⁻¹) a Gaussian that resembles the
+posterior and c its conditional mean of x_W given the rest,
+
+    x'_W = c + ρ (x_W - c) + √(1 - ρ²) ε,    ε ~ N(0, H_WW⁻¹).
+
+These are reversible for that Gaussian, so the chain's target is the posterior p if a proposal is
+accepted with probability min(1, r(x') / r(x)), r = p / N(m, H⁻¹): what the Gaussian explains can't
+get a proposal rejected, and steps may be long. ρ is adapted during burn-in, for every chain and
+window, and held from then on. (Metropolis and others 1953 had a uniform proposal, ρ = 1 as it were;
+Hastings 1970 the ratio. The autoregressive form is Neal's, 1998.)
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dreamwarp.align import kernels
+from dreamwarp.align.paths import WORD
+from dreamwarp.align.posterior import Coordinates, Posterior
+from dreamwarp.align.surrogate import Surrogate
+from dreamwarp.space.fields import count_chunks
+
+Array = NDArray[np.float64]
+
+# Acceptance rate that steps are adapted to: what is best for a Gaussian target in few dimensions.
+ACCEPTANCE = float(os.environ.get("ACC", "0.3"))
+FIRST_STEP, SHORTEST_STEP = 0.7, 0.01
+import os
+
+RADIUS = float(os.environ.get("RADIUS", "0.2"))
+
+
+class Window(NamedTuple):
+    """Coordinates that are changed together."""
+
+    coordinates: NDArray[np.int64]
+    changed: NDArray[np.uint64]  # (words,), the set of nodes that change with them
+
+
+def find_windows(coordinates: Coordinates) -> list[Window]:
+    n_words = count_words(coordinates)
+    everything = Window(np.arange(coordinates.dim), np.full(n_words, ~np.uint64(0)))
+    if coordinates.mixing is not None:  # coordinates that are nowhere in particular
+        return [everything]
+    vertices = coordinates.space.tessellation.vertices
+    unknown = coordinates.unknown
+    ncen = int(os.environ.get("NCEN", "0"))
+    c = (np.arange(ncen) + 0.5) / ncen
+    centers = np.stack(np.meshgrid(*[c] * coordinates.space.ndim, indexing="ij"), -1).reshape(
+        -1, coordinates.space.ndim
+    )
+    out = []
+    for ce in centers:
+        d = np.abs(vertices - ce).max(1)
+        nodes = np.flatnonzero((d < RADIUS) & (unknown >= 0).any(0))
+        if not len(nodes):
+            continue
+        co = np.unique(unknown[:, nodes])
+        co = co[co >= 0]
+        changed = np.zeros(n_words, np.uint64)
+        np.bitwise_or.at(changed, nodes // WORD, np.uint64(1) << (nodes % WORD).astype(np.uint64))
+        out.append(Window(co, changed))
+    out += [everything] * int(os.environ.get("GLOBAL", "1"))
+    return out
+
+
+def count_words(coordinates: Coordinates) -> int:
+    """Words that hold a set of nodes."""
+    return count_chunks(len(coordinates.mesh.nodes), WORD)
+
+
+class Metropolis:
+    """Chains of a block of pairs.
+
+    Parameters
+    ----------
+    posterior : Posterior
+        Of the pair of every chain, with a memory of what paths felt.
+    surrogate : Surrogate
+        For those pairs; what is put in its place during burn-in is used from then on.
+    x : (n, d)
+        Where the chains start.
+    """
+
+    def __init__(self, posterior: Posterior, surrogate: Surrogate, x: Array) -> None:
+        self.posterior, self.x = posterior, x.copy()
+        self.density = posterior.log_density(self.x, np.arange(len(x)))
+        self.windows = find_windows(posterior.coordinates)
+        self.surrogate = surrogate
+        self._log_step = np.full((len(x), len(self.windows)), np.log(FIRST_STEP))
+        self._backup = kernels.Backup(
+            np.empty(posterior.states.regions.shape, np.int64), np.zeros(len(x), np.int64),
+            posterior.make_states(),
+        )  # fmt: skip
+        self.n_normals = sum(len(window.coordinates) for window in self.windows)
+        self.n_uniforms = len(self.windows)
+
+    @property
+    def surrogate(self) -> Surrogate:
+        """The Gaussian that proposals are reversible for."""
+        return self._surrogate
+
+    @surrogate.setter
+    def surrogate(self, surrogate: Surrogate) -> None:
+        self._surrogate = surrogate
+        self._factors = [_window_factors(surrogate, window) for window in self.windows]
+
+    def sweep(
+        self, chosen: NDArray[np.int64], normals: Array, uniforms: Array, adaptation: float
+    ) -> Array:
+        """Propose a change in every window, for the chosen chains (k,).
+
+        Parameters
+        ----------
+        normals, uniforms : (k, n_normals), (k, n_uniforms)
+        adaptation : float
+            How far to adapt the length of steps: 0 after burn-in.
+
+        Returns
+        -------
+        Mean acceptance probability of each chain, (k,).
+        """
+        accepted, first = np.zeros(len(chosen)), 0
+        limits = np.log(SHORTEST_STEP), 0.0
+        for w, window in enumerate(self.windows):
+            last = first + len(window.coordinates)
+            steps, excess = self._draw(chosen, w, normals[:, first:last])
+            probability = self._propose(chosen, window, steps, excess, uniforms[:, w])
+            log_step = self._log_step[chosen, w] + adaptation * (probability - ACCEPTANCE)
+            self._log_step[chosen, w] = np.clip(log_step, *limits)
+            accepted += probability / len(self.windows)
+            first = last
+        return accepted
+
+    def _draw(self, chosen: NDArray[np.int64], w: int, normals: Array) -> tuple[Array, Array]:
+        """Steps within a window, and how much they change the surrogate's log-density."""
+        step = np.exp(self._log_step[chosen, w])[:, None]  # √(1 - ρ²)
+        kept = np.sqrt(np.maximum(1.0 - step * step, 0.0))
+        factors = self._factors[w][chosen]
+        # With e = H_WW⁻¹ (H (x - m))_W, the conditional mean is x_W - e.
+        slope = self.surrogate.push(self.x[chosen], chosen)[:, self.windows[w].coordinates]
+        white = np.ascontiguousarray(slope)
+        kernels.divide_all(0, len(white), factors, False, white)
+        # In units of the conditional spread: from white to ρ white + √(1 - ρ²) normals.
+        moved = kept * white + step * normals
+        excess = 0.5 * np.einsum("nw,nw->n", white - moved, white + moved)
+        steps = np.ascontiguousarray(moved - white)
+        kernels.divide_all(0, len(steps), factors, True, steps)
+        return steps, excess
+
+    def _propose(
+        self,
+        chosen: NDArray[np.int64],
+        window: Window,
+        steps: Array,
+        excess: Array,
+        uniforms: Array,
+    ) -> Array:
+        """Propose steps, take those that are accepted; returns acceptance probabilities."""
+        trial = self.x[chosen]
+        trial[:, window.coordinates] += steps
+        density, followed = self.posterior.log_density_nearby(
+            trial, chosen, window.changed, self._backup
+        )
+        gain = density - self.density[chosen] - excess
+        probability = np.exp(np.minimum(gain, 0.0))
+        taken = uniforms < probability
+        self.x[chosen[taken]], self.density[chosen[taken]] = trial[taken], density[taken]
+        undone = chosen[followed & ~taken]
+        kernels.restore(0, len(undone), undone, self._backup, self.posterior.states)
+        return probability
+
+
+def _window_factors(surrogate: Surrogate, window: Window) -> Array:
+    """Factors of the block of the surrogate's precisions of a window: (n, size, size)."""
+    rows, columns = np.meshgrid(window.coordinates, window.coordinates, indexing="ij")
+    lower = np.maximum(rows, columns), np.minimum(rows, columns)
+    blocks = np.ascontiguousarray(surrogate.matrices[:, lower[0], lower[1]])
+    kernels.factorise_all(0, len(blocks), blocks, np.empty(len(blocks), np.bool_))
+    return blocks

@@ -1,0 +1,154 @@
+"""The nearest samples of every sample, exactly.
+
+Inner products come from matrix products in float32, block by block, which is as fast as processors
+get. They give a lower bound of every distance. The few pairs whose bound is below the distances
+known so far are measured properly, in float64 from differences. What is found is therefore exact,
+and rounding never decides between equal distances: the lower index does.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from dreamwarp.space.compiled import kernel, part, spread, thread_count
+
+# Samples on each side of a block, whose products (4 MB) stay in a processor's cache.
+BLOCK = 1024
+# Bounds that are looked at together, with one branch for all.
+GROUP = 128
+TWO = np.float32(2.0)
+# Unit roundoff of float32.
+ROUNDOFF = 2.0**-24
+# Bounds are of samples scaled to at most 1. There, underflow of float32 loses less than this.
+UNDERFLOW = 1e-30
+
+
+def find_nearest(
+    samples: NDArray[np.floating], n_neighbors: int, n_threads: int | None = None
+) -> NDArray[np.int64]:
+    """The nearest other samples of every sample, nearest first, equally near ones by index.
+
+    Takes O(n² size) time and O(n size) memory.
+
+    Parameters
+    ----------
+    samples : (n, size)
+        C-ordered float32 or float64, finite; n > n_neighbors.
+    n_neighbors : int
+    n_threads : int, optional
+
+    Returns
+    -------
+    (n, n_neighbors) of int64
+    """
+    scaled, scale = _center_and_scale(samples)
+    squares = _shrunk_squares(scaled)
+    distances = np.full((len(samples), n_neighbors), np.inf)
+    indices = np.full(distances.shape, -1)
+    with threadpool_limits(thread_count(n_threads), user_api="blas"):
+        for rows in range(0, len(samples), BLOCK):
+            for columns in range(0, len(samples), BLOCK):
+                products = scaled[rows : rows + BLOCK] @ scaled[columns : columns + BLOCK].T
+                spread(
+                    keep_nearest, len(products), samples, products, squares, scale**2, rows,
+                    columns, distances, indices, n_threads=n_threads, smallest_block=32,
+                )  # fmt: skip
+    return indices
+
+
+def _center_and_scale(samples: NDArray[np.floating]) -> tuple[NDArray[np.float32], float]:
+    """Samples about their mean, at most 1 in size, in float32; and what they were divided by."""
+    center = samples.mean(axis=0, dtype=np.float64)
+    blocks = [slice(start, start + BLOCK) for start in range(0, len(samples), BLOCK)]
+    scale = max(float(np.abs(samples[block] - center).max()) for block in blocks) or 1.0
+    scaled = np.empty(samples.shape, np.float32)
+    for block in blocks:
+        scaled[block] = (samples[block] - center) / scale
+    return scaled, scale
+
+
+def _shrunk_squares(scaled: NDArray[np.float32]) -> NDArray[np.float32]:
+    """|a|² (1 - c) in float32, where c makes |a|² + |b|² - 2 a·b a lower bound despite rounding.
+
+    With u the unit roundoff, 2 a·b is off by at most size u (|a|² + |b|²). The samples were rounded
+    too, which changes |a - b|² by at most 6 u (|a|² + |b|²). The rest of 32 is for sums and limits.
+    """
+    share = 1.0 - (scaled.shape[1] + 32) * ROUNDOFF
+    squares = np.einsum("nk,nk->n", scaled, scaled, dtype=np.float64)
+    return (share * squares).astype(np.float32)
+
+
+@kernel
+def keep_nearest(
+    first, last, samples, products, squares, unit, row_start, column_start, distances, indices
+):
+    """Let rows of a block of inner products improve on the nearest samples known.
+
+    Columns come in ascending order, and only a smaller distance displaces another: that is what
+    leaves the lower index in place where distances are equal.
+    """
+    n_columns = products.shape[1]
+    for row in range(first, last):
+        i = row_start + row
+        limit = bound_limit(distances[i, -1], unit)
+        for start in range(0, n_columns, GROUP):
+            group = products[row, start : start + GROUP]
+            others = squares[column_start + start : column_start + start + len(group)]
+            if not is_any_below(squares[i], others, group, limit):
+                continue
+            for k in range(len(group)):
+                j = column_start + start + k
+                if j != i and squares[i] + others[k] - TWO * group[k] < limit:
+                    distance = squared_distance(samples[i], samples[j])
+                    if distance < distances[i, -1]:
+                        insert(distance, j, distances[i], indices[i])
+                        limit = bound_limit(distances[i, -1], unit)
+
+
+@part
+def is_any_below(square, others, products, limit):
+    """Whether a lower bound of a group is below the limit; counts, so that it needs no branch."""
+    count = np.int32(0)
+    for k in range(len(products)):
+        count += np.int32(square + others[k] - TWO * products[k] < limit)
+    return count > 0
+
+
+@part
+def bound_limit(furthest, unit):
+    """What the lower bound of a distance below ``furthest`` is below.
+
+    Nothing is nearer than the duplicates of a sample: once enough are known, no other is measured.
+    """
+    return np.float32(furthest / unit + UNDERFLOW) if furthest > 0.0 else np.float32(-np.inf)
+
+
+@part
+def squared_distance(a, b):
+    """|a - b|² in float64. Four sums, so that no addition has to wait for the one before it."""
+    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+    n_whole = len(a) // 4
+    for q in range(n_whole):
+        k = 4 * q
+        d0, d1 = np.float64(a[k]) - b[k], np.float64(a[k + 1]) - b[k + 1]
+        d2, d3 = np.float64(a[k + 2]) - b[k + 2], np.float64(a[k + 3]) - b[k + 3]
+        s0 += d0 * d0
+        s1 += d1 * d1
+        s2 += d2 * d2
+        s3 += d3 * d3
+    for k in range(4 * n_whole, len(a)):
+        d0 = np.float64(a[k]) - b[k]
+        s0 += d0 * d0
+    return (s0 + s1) + (s2 + s3)
+
+
+@part
+def insert(distance, index, distances, indices):
+    """Put a sample into its place among sorted ones, behind equal ones; the last falls off."""
+    place = len(distances) - 1
+    while place > 0 and distances[place - 1] > distance:
+        distances[place], indices[place] = distances[place - 1], indices[place - 1]
+        place -= 1
+    distances[place], indices[place] = distance, index

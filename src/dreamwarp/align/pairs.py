@@ -1,0 +1,224 @@
+"""Which samples to align: a graph of nearest neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dreamwarp.align.nearest import BLOCK, find_nearest
+from dreamwarp.resample import check_values
+from dreamwarp.space.compiled import thread_count
+from dreamwarp.validation import warn_user
+
+# float32 holds these whole numbers exactly, in half the memory of float64.
+SMALL_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16", "float32")
+# Past this, squares of differences leave the range of float64.
+MAX_VALUE = 1e100
+# How many small classes a warning names.
+MOST_NAMED = 10
+
+
+class NeighborFinder(Protocol):
+    """What ``finder`` must be able to do: scikit-learn's convention for neighbour searches."""
+
+    def fit(self, X: NDArray[np.floating]) -> Any:
+        """Take the samples (n, size)."""
+
+    def kneighbors(
+        self, X: None = None, n_neighbors: int | None = None, return_distance: bool = True
+    ) -> Any:
+        """Numbers of the nearest other samples of every sample: (n, n_neighbors)."""
+
+
+def neighbor_pairs(
+    X: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    n_neighbors: int = 5,
+    finder: NeighborFinder | None = None,
+    n_threads: int | None = None,
+) -> NDArray[np.int64]:
+    """Pairs of samples of which one is among the nearest neighbours of the other.
+
+    An edge stands for both directions: if θ aligns i to j, then -θ aligns j to i.
+
+    Parameters
+    ----------
+    X : (n, *shape)
+        Images, signals or volumes, with or without channels, compared by Euclidean distance.
+    y : (n,), optional
+        Labels. Neighbours are then looked for within each class only.
+    n_neighbors : int
+        K in the paper. A class of no more than K samples gives all its pairs, one of a single
+        sample none; a warning names them.
+    finder : optional
+        Something else to search with, that has scikit-learn's ``fit`` and ``kneighbors``: an
+        approximate index for millions of samples, or ``sklearn.neighbors.NearestNeighbors`` with
+        another metric. Default: all distances, exactly, with equal ones decided by the lower index.
+    n_threads : int, optional
+        Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it. Does not
+        apply to a ``finder``, which has settings of its own.
+
+    Returns
+    -------
+    (e, 2) of int64
+        Numbers i < j of samples, each pair once, in ascending order.
+
+    Notes
+    -----
+    The exact search takes a time of O(n²) per class and memory for one or two copies of ``X`` as
+    floating-point numbers. Distances are sums in float64, so those of integers are exact.
+
+    Examples
+    --------
+    >>> neighbor_pairs([[0.0], [1.0], [3.0], [7.0]], n_neighbors=1)
+    array([[0, 1],
+           [1, 2],
+           [2, 3]])
+    """
+    samples = _check_samples(X)
+    n_neighbors = _check_count(n_neighbors)
+    thread_count(n_threads)
+    names, members = _split_classes(y, len(samples))
+    _report_small_classes(names, [len(rows) for rows in members], n_neighbors)
+    edges = [
+        rows[_class_edges(samples[rows], n_neighbors, finder, n_threads)]
+        for rows in members
+        if len(rows) > 1
+    ]
+    both = np.concatenate([np.empty((0, 2), np.int64), *edges])
+    # As one number per edge: rows are much slower to sort.
+    return np.stack(np.divmod(np.unique(both @ [len(samples), 1]), len(samples)), axis=1)
+
+
+def _class_edges(
+    samples: NDArray[Any], n_neighbors: int, finder: NeighborFinder | None, n_threads: int | None
+) -> NDArray[np.int64]:
+    """Edges (e, 2), with i < j, between samples (n, size) of one class; some of them twice."""
+    n = len(samples)
+    if n <= n_neighbors:
+        return np.stack(np.triu_indices(n, 1), axis=1)
+    small = samples.dtype.name in SMALL_DTYPES
+    numbers = np.ascontiguousarray(samples, np.float32 if small else np.float64)
+    if finder is None:
+        nearest = find_nearest(numbers, n_neighbors, n_threads)
+    else:
+        nearest = _ask(finder, numbers, n_neighbors)
+    edges = np.stack([np.repeat(np.arange(n), n_neighbors), nearest.ravel()], axis=1)
+    return np.sort(edges[edges[:, 0] != edges[:, 1]], axis=1)
+
+
+def _ask(
+    finder: NeighborFinder, samples: NDArray[np.floating], n_neighbors: int
+) -> NDArray[np.int64]:
+    finder.fit(samples)
+    nearest = np.asarray(finder.kneighbors(n_neighbors=n_neighbors, return_distance=False))
+    shape = len(samples), n_neighbors
+    if nearest.shape != shape or nearest.dtype.kind not in "iu":
+        raise ValueError(
+            f"`finder.kneighbors` must return whole numbers of shape {shape}, as scikit-learn's "
+            f"does, got dtype {nearest.dtype} and shape {nearest.shape}."
+        )
+    if nearest.min() < 0 or nearest.max() >= len(samples):
+        raise ValueError(
+            f"`finder.kneighbors` must return numbers from 0 to {len(samples) - 1}, got "
+            f"{nearest.min()} to {nearest.max()}. It may have found too few neighbours: let it "
+            "search more thoroughly."
+        )
+    return nearest.astype(np.int64)
+
+
+# -- checks
+
+
+def _check_samples(X: ArrayLike) -> NDArray[Any]:
+    """Samples (n, size) of finite numbers."""
+    try:
+        array = np.asarray(X)
+    except ValueError:
+        array = np.empty((), object)
+    if array.dtype == object and isinstance(X, Sequence):
+        shapes = sorted({np.shape(sample) for sample in X}, key=str)
+        raise ValueError(
+            f"`X` must hold samples of one shape, got {', '.join(map(str, shapes))}. Resize or pad "
+            "them first."
+        )
+    array = check_values("X", array)
+    if array.ndim < 2 or array[:1].size == 0:
+        raise ValueError(f"`X` must have shape (n, *shape), a sample per row, got {array.shape}.")
+    if len(array) < 2:
+        raise ValueError(f"`X` must hold at least 2 samples to make a pair, got {len(array)}.")
+    samples = array.reshape(len(array), -1)
+    if samples.dtype.kind == "f":
+        _check_numbers(samples, array.shape)
+    return samples
+
+
+def _check_numbers(samples: NDArray[np.floating], shape: tuple[int, ...]) -> None:
+    """In blocks: a mask of all would need as much memory again."""
+    for start in range(0, len(samples), BLOCK):
+        block = samples[start : start + BLOCK]
+        if float(np.abs(block).max()) <= MAX_VALUE:
+            continue
+        row, at = np.argwhere(~(np.abs(block.astype(np.float64)) <= MAX_VALUE))[0]
+        index = (start + int(row), *(int(i) for i in np.unravel_index(at, shape[1:])))
+        raise ValueError(
+            f"`X` must be finite and at most {MAX_VALUE:g} in size, got {block[row, at]} at index "
+            f"{index}. Leave such samples out, or fill such values in."
+        )
+
+
+def _check_count(n_neighbors: int) -> int:
+    if not isinstance(n_neighbors, Integral) or isinstance(n_neighbors, bool) or n_neighbors < 1:
+        raise ValueError(f"`n_neighbors` must be a positive whole number, got {n_neighbors!r}.")
+    return int(n_neighbors)
+
+
+def _split_classes(
+    y: ArrayLike | None, n_samples: int
+) -> tuple[NDArray[Any] | None, list[NDArray[np.int64]]]:
+    """Names of the classes, if any, and the numbers of their samples in ascending order."""
+    if y is None:
+        return None, [np.arange(n_samples)]
+    labels = np.asarray(y)
+    if labels.shape != (n_samples,):
+        raise ValueError(
+            f"`y` must have shape ({n_samples},), a label for each sample of `X`, got "
+            f"{labels.shape}."
+        )
+    if labels.dtype.kind not in "biuUSf" or (labels.dtype.kind == "f" and np.isnan(labels).any()):
+        raise ValueError(
+            f"`y` must hold numbers or words, none of them missing, got dtype {labels.dtype}. "
+            "Label every sample, or leave out those without a label."
+        )
+    names, numbers, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    order = np.argsort(numbers, kind="stable")
+    return names, np.split(order, np.cumsum(counts)[:-1])
+
+
+def _report_small_classes(
+    names: NDArray[Any] | None, counts: Sequence[int], n_neighbors: int
+) -> None:
+    small = [k for k, count in enumerate(counts) if count <= n_neighbors]
+    if not small:
+        return
+    if names is None:
+        warn_user(
+            f"`X` holds {counts[0]} samples, no more than n_neighbors={n_neighbors}: all pairs are "
+            "taken.",
+            UserWarning,
+        )
+        return
+    listed = [f"{names[k]!s} ({counts[k]})" for k in small[:MOST_NAMED]]
+    if len(small) > MOST_NAMED:
+        listed.append(f"and {len(small) - MOST_NAMED} more")
+    warn_user(
+        f"{len(small)} of {len(names)} classes have no more than n_neighbors={n_neighbors} "
+        "samples. All their pairs are taken; a single sample has none: "
+        f"{', '.join(listed)}.",
+        UserWarning,
+    )

@@ -1,0 +1,271 @@
+"""The posterior of warps between pairs: log-density, gradient and Gauss-Newton Hessian.
+
+Everything here is for a block of pairs at once and in free coordinates x: the free velocities at
+the vertices, in which the posterior's Hessian is sparse and a change of one coordinate is local.
+θ = C⁻¹ x, where C is fixed by the space. (Under volume preservation x is θ itself.)
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dreamwarp.align import kernels
+from dreamwarp.align.similarity import Similarity
+from dreamwarp.interpolation import EDGE, WRAP
+from dreamwarp.space import WarpSpace, coordinates, fast
+from dreamwarp.space.fields import count_chunks
+from dreamwarp.space.lanes import LANES
+
+Array = NDArray[np.float64]
+
+# Error of a path, in domain units: a hundredth of a pixel at 100 pixels per axis.
+TOLERANCE = 1e-4
+# Entries of the log of crossings per pixel, to begin with; it grows as needed.
+ENTRIES_PER_PIXEL = 3
+
+
+class Coordinates:
+    """Free coordinates x of a space, and how they become fields and θ."""
+
+    def __init__(self, space: WarpSpace) -> None:
+        self.space = space
+        self.mesh = space._mesh
+        self.unknown = space._basis.unknown
+        self.mixing = space._basis.mixing
+        self.dim = space.dim
+        self._identity = np.ones((len(space._basis.factor), 1))
+
+    @cached_property
+    def _from_theta(self) -> Array:
+        """C (n_unknowns, d): unknowns = C θ."""
+        velocities = self.space.vertex_velocities(np.eye(self.dim))
+        matrix = np.empty((len(self._identity), self.dim))
+        axis, vertex = np.nonzero(self.unknown >= 0)
+        matrix[self.unknown[axis, vertex]] = velocities[:, vertex, axis].T
+        return matrix
+
+    def from_theta(self, theta: Array) -> Array:
+        """x (n, d) of θ (n, d)."""
+        return theta.copy() if self.mixing is not None else theta @ self._from_theta.T
+
+    def to_theta(self, x: Array) -> Array:
+        """θ (n, d) of x (n, d)."""
+        if self.mixing is not None:
+            return x.copy()
+        return np.linalg.solve(self._from_theta, x.reshape(-1, self.dim).T).T.reshape(x.shape)
+
+    def precision(self, by_theta: Array) -> Array:
+        """The matrix of a quadratic form of θ, for x."""
+        if self.mixing is not None:
+            return by_theta
+        half = np.linalg.solve(self._from_theta.T, by_theta)
+        whole = np.linalg.solve(self._from_theta.T, half.T)
+        return np.ascontiguousarray(0.5 * (whole + whole.T))
+
+    def fields(self, x: Array) -> tuple[Array, Array]:
+        """Node velocities (n, nodes, ndim), and longest steps (n,), 0 where too violent."""
+        unknowns = x if self.mixing is None else x @ self.mixing.T
+        n, cells = len(x), self.mesh.cells
+        velocities = np.zeros((n, len(self.mesh.nodes), len(cells)))
+        bounds = np.empty(n), np.empty(n), np.empty(n)
+        coordinates.node_velocities(
+            0, count_chunks(n, LANES), self.mesh, self.unknown, self._identity,
+            np.ascontiguousarray(unknowns), velocities, *bounds,
+        )  # fmt: skip
+        lengths = np.empty(n)
+        fast.step_lengths(0, n, cells, *bounds, TOLERANCE, lengths)
+        return velocities, lengths
+
+    def pull(self, gradients: Array, hessians: Array) -> tuple[Array, Array]:
+        """Derivatives by the unknowns as derivatives by x; of Hessians the lower triangle."""
+        if self.mixing is None:
+            return gradients, hessians
+        full = np.tril(hessians) + np.swapaxes(np.tril(hessians, -1), 1, 2)
+        return gradients @ self.mixing, self.mixing.T @ full @ self.mixing
+
+
+def build_grid(space: WarpSpace, shape: tuple[int, ...]) -> kernels.Grid:
+    """The pixels of samples of a shape."""
+    axes = [(np.arange(size) + 0.5) / size for size in shape]
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(shape))
+    regions = np.empty(len(points), np.int64)
+    weights, turns = np.empty(points.shape, np.float32), np.empty(points.shape, np.float32)
+    fast.enter_all(0, len(points), space._mesh, points, regions, weights, turns)
+    rule = WRAP if space.boundary == "periodic" else EDGE
+    return kernels.Grid(
+        regions.astype(np.int32), weights, turns, np.arange(len(points)), shape,
+        np.array(shape, np.float32), rule,
+    )  # fmt: skip
+
+
+class Pairs(NamedTuple):
+    """A block of pairs at one resolution."""
+
+    sources: NDArray[np.float32]  # (n, channels, m)
+    targets: NDArray[np.float32]  # (n, channels, m)
+    grid: kernels.Grid
+
+
+class Posterior:
+    """The posterior of each pair of a block.
+
+    Parameters
+    ----------
+    coordinates : Coordinates
+    precision : (d, d)
+        The prior's, for x.
+    pairs : Pairs
+    similarity : Similarity
+    weight : float
+        Times the log-likelihood: pixels of the full image per pixel, at a coarse resolution.
+    n_words : int
+        Words of the set of nodes felt by each path, if that is to be remembered.
+    """
+
+    def __init__(
+        self,
+        coordinates: Coordinates,
+        precision: Array,
+        pairs: Pairs,
+        similarity: Similarity,
+        *,
+        weight: float = 1.0,
+        n_words: int = 0,
+    ) -> None:
+        self.coordinates = coordinates
+        self.precision = precision
+        self.pairs = pairs
+        self.similarity = similarity
+        self.weight = weight
+        self.n_words = n_words
+        self.states = self.make_states()
+        self._capacity = ENTRIES_PER_PIXEL * pairs.sources.shape[2]
+
+    def __len__(self) -> int:
+        return len(self.pairs.sources)
+
+    def push_prior(self, x: Array) -> tuple[Array, Array]:
+        """-xᵀ P x / 2 of x (n, d), and its gradient -P x."""
+        densities, gradients = np.empty(len(x)), np.empty(x.shape)
+        kernels.weigh_prior(0, len(x), self.precision, x, densities, gradients)
+        return densities, gradients
+
+    def log_density(self, x: Array, chosen: NDArray[np.int64]) -> Array:
+        """Log-posterior of x (k, d) for the chosen pairs (k,), up to a constant; (k,).
+
+        Minus infinity for fields so violent that their paths could not be followed in float32.
+        What is seen on the way is kept for :meth:`derivatives`, which must be of the same x.
+        """
+        velocities, lengths = self.coordinates.fields(x)
+        followed = lengths > 0
+        kept = chosen[followed]
+        kernels.trace(
+            0, len(kept), self.coordinates.mesh, self.pairs.grid, velocities[followed],
+            lengths[followed], kept, self.pairs.sources, self.states,
+        )  # fmt: skip
+        return self._weigh(x, chosen, followed)
+
+    def derivatives(
+        self, x: Array, chosen: NDArray[np.int64], *, second: bool = True
+    ) -> tuple[Array, Array]:
+        """Gradient of the log-density (k, d), and the likelihood's part of minus its Hessian.
+
+        The latter is (k, d, d), lower triangles, in Gauss-Newton's approximation; (k, 0, 0) if not
+        asked for.
+        """
+        slopes, curvatures = self.similarity.derivatives(
+            self.states.values[chosen], self.pairs.targets[chosen]
+        )
+        velocities, lengths = self.coordinates.fields(-x)
+        n_unknowns = len(self.coordinates._identity)
+        while True:
+            gradients = np.zeros((len(x), n_unknowns))
+            hessians = np.zeros((len(x), n_unknowns, n_unknowns) if second else (len(x), 0, 0))
+            entries = np.zeros(len(x), np.int64)
+            kernels.linearise(
+                0, len(x), self.coordinates.mesh, self.pairs.grid, self.coordinates.unknown,
+                velocities, lengths, chosen, self.pairs.sources, self.states, slopes, curvatures,
+                self._capacity, gradients, hessians, entries,
+            )  # fmt: skip
+            needed = int(entries.max(initial=0))
+            if needed <= self._capacity:
+                break
+            self._capacity = needed * 3 // 2
+        gradients *= self.weight
+        hessians *= self.weight
+        gradients, hessians = self.coordinates.pull(gradients, hessians)
+        return gradients + self.push_prior(x)[1], hessians
+
+    def log_density_nearby(
+        self,
+        x: Array,
+        chosen: NDArray[np.int64],
+        changed: NDArray[np.uint64],
+        backup: kernels.Backup,
+    ) -> tuple[Array, NDArray[np.bool_]]:
+        """:meth:`log_density`, where x differs from what was last asked for at some nodes only.
+
+        Parameters
+        ----------
+        changed : (words,)
+            The set of those nodes.
+        backup : Backup
+            Receives what is needed to go back by ``kernels.restore``.
+
+        Returns
+        -------
+        density : (k,)
+        followed : (k,)
+            False for fields too violent to be followed: for them nothing has been changed.
+        """
+        velocities, lengths = self.coordinates.fields(x)
+        followed = lengths > 0
+        kept, sets = chosen[followed], np.broadcast_to(changed, (len(x), len(changed)))
+        kernels.retrace(
+            0, len(kept), self.coordinates.mesh, self.pairs.grid, velocities[followed],
+            lengths[followed], kept, sets[followed], self.pairs.sources, self.states, backup,
+        )  # fmt: skip
+        return self._weigh(x, chosen, followed), followed
+
+    def _weigh(self, x: Array, chosen: NDArray[np.int64], followed: NDArray[np.bool_]) -> Array:
+        kept = chosen[followed]
+        density = np.full(len(x), -np.inf)
+        likelihood = self.similarity.log_likelihood(
+            self.states.values[kept], self.pairs.targets[kept]
+        )
+        density[followed] = self.weight * likelihood + self.push_prior(x[followed])[0]
+        return density
+
+    def make_states(self) -> kernels.States:
+        """Room for what is known of all pixels."""
+        n, n_channels, m = self.pairs.sources.shape
+        ndim, words = self.coordinates.space.ndim, self.n_words
+        return kernels.States(
+            np.empty((n, m), np.int32), np.empty((n, m, ndim), np.float32),
+            np.empty((n, m, ndim), np.float32), np.zeros((n, m if words else 0, words), np.uint64),
+            np.empty((n, m * ndim), np.float32), np.empty((n, n_channels, m), np.float32),
+        )  # fmt: skip
+
+
+def shrink(images: NDArray[np.float32], shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Images (n, channels, *spatial) at a coarser resolution, smoothed as it demands."""
+    out: NDArray[Any] = images
+    for axis, size in enumerate(shape):
+        weights = _shrink_axis(images.shape[axis + 2], size)
+        # einsum: a matrix product may sum in another order for another number of images.
+        out = np.moveaxis(
+            np.einsum("...a,ba->...b", np.moveaxis(out, axis + 2, -1), weights), -1, axis + 2
+        )
+    return np.ascontiguousarray(out, dtype=np.float32)
+
+
+def _shrink_axis(size: int, coarse: int) -> NDArray[np.float32]:
+    """Gaussian averages of pixels, half a coarse pixel wide: (coarse, size)."""
+    fine, centers = (np.arange(size) + 0.5) / size, (np.arange(coarse) + 0.5) / coarse
+    distance = (centers[:, None] - fine) * coarse
+    weights = np.exp(-0.5 * (distance / 0.5) ** 2)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True), dtype=np.float32)

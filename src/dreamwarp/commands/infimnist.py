@@ -1,0 +1,165 @@
+"""``dreamwarp infimnist``: MNIST without end, by deformations made by hand."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from dreamwarp.data.infimnist import InfiMNIST
+
+# As MNIST calls its own files, so that what reads those reads these.
+IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
+# Images held in memory at a time.
+BLOCK = 2**14
+# The format counts images in 32 bits.
+MAX_IMAGES = 2**32 - 1
+MAX_INDEX = 2**62
+BYTES_PER_IMAGE = 28 * 28 + 1
+
+
+def infimnist(
+    n: Annotated[
+        int,
+        typer.Option(
+            "--number", "-n", min=1, max=MAX_IMAGES, help="How many images.", show_default=False
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Folder for the files.", show_default=False)
+    ],
+    from_index: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            max=MAX_INDEX,
+            help="Number of the first image. Those from 0 to 9,999 are MNIST's test images and "
+            "those from 10,000 to 69,999 its training images, all unchanged; deformed ones follow.",
+        ),
+    ] = 70_000,
+    width: Annotated[
+        float | None,
+        typer.Option(
+            help="Smoothness of the deformations in pixels. By default what did best on "
+            "validation data.",
+            show_default=False,
+        ),
+    ] = None,
+    amplitude: Annotated[
+        float | None,
+        typer.Option(
+            help="Strength of the deformations in pixels. By default what did best on validation "
+            "data.",
+            show_default=False,
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Fixes the fields that deform.")] = 0,
+) -> None:
+    """Write deformed MNIST digits after the recipe of InfiMNIST, as IDX files.
+
+    This is the hand-made rival of learned warps. MNIST is fetched if need be.
+
+    [bold]Examples[/bold]
+
+    dreamwarp infimnist -n 1000000 -o infimnist
+
+    dreamwarp infimnist -n 60000 -o more --from-index 1070000 --width 6 --amplitude 1.5
+    """
+    from dreamwarp.data import mnist
+    from dreamwarp.data.infimnist import AMPLITUDE, WIDTH, InfiMNIST
+
+    check_output(output, n)
+    data = mnist()
+    width = WIDTH if width is None else width
+    amplitude = AMPLITUDE if amplitude is None else amplitude
+    generator = InfiMNIST(
+        data.X, data.y, test=data.test, width=width, amplitude=amplitude, seed=seed
+    )
+    typer.echo(
+        f"images {from_index:,} to {from_index + n - 1:,}: fields of width {width:g} and "
+        f"amplitude {amplitude:g} pixels, seed {seed}"
+    )
+    start = time.perf_counter()
+    write_images(generator, n, output, first=from_index)
+    seconds = time.perf_counter() - start
+    typer.echo(
+        f"{n:,} images and labels in {output} after {seconds:.1f} s: "
+        f"{n / seconds:,.0f} images per second"
+    )
+
+
+def check_output(folder: Path, n: int) -> None:
+    """Refuse a folder whose files would be lost, or whose disk has no room."""
+    for name in (IMAGES, LABELS):
+        if (folder / name).exists():
+            raise FileExistsError(
+                f"`{folder / name}` exists, and is not replaced. Remove it, or choose another "
+                "folder."
+            )
+    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    n_free, n_needed = shutil.disk_usage(there).free, n * BYTES_PER_IMAGE
+    if n_needed > n_free:
+        raise OSError(
+            f"`{folder}` must have room for {n:,} images, {n_needed / 1e9:,.1f} GB, and has "
+            f"{n_free / 1e9:,.1f} GB. Ask for fewer, or choose another disk."
+        )
+
+
+def write_images(generator: InfiMNIST, n: int, folder: Path, *, first: int) -> None:
+    """Write images ``first`` to ``first + n - 1`` and their labels as IDX files, block by block.
+
+    Both files appear when they are complete. Memory is bounded whatever n.
+    """
+    import numpy as np
+
+    from dreamwarp.data.idx import _encode_header
+    from dreamwarp.files import write_beside
+
+    with (
+        write_beside(folder / IMAGES) as images,
+        write_beside(folder / LABELS) as labels,
+        images.open("wb") as image_stream,
+        labels.open("wb") as label_stream,
+        show_progress(n) as advance,
+    ):
+        # Arrays of the final shapes that take no memory.
+        zero = np.uint8(0)
+        image_stream.write(_encode_header(np.broadcast_to(zero, (n, *generator.image_shape))))
+        label_stream.write(_encode_header(np.broadcast_to(zero, n)))
+        for start in range(first, first + n, BLOCK):
+            indices = np.arange(start, min(start + BLOCK, first + n))
+            image_stream.write(generator.image(indices).data)
+            label_stream.write(generator.label(indices).astype(np.uint8).data)
+            advance(len(indices))
+
+
+@contextmanager
+def show_progress(total: int) -> Iterator[Callable[[int], None]]:
+    """A function to call with numbers of images done; a terminal shows rate and time left."""
+    from rich import progress
+    from rich.console import Console
+    from rich.text import Text
+
+    class Rate(progress.ProgressColumn):
+        def render(self, task: progress.Task) -> Text:
+            return Text("" if task.speed is None else f"{task.speed:,.0f} per second")
+
+    with progress.Progress(
+        progress.TextColumn("images"),
+        progress.BarColumn(),
+        progress.MofNCompleteColumn(),
+        Rate(),
+        progress.TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=not sys.stderr.isatty(),
+    ) as bar:
+        task = bar.add_task("images", total=total)
+        yield lambda amount: bar.advance(task, amount)

@@ -1,0 +1,21 @@
+"""Data in: readers of many kinds of files, and data sets by name."""
+
+from dreamwarp.data.dataset import DataSet, PaperSplit, Part, paper_split
+from dreamwarp.data.idx import read_idx, write_idx
+from dreamwarp.data.images import read_image
+from dreamwarp.data.named import digits, fashion_mnist, mnist
+from dreamwarp.data.readers import load
+
+__all__ = [
+    "DataSet",
+    "PaperSplit",
+    "Part",
+    "digits",
+    "fashion_mnist",
+    "load",
+    "mnist",
+    "paper_split",
+    "read_idx",
+    "read_image",
+    "write_idx",
+]

@@ -1,0 +1,150 @@
+"""The one way data sets come in: from sources in turn, verified, cached, whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Protocol
+
+from dreamwarp.data.guards import CHUNK
+from dreamwarp.data.idx import GZIP_MAGIC
+from dreamwarp.files import write_beside
+from dreamwarp.progress import Meter
+
+CACHE_VARIABLE = "DREAMWARP_DATA"
+
+
+class SourceError(Exception):
+    """A source does not have what was asked for, or can't be reached: the next one is tried."""
+
+
+@dataclass(frozen=True)
+class KnownFile:
+    """A file as it should be, unpacked."""
+
+    name: str
+    n_bytes: int
+    sha256: str
+
+
+class Source(Protocol):
+    """Where files come from."""
+
+    @property
+    def title(self) -> str:
+        """What it is, for people."""
+
+    def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:
+        """Put files into a folder, through ``place``, or raise SourceError."""
+
+
+def cache_folder() -> Path:
+    """Where fetched data is kept: ``$DREAMWARP_DATA``, or the user's cache folder."""
+    chosen = os.environ.get(CACHE_VARIABLE)
+    if chosen:
+        return Path(chosen).expanduser()
+    import pooch
+
+    return Path(pooch.os_cache("dreamwarp"))
+
+
+def fetch(title: str, files: Sequence[KnownFile], sources: Sequence[Source], folder: Path) -> None:
+    """See to it that a folder has all of some files, from the first sources that have them.
+
+    What is there already is verified and kept. Several processes may do this at once: each file
+    appears whole, by a rename.
+
+    Raises
+    ------
+    ConnectionError
+        If no source has them: it says what was tried, and what to put where by hand.
+    """
+    missing = [file for file in files if not is_sound(folder / file.name, file)]
+    if missing:
+        _check_writable(folder)
+    tried = []
+    for source in sources:
+        if not missing:
+            break
+        try:
+            source.fetch(missing, folder)
+        except SourceError as error:
+            tried.append(f"{source.title}: {error}")
+        missing = [file for file in missing if not is_sound(folder / file.name, file)]
+    if missing:
+        names = ", ".join(file.name for file in missing)
+        raise ConnectionError(
+            f"{title} could not be fetched. Tried:\n"
+            + "".join(f"  - {attempt};\n" for attempt in tried)
+            + f"To do it by hand, put {names} (each plain, or with .gz) into the folder {folder} "
+            "and try again. Another folder or address that has them can be given as the source."
+        )
+
+
+def is_sound(path: Path, file: KnownFile) -> bool:
+    """Whether a file is there and has the size and SHA-256 that it should."""
+    import pooch
+
+    if not path.is_file() or path.stat().st_size != file.n_bytes:
+        return False
+    return pooch.file_hash(str(path), alg="sha256") == file.sha256
+
+
+def place(stream: io.BufferedReader, file: KnownFile, folder: Path) -> None:
+    """Unpack a stream if it is packed, verify it, and put it into a folder under its name.
+
+    Never more than the file's size is unpacked, whatever the stream holds.
+    """
+    with write_beside(folder / file.name) as temporary:
+        with temporary.open("wb") as target:
+            try:
+                n_bytes, sha256 = _copy(_unpacked(stream), target, file)
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                raise SourceError(f"{file.name} is damaged gzip ({error})") from error
+        if n_bytes != file.n_bytes:
+            amount = "more" if n_bytes > file.n_bytes else f"{n_bytes:,}"
+            raise SourceError(f"{file.name} has {amount} bytes, not {file.n_bytes:,}")
+        if sha256 != file.sha256:
+            raise SourceError(f"{file.name} has SHA-256 {sha256}, not {file.sha256}")
+
+
+def _unpacked(stream: io.BufferedReader) -> io.BufferedIOBase:
+    """The stream, or what is packed in it."""
+    return gzip.GzipFile(fileobj=stream) if stream.peek(2)[:2] == GZIP_MAGIC else stream
+
+
+def _copy(stream: io.BufferedIOBase, target: IO[bytes], file: KnownFile) -> tuple[int, str]:
+    """Copy at most one byte more than a file should have; bytes copied and their SHA-256."""
+    digest, n_bytes = hashlib.sha256(), 0
+    with Meter(f"checking {file.name}", file.n_bytes, in_bytes=True) as meter:
+        while n_bytes <= file.n_bytes:
+            chunk = stream.read(min(CHUNK, file.n_bytes + 1 - n_bytes))
+            if not chunk:
+                break
+            digest.update(chunk)
+            target.write(chunk)
+            n_bytes += len(chunk)
+            meter.advance(len(chunk))
+    return n_bytes, digest.hexdigest()
+
+
+def _check_writable(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        writable = os.access(folder, os.W_OK)
+    except OSError as error:
+        raise OSError(f"{_UNWRITABLE.format(folder)} ({error.strerror})") from error
+    if not writable:
+        raise OSError(_UNWRITABLE.format(folder))
+
+
+_UNWRITABLE = (
+    "`{}` can't be written to, and is where data is kept. Choose another folder, or set "
+    f"{CACHE_VARIABLE} to one"
+)

@@ -1,0 +1,222 @@
+"""IDX files: the format of MNIST. Big-endian, a header of element type and shape, then values."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedIOBase
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dreamwarp.data.guards import check_expansion, check_file, count_bytes, fill_array
+from dreamwarp.files import write_beside
+
+# Type codes of the format, and what they mean.
+TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+CODES = {np.dtype(name).newbyteorder("="): code for code, name in TYPES.items()}
+# The format allows 255 axes; NumPy before 2.0 allows this many.
+MAX_AXES = 32
+GZIP_MAGIC = b"\x1f\x8b"
+# Bytes converted and written at a time.
+BLOCK_BYTES = 16 * 2**20
+
+
+class Header(NamedTuple):
+    """What an IDX file declares."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of the header itself."""
+        return 4 + 4 * len(self.shape)
+
+    def __str__(self) -> str:
+        return f"{' x '.join(map(str, self.shape))} values of {self.dtype.name}"
+
+
+def read_idx(path: str | os.PathLike[str], *, memory_map: bool = False) -> NDArray[Any]:
+    """The array of an IDX file, plain or gzip.
+
+    Parameters
+    ----------
+    path : path
+        Compression is told by the content, not by the name.
+    memory_map : bool
+        Leave the values on disk, and read what is touched. Plain files only; the array is
+        read-only and keeps the format's byte order.
+
+    Returns
+    -------
+    array of uint8, int8, int16, int32, float32 or float64, of any shape
+
+    Raises
+    ------
+    ValueError
+        If the file is not IDX, or holds fewer or more bytes than its header declares. Sizes are
+        compared before memory is taken.
+    """
+    file = check_file(path)
+    with file.open("rb") as raw:
+        if not _is_packed(raw):
+            return _read_plain(file, raw, memory_map=memory_map)
+        if memory_map:
+            raise ValueError(f"`{file}` is compressed and can't be mapped. Unpack it with gunzip.")
+        return _read_gzip(file, raw)
+
+
+def is_idx(path: str | os.PathLike[str]) -> bool:
+    """Whether a file begins as IDX does, plain or gzip."""
+    file = check_file(path)
+    try:
+        with file.open("rb") as raw, unpack(file, raw) if _is_packed(raw) else raw as stream:
+            _read_header(file, stream)
+    except ValueError:
+        return False
+    return True
+
+
+def write_idx(path: str | os.PathLike[str], array: ArrayLike) -> Path:
+    """Write an array as IDX, gzip-compressed if the name ends in ``.gz``.
+
+    Parameters
+    ----------
+    path : path
+        Appears whole or not at all.
+    array : uint8, int8, int16, int32, float32 or float64, of 1 to 32 axes
+
+    Returns
+    -------
+    Path written.
+    """
+    values, target = np.asarray(array), Path(path)
+    header = _encode_header(values)
+    with write_beside(target) as temporary, _open_to_write(temporary) as stream:
+        stream.write(header)
+        for block in _blocks(values):
+            stream.write(block)
+    return target
+
+
+# -- reading
+
+
+def _read_plain(file: Path, raw: BufferedIOBase, *, memory_map: bool) -> NDArray[Any]:
+    header = _read_header(file, raw)
+    there = os.fstat(raw.fileno()).st_size - header.n_bytes
+    _check_size(file, header, there)
+    if memory_map and there > 0:  # an empty file can't be mapped
+        return np.memmap(raw, header.dtype, "r", header.n_bytes, header.shape)
+    return _read_values(file, header, raw)
+
+
+def _read_gzip(file: Path, raw: BufferedIOBase) -> NDArray[Any]:
+    with unpack(file, raw) as stream:
+        header = _read_header(file, stream)
+        declared = count_bytes(file, header.shape, header.dtype)
+        packed = os.fstat(raw.fileno()).st_size
+        check_expansion(file, packed=packed, unpacked=declared)
+        array = _read_values(file, header, stream)
+        if stream.read(1):
+            raise ValueError(f"`{file}` declares {header}, and holds more than that.")
+    return array
+
+
+def _read_header(file: Path, stream: BufferedIOBase) -> Header:
+    start = stream.read(4)
+    if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in TYPES:
+        raise ValueError(
+            f"`{file}` is not an IDX file: it begins with {start.hex(' ') or 'nothing'}, where two "
+            "zero bytes, an element type (08, 09, 0b, 0c, 0d or 0e) and the number of axes belong."
+        )
+    n_axes = start[3]
+    if not 1 <= n_axes <= MAX_AXES:
+        raise ValueError(f"`{file}` declares {n_axes} axes, and must have 1 to {MAX_AXES}.")
+    sizes = stream.read(4 * n_axes)
+    if len(sizes) < 4 * n_axes:
+        raise ValueError(
+            f"`{file}` declares {n_axes} axes, and ends before their sizes. It is truncated: make "
+            "or fetch it again."
+        )
+    return Header(np.dtype(TYPES[start[2]]), tuple(np.frombuffer(sizes, ">u4").tolist()))
+
+
+def _read_values(file: Path, header: Header, stream: BufferedIOBase) -> NDArray[Any]:
+    array = np.empty(header.shape, header.dtype)
+    _check_size(file, header, fill_array(file, stream, array))
+    if not array.dtype.isnative:
+        array = array.byteswap(inplace=True).view(array.dtype.newbyteorder("="))
+    return array
+
+
+def _check_size(file: Path, header: Header, there: int) -> None:
+    declared = count_bytes(file, header.shape, header.dtype)
+    if there != declared:
+        state = "truncated" if there < declared else "not what its header says"
+        raise ValueError(
+            f"`{file}` declares {header}, {declared:,} bytes, and holds {there:,}. It is {state}: "
+            "make or fetch it again."
+        )
+
+
+def _is_packed(raw: BufferedIOBase) -> bool:
+    start = raw.read(2)
+    raw.seek(0)
+    return start == GZIP_MAGIC
+
+
+@contextmanager
+def unpack(file: object, raw: BufferedIOBase) -> Iterator[BufferedIOBase]:
+    """The unpacked stream; whatever is wrong with the compression is a ValueError."""
+    try:
+        with gzip.GzipFile(fileobj=raw, mode="rb") as stream:
+            yield stream
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"`{file}` is damaged gzip: {error}. Make or fetch it again.") from error
+
+
+# -- writing
+
+
+def _encode_header(values: NDArray[Any]) -> bytes:
+    code = CODES.get(values.dtype.newbyteorder("="))
+    if code is None:
+        raise TypeError(
+            f"`array` must be uint8, int8, int16, int32, float32 or float64 to be written as IDX, "
+            f"got {values.dtype}. Use `array.astype(...)`."
+        )
+    if not 1 <= values.ndim <= MAX_AXES or max(values.shape) >= 2**32:
+        raise ValueError(
+            f"`array` must have 1 to {MAX_AXES} axes of less than 2^32 elements to be written as "
+            f"IDX, got shape {values.shape}."
+        )
+    return bytes((0, 0, code, values.ndim)) + np.array(values.shape, ">u4").tobytes()
+
+
+@contextmanager
+def _open_to_write(path: Path) -> Iterator[IO[bytes]]:
+    with path.open("wb") as raw:
+        if path.suffix != ".gz":
+            yield raw
+            return
+        # Without name and time, the same values give the same bytes.
+        with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as stream:
+            yield cast(IO[bytes], stream)
+
+
+def _blocks(values: NDArray[Any]) -> Iterator[memoryview]:
+    """The values as the format has them, a few rows at a time."""
+    big_endian = np.dtype(TYPES[CODES[values.dtype.newbyteorder("=")]])
+    if values.size == 0:
+        return
+    step = max(1, BLOCK_BYTES * len(values) // max(1, values.nbytes))
+    for first in range(0, len(values), step):
+        block = np.ascontiguousarray(values[first : first + step], big_endian)
+        yield block.reshape(-1).view(np.uint8).data

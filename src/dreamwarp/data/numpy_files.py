@@ -1,0 +1,265 @@
+"""NumPy's files: ``.npy`` as memory maps, ``.npz`` archives. Nothing pickled is ever opened."""
+
+from __future__ import annotations
+
+import os
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dreamwarp.data.dataset import DataSet, Part, join_parts
+from dreamwarp.data.guards import check_expansion, check_file, count_bytes, fill_array
+
+# Names that samples, labels, test samples and test labels go by: ours, then those of Keras, of
+# MedMNIST, and of other archives one meets.
+FIELD_NAMES = (
+    ("X", "y", "X_test", "y_test"),
+    ("X_train", "y_train", "X_test", "y_test"),
+    ("x_train", "y_train", "x_test", "y_test"),
+    ("train_images", "train_labels", "test_images", "test_labels"),
+    ("x", "y", "x_test", "y_test"),
+    ("images", "labels", "images_test", "labels_test"),
+    ("data", "target", "data_test", "target_test"),
+    ("arr_0", "arr_1", "arr_2", "arr_3"),
+)
+MAGIC = b"\x93NUMPY"
+# Type descriptions of plain numbers and strings; objects and records have others.
+PLAIN_TYPE = re.compile(r"[<>|=]?(b1|[iu][1248]|f(2|4|8|12|16)|[SU][1-9]\d{0,5})")
+HEADER = {
+    "descr": re.compile(r"['\"]descr['\"]\s*:\s*(?:['\"]([^'\"]*)['\"]|[\[(])"),
+    "order": re.compile(r"['\"]fortran_order['\"]\s*:\s*(True|False)"),
+    "shape": re.compile(r"['\"]shape['\"]\s*:\s*\(([\d\s,L]*)\)"),
+}
+# NumPy itself reads headers up to this size; plain arrays need about a hundred bytes.
+MAX_HEADER = 10_000
+# What NumPy before 2.0 allows.
+MAX_AXES = 32
+
+
+class Header(NamedTuple):
+    """What a ``.npy`` file declares."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    columns_first: bool
+    n_bytes: int
+
+    def __str__(self) -> str:
+        return f"{self.dtype.name} of shape {self.shape}"
+
+
+def read_npz(path: str | os.PathLike[str], *, fields: tuple[str, str] | None = None) -> DataSet:
+    """Samples and labels of an ``.npz`` archive, or of all archives of a folder in order.
+
+    Parameters
+    ----------
+    path : path
+        Of a folder's archives, only what there is to learn from is taken.
+    fields : (str, str)
+        Names of the arrays of samples and labels. Without it, the first of ``FIELD_NAMES`` that
+        is there is taken, and a test part that goes with it.
+    """
+    given = Path(path)
+    if not given.is_dir():
+        return _read_archive(check_file(given), fields)
+    files = sorted(given.glob("*.npz"))
+    if not files:
+        raise FileNotFoundError(f"`{given}` must hold .npz files, and holds none.")
+    parts = [_read_archive(check_file(file), fields) for file in files]
+    return DataSet(str(given), *join_parts(str(given), [Part(part.X, part.y) for part in parts]))
+
+
+def _read_archive(file: Path, fields: tuple[str, str] | None) -> DataSet:
+    with _open_zip(file) as archive:
+        members = {
+            info.filename.removesuffix(".npy"): info
+            for info in archive.infolist()
+            if info.filename.endswith(".npy")
+        }
+        names = choose_fields(file, members, fields)
+        arrays = [_read_member(file, archive, members[name]) for name in names]
+    return as_data_set(str(file), arrays)
+
+
+def map_npy(path: str | os.PathLike[str], *, fields: tuple[str, str] | None = None) -> DataSet:
+    """Samples from a ``.npy`` file, left on disk, with labels from another beside it.
+
+    Parameters
+    ----------
+    path : path
+        The samples' file, such as ``X.npy``, or the folder that holds it and ``y.npy``.
+    fields : (str, str)
+        Names of the files of samples and labels, without ``.npy``.
+    """
+    given = Path(path)
+    folder = given if given.is_dir() else given.parent
+    there = {file.stem for file in folder.glob("*.npy")}
+    if fields is None and not given.is_dir():
+        names = _fields_with(check_file(given), there)
+    else:
+        names = choose_fields(folder, there, fields)
+    arrays = [read_npy(folder / f"{name}.npy", memory_map=True) for name in names]
+    return as_data_set(str(given), arrays)
+
+
+def read_npy(path: str | os.PathLike[str], *, memory_map: bool = False) -> NDArray[Any]:
+    """The array of a ``.npy`` file: of plain numbers or strings, its size checked beforehand."""
+    file = check_file(path)
+    with file.open("rb") as stream:
+        header = _read_header(file, stream)
+        declared = count_bytes(file, header.shape, header.dtype)
+        _check_size(file, header, declared, os.fstat(stream.fileno()).st_size - header.n_bytes)
+        if memory_map and declared > 0:
+            order: Literal["C", "F"] = "F" if header.columns_first else "C"
+            return np.memmap(stream, header.dtype, "r", header.n_bytes, header.shape, order)
+        return _read_values(file, header, stream)
+
+
+def choose_fields(
+    where: Path, there: Collection[str], fields: tuple[str, str] | None
+) -> tuple[str, ...]:
+    """Names of samples and labels among those there are, and of a test part where there is one."""
+    if fields is not None:
+        missing = [name for name in fields if name not in there]
+        if missing:
+            raise ValueError(
+                f"`{where}` has no {' and no '.join(map(repr, missing))}. It has: {_listed(there)}."
+            )
+        return tuple(fields)
+    for names in FIELD_NAMES:
+        if set(names) <= set(there):
+            return names
+        if set(names[:2]) <= set(there):
+            return names[:2]
+    raise ValueError(
+        f"`{where}` has no samples and labels under a known name, such as 'X' and 'y'. It has: "
+        f"{_listed(there)}. Name two of them with `fields`."
+    )
+
+
+def as_data_set(name: str, arrays: list[NDArray[Any]]) -> DataSet:
+    """Two or four arrays as a data set: samples, labels, test samples, test labels."""
+    X, y, *test = arrays
+    return DataSet(name, X, y, Part(*test) if test else None)
+
+
+def _fields_with(file: Path, there: Collection[str]) -> tuple[str, ...]:
+    """The names that go with a file of samples."""
+    sought = {names[1] for names in FIELD_NAMES if names[0] == file.stem} or {"y"}
+    found = sorted(sought & set(there))
+    if not found:
+        raise FileNotFoundError(
+            f"`{file}` needs its labels beside it, as {_listed({f'{n}.npy' for n in sought})}. "
+            "For files of other names, give both names with `fields`."
+        )
+    pair = (file.stem, found[0])
+    return next((n for n in FIELD_NAMES if n[:2] == pair and set(n) <= set(there)), pair)
+
+
+def _listed(names: Collection[str]) -> str:
+    few = ", ".join(sorted(names)[:20])
+    return f"{few}, ..." if len(names) > 20 else few or "nothing"
+
+
+# -- parts of an archive
+
+
+@contextmanager
+def _open_zip(file: Path) -> Iterator[zipfile.ZipFile]:
+    """An archive; whatever is wrong with it is a ValueError."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            yield archive
+    except (
+        zipfile.BadZipFile,
+        EOFError,
+        NotImplementedError,  # compression or a zip version that Python does not know
+        RuntimeError,  # encryption
+        OverflowError,  # sizes and offsets that no file has
+        struct.error,
+        zlib.error,
+    ) as error:
+        raise ValueError(
+            f"`{file}` is not a sound .npz archive: {error or 'it ends too soon'}. Make or fetch "
+            "it again."
+        ) from error
+
+
+def _read_member(file: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+    what = f"{file}[{member.filename}]"
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(
+            f"`{what}` is compressed by method {member.compress_type}; .npz archives are stored or "
+            "deflated. Save it again with np.savez or np.savez_compressed."
+        )
+    with archive.open(member) as opened:
+        stream = cast(BufferedIOBase, opened)
+        header = _read_header(what, stream)
+        declared = count_bytes(what, header.shape, header.dtype)
+        _check_size(what, header, declared, member.file_size - header.n_bytes)
+        packed = min(member.compress_size, file.stat().st_size)
+        if member.compress_type == zipfile.ZIP_STORED and declared > packed:
+            raise ValueError(f"`{what}` declares {header}, more than the archive's own size.")
+        check_expansion(what, packed=packed, unpacked=declared)
+        array = _read_values(what, header, stream)
+        stream.read(1)  # at the end of a member its checksum is compared
+    return array
+
+
+def _read_header(what: object, stream: BufferedIOBase) -> Header:
+    start = stream.read(8)
+    n_length = {b"\1": 2, b"\2": 4, b"\3": 4}.get(start[6:7])
+    if len(start) < 8 or not start.startswith(MAGIC) or n_length is None:
+        raise ValueError(f"`{what}` is not a NumPy array: it begins with {start.hex(' ')!r}.")
+    length = int.from_bytes(stream.read(n_length), "little")
+    if length > MAX_HEADER:
+        raise ValueError(f"`{what}` declares a header of {length:,} bytes: it is damaged.")
+    text = stream.read(length).decode("latin-1")
+    found = {key: pattern.search(text) for key, pattern in HEADER.items()}
+    if any(match is None for match in found.values()) or len(text) < length:
+        raise ValueError(f"`{what}` has a damaged header: {text[:200].strip()!r}.")
+    descr, order, shape = (cast(re.Match[str], found[key]) for key in HEADER)
+    sizes = tuple(int(size) for size in re.findall(r"\d+", shape[1]))
+    if len(sizes) > MAX_AXES:
+        raise ValueError(f"`{what}` declares {len(sizes)} axes, and must have at most {MAX_AXES}.")
+    dtype = _plain_type(what, descr[1] or "")
+    return Header(dtype, sizes, order[1] == "True", 8 + n_length + length)
+
+
+def _plain_type(what: object, description: str) -> np.dtype[Any]:
+    if not PLAIN_TYPE.fullmatch(description):
+        kind = "pickled Python objects" if "O" in description else "records or an unknown type"
+        raise ValueError(
+            f"`{what}` holds {kind}, which are not read: only plain numbers and strings are. Save "
+            "it again from an array of those."
+        )
+    try:
+        return np.dtype(description)
+    except TypeError:  # extended precision that this machine does not have
+        raise ValueError(f"`{what}` holds {description}, which is unknown here.") from None
+
+
+def _check_size(what: object, header: Header, declared: int, there: int) -> None:
+    if there != declared:
+        raise ValueError(
+            f"`{what}` declares {header}, {declared:,} bytes, and holds {there:,}. It is truncated "
+            "or damaged: make or fetch it again."
+        )
+
+
+def _read_values(what: object, header: Header, stream: BufferedIOBase) -> NDArray[Any]:
+    shape = header.shape[::-1] if header.columns_first else header.shape
+    array = np.empty(shape, header.dtype)
+    there = fill_array(what, stream, array)
+    _check_size(what, header, array.nbytes, there)
+    array = array.T if header.columns_first else array
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

@@ -1,0 +1,164 @@
+"""``load``: one door for data of all kinds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dreamwarp.data import images, numpy_files, series
+from dreamwarp.data.dataset import DataSet, Part
+from dreamwarp.data.idx import is_idx
+from dreamwarp.data.idx_sets import list_images, read_idx_set
+from dreamwarp.data.named import NAMED, load_named
+from dreamwarp.data.parquet import read_parquet
+from dreamwarp.warp import COLORS, MANY
+
+ACCEPTED = (
+    f"a name ({', '.join(NAMED)}); a folder with a folder of PNG or JPEG pictures per class; IDX "
+    "files, plain or gzip; .npz; X.npy with y.npy beside it; .parquet; .ts or .tsv; or a folder of "
+    "one of these"
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of data: what reads it, and which options that takes."""
+
+    title: str
+    read_fn: Callable[..., DataSet]
+    options: tuple[str, ...] = ()
+
+
+NAME = Kind("named data sets", load_named)
+IDX = Kind("IDX files", read_idx_set, ("memory_map",))
+PICTURES = Kind("image folders", images.read_folder, ("resize",))
+NPZ = Kind(".npz files", numpy_files.read_npz, ("fields", "shape"))
+NPY = Kind(".npy files", numpy_files.map_npy, ("fields", "shape"))
+PARQUET = Kind("Parquet files", read_parquet, ("fields", "resize", "shape"))
+SERIES = Kind("time series", series.read_series, ("pad",))
+KINDS = (NAME, IDX, PICTURES, NPZ, NPY, PARQUET, SERIES)
+SUFFIXES = {".npz": NPZ, ".npy": NPY, ".parquet": PARQUET, ".ts": SERIES, ".tsv": SERIES}
+
+
+def load(
+    source: str | os.PathLike[str],
+    *,
+    fields: tuple[str, str] | None = None,
+    shape: tuple[int, ...] | None = None,
+    resize: tuple[int, int] | None = None,
+    pad: series.Pad | None = None,
+    memory_map: bool = False,
+) -> DataSet:
+    """Samples and labels, from whatever ``source`` is.
+
+    Parameters
+    ----------
+    source : str or path
+        The name of a data set (``"mnist"``, ``"fashion-mnist"``, ``"digits"``), or a path: a
+        folder with a folder of PNG or JPEG pictures per class; IDX files, plain or gzip;
+        ``.npz``; ``X.npy`` with ``y.npy`` beside it; ``.parquet``; ``.ts`` or ``.tsv``; or a folder
+        of one of these. A path that is also a name is written ``./mnist``, or given as a
+        ``pathlib.Path``.
+    fields : (str, str)
+        Names of samples and labels in ``.npz`` and Parquet files, or of two ``.npy`` files.
+    shape : tuple of int
+        Shape of one sample, for samples stored flat in ``.npz``, ``.npy`` and Parquet files.
+    resize : (rows, columns)
+        Bring pictures to one size.
+    pad : {"edge", "zero"}
+        Bring time series to the length of the longest, by their last value or by zeros.
+    memory_map : bool
+        Leave plain IDX images on disk, and read what is touched. ``.npy`` samples always are.
+
+    Returns
+    -------
+    DataSet
+        Samples (n, *spatial) or (n, channels, *spatial), in the type they are stored in. Images
+        that are stored with 3 or 4 colours last have them moved.
+
+    Raises
+    ------
+    ValueError, OSError
+        If there is no such data or it is not sound. Files are taken for hostile: sizes are checked
+        before memory is taken, and nothing pickled is opened.
+    """
+    kind = find_kind(source)
+    given: dict[str, Any] = {
+        "fields": fields,
+        "shape": shape,
+        "resize": resize,
+        "pad": pad,
+        "memory_map": memory_map or None,
+    }
+    options = {name: value for name, value in given.items() if value is not None}
+    for name in options:
+        if name not in kind.options:
+            takers = ", ".join(other.title for other in KINDS if name in other.options)
+            raise ValueError(
+                f"`{name}` is for {takers}; `{source}` counts among {kind.title}. Leave it out."
+            )
+    sample_shape = options.pop("shape", None)
+    data = kind.read_fn(source, **options)
+    return _arrange(data, sample_shape) if "shape" in kind.options else data
+
+
+def find_kind(source: str | os.PathLike[str]) -> Kind:
+    """What kind of data a name or path is."""
+    if isinstance(source, str) and source in NAMED:
+        return NAME
+    path = Path(source)
+    if not path.exists():
+        raise FileNotFoundError(
+            f"`{source}` is neither the name of a data set nor a file or folder. Data can be "
+            f"{ACCEPTED}."
+        )
+    kind = _find_folder_kind(path) if path.is_dir() else _find_file_kind(path)
+    if kind is None:
+        raise ValueError(f"`{source}` holds no data that can be read. Data can be {ACCEPTED}.")
+    return kind
+
+
+def _find_file_kind(path: Path) -> Kind | None:
+    kind = SUFFIXES.get(path.suffix.lower())
+    return IDX if kind is None and is_idx(path) else kind
+
+
+def _find_folder_kind(path: Path) -> Kind | None:
+    if list_images(path):
+        return IDX
+    for kind, pattern in (
+        (NPY, "*.npy"),
+        (NPZ, "*.npz"),
+        (PARQUET, "*.parquet"),
+        (SERIES, "*_TRAIN.ts"),
+        (SERIES, "*_TRAIN.tsv"),
+    ):
+        if any(path.glob(pattern)):
+            return kind
+    return PICTURES if images.is_image_folder(path) else None
+
+
+def _arrange(data: DataSet, shape: tuple[int, ...] | None) -> DataSet:
+    """Samples in a given shape, and with their channels before their spatial axes."""
+    test = data.test and Part(_arrange_samples(data.name, data.test.X, shape), data.test.y)
+    return replace(data, X=_arrange_samples(data.name, data.X, shape), test=test)
+
+
+def _arrange_samples(name: str, X: NDArray[Any], shape: tuple[int, ...] | None) -> NDArray[Any]:
+    if shape is not None:
+        if min(shape, default=0) < 1 or np.prod(shape) != X[0].size:
+            raise ValueError(
+                f"`shape` must have as many values as a sample of `{name}`, {X[0].size}, got "
+                f"{shape}."
+            )
+        X = X.reshape(len(X), *shape)
+    if X.ndim == 4 and X.shape[-1] in COLORS and min(X.shape[1:3]) >= MANY:
+        X = np.moveaxis(X, -1, 1)
+        X = X if isinstance(X, np.memmap) else np.ascontiguousarray(X)
+    return X

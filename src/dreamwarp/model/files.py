@@ -1,0 +1,170 @@
+"""Model files: safetensors, with a description of the model in the header.
+
+Layout: 8 bytes for the length of the header, the header (JSON), the numbers. The header says of
+each array its type, shape and place, and under ``__metadata__`` what the model is. Nothing of that
+is believed: ``headers`` checks the layout against the size of the file, and the shapes against the
+space, before a number is read; and the fingerprint tells whether what was read is what was written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dreamwarp.files import write_beside
+from dreamwarp.model.fitting import ClassFit
+from dreamwarp.model.headers import (
+    FORMAT,
+    MAX_HEADER,
+    MAX_NUMBER,
+    VERSION,
+    Record,
+    check_arrays,
+    check_model,
+    make_space,
+    malformed,
+    read_header,
+)
+from dreamwarp.model.kinds import DISTRIBUTIONS, Distribution
+from dreamwarp.model.labels import Label
+
+if TYPE_CHECKING:
+    from dreamwarp.model.warpmodel import WarpModel
+
+
+# -- writing
+
+
+def save_model(model: WarpModel, path: str | os.PathLike[str]) -> None:
+    """Write a model to a file; whole or not at all."""
+    from safetensors.numpy import save_file
+
+    import dreamwarp
+
+    contents = {
+        "version": VERSION,
+        **describe(model),
+        "library_version": dreamwarp.__version__,
+        "fingerprint": model.fingerprint,
+    }
+    text = json.dumps(contents, allow_nan=False)
+    # Half of the header at most: JSON within JSON escapes quotes, and the arrays need room too.
+    if len(text) > MAX_HEADER // 2:
+        raise ValueError(
+            f"the labels of {len(model.classes)} classes take {len(text)} characters, too many for "
+            "a model file. Use shorter labels, such as numbers."
+        )
+    with write_beside(path) as temporary:
+        save_file(arrays_of(model), temporary, {FORMAT: text})
+
+
+def describe(model: WarpModel) -> dict[str, Any]:
+    """All of a model but its arrays, as JSON can hold it."""
+    space = model.space
+    return {
+        "space": {
+            "cells": list(space.cells),
+            "boundary": space.boundary,
+            "volume_preserving": space.volume_preserving,
+        },
+        "settings": model.settings,
+        "strength": model.strength,
+        "pool": _describe_part(model.pooled),
+        "classes": [_describe_class(model, label) for label in model.classes],
+    }
+
+
+def _describe_class(model: WarpModel, label: Label) -> dict[str, Any]:
+    fit = model.fits[label]
+    record = {
+        "label": label,
+        "n_pairs": fit.n_pairs,
+        "shrinkage": fit.shrinkage,
+        "pooling": fit.pooling,
+        "fell_back": fit.fell_back,
+    }
+    return record if fit.fell_back else record | _describe_part(model.distribution(label))
+
+
+def _describe_part(part: Distribution) -> dict[str, Any]:
+    return {"kind": part.kind, "parameters": part.parameters()}
+
+
+def arrays_of(model: WarpModel) -> dict[str, NDArray[Any]]:
+    """The arrays of a model, by their names in a file: classes by number, and the pool."""
+    parts: dict[str, Distribution] = {
+        str(number): model.distribution(label)
+        for number, label in enumerate(model.classes)
+        if not model.fits[label].fell_back
+    }
+    parts["pool"] = model.pooled
+    return {
+        f"{prefix}.{name}": np.ascontiguousarray(array)
+        for prefix, part in parts.items()
+        for name, array in part.arrays().items()
+    }
+
+
+def fingerprint(model: WarpModel) -> str:
+    """SHA-256 of the description and the arrays, in hexadecimal."""
+    digest = hashlib.sha256()
+    digest.update(json.dumps(describe(model), sort_keys=True, allow_nan=False).encode())
+    for name, array in sorted(arrays_of(model).items()):
+        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        digest.update(f"{name} {little.dtype.str} {little.shape}\n".encode())
+        digest.update(little.data)
+    return digest.hexdigest()
+
+
+# -- reading
+
+
+def load_model(path: str | os.PathLike[str]) -> WarpModel:
+    """The model in a file, or a ValueError that names the file and what is wrong with it."""
+    from dreamwarp.model.warpmodel import WarpModel
+
+    file = Path(path)
+    layout, record = read_header(file)
+    check_model(file, record)
+    space = make_space(file, record["space"], check_arrays(file, layout, record))
+    arrays = _read_arrays(file, list(layout))
+    pooled = _make_part(file, "pool", record["pool"], arrays)
+    distributions, fits = {}, {}
+    for number, part in enumerate(record["classes"]):
+        fell_back = part["fell_back"]
+        label, prefix = part["label"], str(number)
+        distributions[label] = pooled if fell_back else _make_part(file, prefix, part, arrays)
+        fits[label] = ClassFit(part["n_pairs"], part["shrinkage"], part["pooling"], fell_back)
+    model = WarpModel(space, distributions, pooled, fits, record["settings"], record["strength"])
+    if model.fingerprint != record["fingerprint"]:
+        raise malformed(file, "its contents do not match its fingerprint, so it was damaged")
+    return model
+
+
+def _read_arrays(file: Path, names: list[str]) -> dict[str, NDArray[Any]]:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(file, framework="numpy") as stored:
+            arrays = {name: np.array(stored.get_tensor(name)) for name in names}
+    except SafetensorError as error:
+        raise malformed(file, str(error)) from None
+    for name, array in arrays.items():
+        if not (np.abs(array) <= MAX_NUMBER).all():  # false for NaN too
+            raise malformed(file, f"array {name!r} holds numbers that are not finite, or too large")
+    return arrays
+
+
+def _make_part(file: Path, prefix: str, record: Record, arrays: dict[str, NDArray[Any]]) -> Any:
+    kind = DISTRIBUTIONS[record["kind"]]
+    own = {name: arrays[f"{prefix}.{name}"] for name in kind.shapes}
+    try:
+        return kind.from_arrays(own, record["parameters"])
+    except ValueError as error:
+        raise malformed(file, f"part {prefix!r} has {error}") from None

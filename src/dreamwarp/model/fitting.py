@@ -1,0 +1,212 @@
+"""From aligned pairs to the distributions of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from threadpoolctl import threadpool_limits
+
+from dreamwarp.model.gaussian import Gaussian
+from dreamwarp.model.kinds import (
+    KINDS,
+    Amounts,
+    Distribution,
+    choose_amounts,
+    fit_class,
+    fit_pool,
+)
+from dreamwarp.model.labels import Label
+from dreamwarp.model.moments import (
+    FORMULAS,
+    Pairs,
+    Rule,
+    check_pairs,
+    check_share,
+    class_covariance,
+    join,
+    own_covariance,
+)
+from dreamwarp.model.selection import choose_rule
+from dreamwarp.space import WarpSpace
+from dreamwarp.validation import check_choice, warn_user
+
+
+@dataclass(frozen=True)
+class ClassFit:
+    """How the distribution of a class came about.
+
+    Attributes
+    ----------
+    n_pairs : int
+        Pairs of weight above 0.
+    shrinkage : float
+        Share of the isotropic covariance in that of the class.
+    pooling : float
+        Share of the covariance of all classes; 1 for a class that fell back to it.
+    fell_back : bool
+        Whether there were too few pairs, so that the class has the warps of all classes.
+    """
+
+    n_pairs: int
+    shrinkage: float
+    pooling: float
+    fell_back: bool
+
+
+class Fitted(NamedTuple):
+    """Parts of a model; see there."""
+
+    distributions: dict[Label, Distribution]
+    pooled: Gaussian
+    fits: dict[Label, ClassFit]
+    settings: dict[str, Any]
+
+
+def fit_distributions(
+    space: WarpSpace,
+    theta_by_class: Mapping[Any, ArrayLike],
+    *,
+    kind: str,
+    shrinkage: float | str,
+    pooling: float | str,
+    weights: Mapping[Any, ArrayLike] | None,
+    edges: Mapping[Any, ArrayLike] | None,
+    min_pairs: int,
+    rank: int | str,
+    bandwidth: float | str,
+    class_pairs: float | str,
+    drift: float | str,
+) -> Fitted:
+    """What :meth:`WarpModel.fit` does; see there."""
+    shrinkage = check_share("shrinkage", shrinkage, others=("auto", *FORMULAS))
+    pooling = check_share("pooling", pooling, others=("auto",))
+    amounts = check_amounts(kind, rank, bandwidth, class_pairs, drift, space.dim)
+    if kind == "template" and edges is None:
+        raise ValueError(
+            'kind="template" needs `edges`, the samples that each pair joins. '
+            "Give them, or choose another kind."
+        )
+    classes = check_pairs(space, theta_by_class, weights, edges)
+    min_pairs = _check_min_pairs(min_pairs)
+    check_enough(classes, min_pairs)
+    with threadpool_limits(1):  # small matrices: threads would only wait for each other
+        rule = choose_rule(classes, shrinkage, pooling, space.dim)
+        amounts = choose_amounts(classes, rule, amounts, space.dim)
+        fitted = fit_by(classes, rule, amounts, min_pairs)
+    _warn_of_fallbacks(fitted, min_pairs)
+    return fitted
+
+
+def fit_by(classes: Mapping[Label, Pairs], rule: Rule, amounts: Amounts, min_pairs: int) -> Fitted:
+    """Every class and the pool, with amounts that are settled."""
+    pool, _ = own_covariance(join(classes), rule.shrinkage)
+    pooled = fit_pool(pool, amounts)
+    distributions: dict[Label, Distribution] = {}
+    fits = {}
+    for label, pairs in classes.items():
+        if len(pairs) < min_pairs:
+            distributions[label] = pooled
+            fits[label] = ClassFit(len(pairs), 0.0, 1.0, fell_back=True)
+        else:
+            covariance, share, pooling = class_covariance(pairs, pool, rule)
+            distributions[label] = fit_class(pairs, covariance, amounts)
+            fits[label] = ClassFit(len(pairs), share, pooling, fell_back=False)
+    return Fitted(distributions, pooled, fits, describe(rule, amounts, min_pairs))
+
+
+def describe(rule: Rule, amounts: Amounts, min_pairs: int) -> dict[str, Any]:
+    """The settings of a model: what does not apply is left out."""
+    settings: dict[str, Any] = {"kind": amounts.kind, "shrinkage": rule.shrinkage}
+    if rule.pooling is not None:
+        settings["pooling"] = rule.pooling
+    elif np.isinf(rule.prior_pairs):
+        settings["pooling"] = 1.0
+    else:
+        settings["prior_pairs"] = rule.prior_pairs
+    for name in ("rank", "bandwidth", "class_pairs", "drift"):
+        if getattr(amounts, name) is not None:
+            settings[name] = getattr(amounts, name)
+    settings["min_pairs"] = min_pairs
+    return settings
+
+
+# -- checks
+
+
+def check_amounts(
+    kind: str,
+    rank: int | str,
+    bandwidth: float | str,
+    class_pairs: float | str,
+    drift: float | str,
+    dim: int,
+) -> Amounts:
+    """The amounts of a kind; "auto" becomes None, and so does what the kind has no use for."""
+    check_choice("kind", kind, KINDS)
+    if kind == "low-rank":
+        return Amounts(kind, rank=_check_rank(rank, dim))
+    if kind == "kde":
+        return Amounts(kind, bandwidth=_check_positive("bandwidth", bandwidth, 1.0))
+    if kind == "template":
+        share = check_share("drift", drift, others=("auto",))
+        return Amounts(
+            kind,
+            class_pairs=_check_positive("class_pairs", class_pairs, np.inf),
+            drift=None if isinstance(share, str) else share,
+        )
+    return Amounts(kind)
+
+
+def _check_rank(rank: int | str, dim: int) -> int | None:
+    if isinstance(rank, str) and rank == "auto":
+        return None
+    whole = isinstance(rank, int | np.integer) and not isinstance(rank, bool)
+    if not whole or not 1 <= int(rank) <= dim:
+        raise ValueError(f'`rank` must be a whole number from 1 to {dim}, or "auto", got {rank!r}.')
+    return int(rank)
+
+
+def _check_positive(name: str, value: float | str, largest: float) -> float | None:
+    if isinstance(value, str) and value == "auto":
+        return None
+    real = isinstance(value, Real) and not isinstance(value, bool)
+    if not real or not 0.0 < float(value) <= largest or not np.isfinite(float(value)):
+        most = f", at most {largest:g}" if np.isfinite(largest) else ""
+        raise ValueError(f'`{name}` must be a number above 0{most}, or "auto", got {value!r}.')
+    return float(value)
+
+
+def _check_min_pairs(min_pairs: int) -> int:
+    whole = isinstance(min_pairs, int | np.integer) and not isinstance(min_pairs, bool)
+    if not whole or min_pairs < 1:
+        raise ValueError(f"`min_pairs` must be a positive whole number, got {min_pairs!r}.")
+    return int(min_pairs)
+
+
+def check_enough(classes: Mapping[Label, Pairs], min_pairs: int) -> None:
+    """Refuse pairs that are too few to learn anything from, or all of them the identity."""
+    n_pairs = sum(len(pairs) for pairs in classes.values())
+    if n_pairs < min_pairs:
+        raise ValueError(
+            f"there must be at least {min_pairs} pairs of weight above 0 over all classes, got "
+            f"{n_pairs}. Align more pairs, or lower `min_pairs`."
+        )
+    if not any(pairs.theta.any() for pairs in classes.values()):
+        raise ValueError(
+            "every θ is zero, so there is no warp to learn. Are the samples of each class alike?"
+        )
+
+
+def _warn_of_fallbacks(fitted: Fitted, min_pairs: int) -> None:
+    fallen = [f"{label!r} ({fit.n_pairs})" for label, fit in fitted.fits.items() if fit.fell_back]
+    if fallen:
+        warn_user(
+            f"classes with fewer than {min_pairs} pairs get the warps of all classes: "
+            f"{', '.join(fallen)}.",
+            RuntimeWarning,
+        )

@@ -1,0 +1,260 @@
+"""Headers of model files, read as if whoever wrote them meant harm.
+
+Every length, shape and number is checked before anything of that size is made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dreamwarp.model.gaussian import Shapes
+from dreamwarp.model.kinds import DISTRIBUTIONS, KINDS
+from dreamwarp.model.labels import check_classes
+from dreamwarp.space import WarpSpace
+from dreamwarp.space.basis import BOUNDARIES
+
+# Under this name the header holds the description of a model. One text: safetensors writes several
+# in an order of chance, and the same model should make the same file.
+FORMAT = "dreamwarp.WarpModel"
+VERSION = 1
+# Room for a hundred thousand classes.
+MAX_HEADER = 2**26
+LENGTH_BYTES = 8
+ITEM_BYTES = 8  # of both types of number that model files hold
+# Past this, squares leave the range of float64 in sums.
+MAX_NUMBER = 1e100
+# What a space of d parameters can have of boxes at most; one axis without divergence has d = 1.
+MAX_BOXES_PER_PARAMETER = 4
+MAX_BOXES_OF_LINE = 4096
+
+Layout = dict[str, tuple[Any, ...]]
+Record = Mapping[str, Any]
+
+
+def malformed(file: Path, what: str) -> ValueError:
+    """The error for a file that can't be used."""
+    return ValueError(f"`{file}` is not a usable model file: {what}. Save the model anew.")
+
+
+class Header(NamedTuple):
+    """A header whose layout fits the file.
+
+    Attributes
+    ----------
+    layout : dict of name to (type, *shape)
+    model : dict
+        The description of the model.
+    """
+
+    layout: Layout
+    model: Record
+
+
+# -- the layout of safetensors
+
+
+def read_header(file: Path) -> Header:
+    """The header of a file, once its layout fits the file's size."""
+    with file.open("rb") as stream:
+        n_after = os.fstat(stream.fileno()).st_size - LENGTH_BYTES
+        length = int.from_bytes(stream.read(LENGTH_BYTES), "little")
+        if n_after < 2:
+            raise malformed(file, "it is too short to be one")
+        if length > min(n_after, MAX_HEADER):
+            raise malformed(
+                file, f"its header should take {length} bytes, and {n_after} follow its length"
+            )
+        header = _parse(file, stream.read(length))
+    metadata = header.pop("__metadata__", None)
+    model = _check_metadata(file, metadata)
+    return Header(_check_layout(file, header, n_after - length), model)
+
+
+def _parse(file: Path, text: bytes | str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise malformed(file, "its header is not JSON; it may be of another program") from None
+    if not isinstance(value, dict):
+        raise malformed(file, "its header is not a JSON object")
+    return value
+
+
+def _check_metadata(file: Path, metadata: Any) -> Record:
+    text = metadata.get(FORMAT) if isinstance(metadata, dict) else None
+    if not isinstance(text, str):
+        raise malformed(file, "it was not written by dreamwarp")
+    model = _parse(file, text)
+    version = model.get("version")
+    if type(version) is not int or version < 1:
+        raise malformed(file, f"its format version is {version!r:.40}")
+    if version > VERSION:
+        raise ValueError(
+            f"`{file}` has format {version!r:.40}, and this dreamwarp reads up to {VERSION}. "
+            "Upgrade dreamwarp, or save the model anew with this one."
+        )
+    return model
+
+
+def _check_layout(file: Path, header: dict[str, Any], n_bytes: int) -> Layout:
+    """Types and shapes of arrays that fill the file without gap or overlap."""
+    layout, places = {}, []
+    for name, entry in header.items():
+        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+            raise malformed(file, f"its header is wrong about array {name!r:.80}")
+        shape, offsets = entry["shape"], entry["data_offsets"]
+        if not _is_sizes(shape) or not _is_sizes(offsets) or len(offsets) != 2:
+            raise malformed(file, f"array {name!r:.80} has no proper shape or place")
+        if offsets[1] - offsets[0] != prod(shape) * ITEM_BYTES:
+            raise malformed(file, f"array {name!r:.80} has another size than its shape says")
+        layout[name] = (entry["dtype"], *shape)
+        places.append((offsets[0], offsets[1]))
+    ends = [0, *(end for _, end in sorted(places))]
+    if [begin for begin, _ in sorted(places)] != ends[:-1] or ends[-1] != n_bytes:
+        raise malformed(
+            file, f"its arrays should end at byte {ends[-1]}, and it holds {n_bytes} bytes of them"
+        )
+    return layout
+
+
+def _is_sizes(values: Any) -> bool:
+    if not isinstance(values, list) or len(values) > 3:
+        return False
+    return all(type(value) is int and 0 <= value < 2**48 for value in values)
+
+
+# -- the description of a model
+
+
+def check_model(file: Path, model: Record) -> None:
+    """Refuse a description that lacks something or has it of a wrong type."""
+    wanted = {
+        "space": dict, "settings": dict, "strength": float, "pool": dict, "classes": list,
+        "library_version": str, "fingerprint": str,
+    }  # fmt: skip
+    _check_fields(file, "the model", model, wanted)
+    _check_settings(file, model["settings"])
+    if model["strength"] < 0.0:
+        raise malformed(file, f"its strength is {model['strength']}")
+    _check_part(file, "the pool", model["pool"], "gaussian")
+    kind = {"low-rank": "gaussian"}.get(model["settings"]["kind"], model["settings"]["kind"])
+    for number, record in enumerate(model["classes"]):
+        _check_class(file, f"class number {number}", record, kind)
+    try:
+        check_classes(record["label"] for record in model["classes"])
+    except (TypeError, ValueError) as error:
+        raise malformed(file, str(error).rstrip(".")) from None
+
+
+def _check_settings(file: Path, settings: Record) -> None:
+    if settings.get("kind") not in KINDS:
+        raise malformed(file, f"it is of a kind {settings.get('kind')!r:.40}, which is none")
+    for name, value in settings.items():
+        if not isinstance(value, str) and not _is_number(value):
+            raise malformed(file, f"its setting {name!r:.40} is neither a word nor a number")
+
+
+def _check_class(file: Path, where: str, record: Any, kind: str) -> None:
+    wanted = {"n_pairs": int, "shrinkage": float, "pooling": float, "fell_back": bool}
+    _check_fields(file, where, record, wanted)
+    if "label" not in record:
+        raise malformed(file, f"{where} lacks a 'label'")
+    if not record["fell_back"]:
+        _check_part(file, where, record, kind)
+
+
+def _check_part(file: Path, where: str, record: Any, kind: str) -> None:
+    _check_fields(file, where, record, {"kind": str, "parameters": dict})
+    if record["kind"] != kind:
+        raise malformed(file, f"{where} is of kind {record['kind']!r:.40} instead of {kind!r}")
+    names = DISTRIBUTIONS[kind].scalars
+    _check_fields(file, where, record["parameters"], dict.fromkeys(names, float))
+
+
+def _check_fields(file: Path, where: str, record: Any, wanted: Mapping[str, type]) -> None:
+    if not isinstance(record, dict):
+        raise malformed(file, f"{where} is not described")
+    for name, kind in wanted.items():
+        if name not in record:
+            raise malformed(file, f"{where} lacks a {name!r}")
+        right = _is_number(record[name]) if kind is float else type(record[name]) is kind
+        if not right:
+            raise malformed(file, f"{name!r} of {where} is {record[name]!r:.40}")
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and -MAX_NUMBER <= value <= MAX_NUMBER
+
+
+# -- arrays and space against each other
+
+
+def check_arrays(file: Path, layout: Layout, model: Record) -> int:
+    """Refuse arrays that are not those of the model described; return d."""
+    parts = {"pool": model["pool"]} | {
+        str(number): record
+        for number, record in enumerate(model["classes"])
+        if not record["fell_back"]
+    }
+    shapes = {prefix: DISTRIBUTIONS[record["kind"]].shapes for prefix, record in parts.items()}
+    names = {f"{prefix}.{name}" for prefix in parts for name in shapes[prefix]}
+    if names != set(layout):
+        odd = sorted(names ^ set(layout))[0]
+        state = "lacks" if odd in names else "has no use for"
+        raise malformed(file, f"it {state} an array {odd!r:.80}")
+    dims = {_check_shapes(file, prefix, shapes[prefix], layout) for prefix in parts}
+    if len(dims) > 1:
+        raise malformed(file, f"its parts differ in their number of parameters: {sorted(dims)}")
+    return dims.pop()
+
+
+def _check_shapes(file: Path, prefix: str, shapes: Shapes, layout: Layout) -> int:
+    """Refuse shapes that do not agree with each other; return d."""
+    sizes: dict[str, int] = {}
+    for name, (kind, *words) in shapes.items():
+        got_kind, *got = layout[f"{prefix}.{name}"]
+        expected = [
+            sizes.setdefault(word, size) if isinstance(word, str) else word
+            for word, size in zip(words, got, strict=False)
+        ]
+        if got_kind != kind or len(got) != len(words) or got != expected or 0 in got:
+            raise malformed(
+                file,
+                f"array '{prefix}.{name}' should be {kind} of shape "
+                f"({', '.join(map(str, words))}), got {got_kind!r:.20} of {tuple(got)}",
+            )
+    if sizes["rank"] > sizes["dim"]:
+        raise malformed(file, f"array '{prefix}.factor' has more columns than rows")
+    return sizes["dim"]
+
+
+def make_space(file: Path, record: Any, dim: int) -> WarpSpace:
+    """The space of a model of d parameters, if it has as many."""
+    wanted = {"cells": list, "boundary": str, "volume_preserving": bool}
+    _check_fields(file, "the space", record, wanted)
+    cells: Sequence[Any] = record["cells"]
+    if not _is_sizes(cells) or not cells or min(cells) < 1:
+        raise malformed(file, f"its space has cells {cells!r:.40}")
+    if record["boundary"] not in BOUNDARIES:
+        raise malformed(file, f"its space has boundary {record['boundary']!r:.40}")
+    # To make a space takes time and memory that grow with it: first see that it can be the one.
+    most = MAX_BOXES_OF_LINE if len(cells) == 1 else MAX_BOXES_PER_PARAMETER * dim
+    found: int | str = "far more"
+    if prod(cells) <= most:
+        try:
+            space = WarpSpace(
+                cells, record["boundary"], volume_preserving=record["volume_preserving"]
+            )
+        except ValueError as error:
+            raise malformed(file, str(error).rstrip(".")) from None
+        if space.dim == dim:
+            return space
+        found = space.dim
+    raise malformed(
+        file, f"its arrays are for {dim} parameters, and its space {tuple(cells)} has {found}"
+    )

@@ -1,0 +1,89 @@
+"""Names of classes: strings, whole numbers or booleans, of one type per model, kept as given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Label: TypeAlias = "str | int | bool"
+
+# Kinds of numpy arrays that can hold labels of a type.
+ARRAY_KINDS = {str: "U", int: "iu", bool: "b"}
+MAX_NUMBER = 2**63 - 2
+# Labels that an error lists before it gives up.
+MAX_LISTED = 10
+
+
+def check_label(label: Any) -> Label:
+    """A label as a plain str, int or bool."""
+    plain = label.item() if isinstance(label, np.generic) else label
+    if type(plain) not in ARRAY_KINDS:
+        raise TypeError(
+            f"labels must be strings, whole numbers or booleans, got {label!r} "
+            f"({type(label).__name__}). Float labels can be turned with y.astype(int)."
+        )
+    if type(plain) is int and abs(plain) > MAX_NUMBER:
+        raise ValueError(f"labels that are numbers must stay below 2^63 - 1, got {plain}.")
+    if type(plain) is str and plain.endswith("\0"):
+        raise ValueError(
+            f"labels must not end in a zero character, which arrays drop, got {plain!r}."
+        )
+    return plain
+
+
+def check_classes(labels: Iterable[Any]) -> tuple[Label, ...]:
+    """Labels of one type, each once."""
+    classes = tuple(check_label(label) for label in labels)
+    if not classes:
+        raise ValueError("there must be at least one class, got none.")
+    kinds = sorted({type(label).__name__ for label in classes})
+    if len(kinds) > 1:
+        raise TypeError(f"labels must be of one type, got {' and '.join(kinds)}. Convert them.")
+    if len(set(classes)) < len(classes):
+        twice = next(label for label in classes if classes.count(label) > 1)
+        raise ValueError(f"labels must differ, got {twice!r} twice.")
+    return classes
+
+
+def encode(labels: Any, classes: Sequence[Label]) -> NDArray[np.int64]:
+    """The place of each label (n,) among the classes; -1 where there is none."""
+    kind, values = type(classes[0]), np.asarray(labels)
+    if values.ndim != 1:
+        raise ValueError(f"`labels` must have shape (n,), got {values.shape}.")
+    if values.dtype == object or (isinstance(labels, list | tuple) and values.dtype.kind == "U"):
+        return _encode_each(labels, classes)  # numpy makes strings of numbers among strings
+    if values.size and values.dtype.kind not in "Uiub":
+        raise TypeError(
+            f"`labels` must be strings, whole numbers or booleans, got dtype {values.dtype}. "
+            "Float labels can be turned with y.astype(int)."
+        )
+    if values.dtype.kind not in ARRAY_KINDS[kind]:
+        return np.full(len(values), -1)
+    if values.dtype.kind == "u":  # past the range of labels there is no label: any such will do
+        values = np.minimum(values, np.uint64(MAX_NUMBER + 1))
+    if kind is int:
+        values = values.astype(np.int64)
+    known = np.array(classes)
+    order = np.argsort(known)
+    places = order[np.minimum(np.searchsorted(known[order], values), len(known) - 1)]
+    return np.where(known[places] == values, places, -1)
+
+
+def _encode_each(labels: Iterable[Any], classes: Sequence[Label]) -> NDArray[np.int64]:
+    # By type as well: True and 1 are the same key.
+    table = {(type(label), label): place for place, label in enumerate(classes)}
+    plain = (check_label(label) for label in labels)
+    return np.array([table.get((type(label), label), -1) for label in plain], np.int64)
+
+
+def refuse_unknown(label: Any, classes: Sequence[Label]) -> None:
+    """The error for a label that no class has."""
+    listed = ", ".join(repr(known) for known in classes[:MAX_LISTED])
+    more = f" and {len(classes) - MAX_LISTED} more" if len(classes) > MAX_LISTED else ""
+    raise ValueError(
+        f"label {label!r} is not one of the model's classes, {listed}{more}. "
+        'Use unknown="pool" for the warps of all classes.'
+    )

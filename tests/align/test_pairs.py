@@ -1,0 +1,274 @@
+"""The neighbour graph: exact, deterministic, within classes."""
+
+from __future__ import annotations
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies
+from hypothesis.extra import numpy as arrays
+from sklearn.neighbors import NearestNeighbors
+
+from dreamwarp.align import neighbor_pairs
+from dreamwarp.align.nearest import BLOCK, find_nearest
+from tests import oracle
+
+
+def as_list(edges):
+    return [tuple(edge) for edge in edges.tolist()]
+
+
+def nearest_of_all(samples, n_neighbors):
+    """The same by sorting all distances, which numpy does stably."""
+    distances = np.array([((samples - sample) ** 2).sum(axis=1) for sample in samples])
+    np.fill_diagonal(distances, np.inf)
+    return np.argsort(distances, axis=1, kind="stable")[:, :n_neighbors]
+
+
+# -- what is found
+
+
+@pytest.mark.parametrize("n_neighbors", [1, 3, 5])
+@pytest.mark.parametrize("shape", [(1,), (7,), (5, 6), (2, 3, 4)])
+def test_edges_are_those_of_the_reference(shape, n_neighbors):
+    samples = np.random.default_rng(0).normal(size=(40, *shape))
+    expected = oracle.neighbor_edges(samples.reshape(40, -1), n_neighbors)
+    assert as_list(neighbor_pairs(samples, n_neighbors=n_neighbors)) == expected
+
+
+@hypothesis.given(
+    arrays.arrays(np.uint8, (12, 3), elements=strategies.integers(0, 3)),
+    strategies.integers(1, 11),
+)
+def test_ties_go_to_the_lower_index(samples, n_neighbors):
+    expected = oracle.neighbor_edges(samples.astype(float), n_neighbors)
+    assert as_list(neighbor_pairs(samples, n_neighbors=n_neighbors)) == expected
+
+
+def test_edges_are_sorted_undirected_and_distinct():
+    samples = np.random.default_rng(1).normal(size=(100, 4))
+    edges = neighbor_pairs(samples, n_neighbors=6)
+    assert edges.dtype == np.int64
+    assert (edges[:, 0] < edges[:, 1]).all()
+    assert as_list(edges) == sorted(set(as_list(edges)))
+    assert (np.bincount(edges.ravel(), minlength=100) >= 6).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_search_is_exact_across_blocks(dtype):
+    samples = np.random.default_rng(2).normal(size=(BLOCK + 200, 9)).astype(dtype)
+    expected = nearest_of_all(samples.astype(np.float64), 4)
+    np.testing.assert_array_equal(find_nearest(samples, 4), expected)
+
+
+def test_ties_are_exact_across_blocks():
+    samples = np.random.default_rng(3).integers(0, 3, size=(2 * BLOCK + 100, 6)).astype(np.float32)
+    expected = nearest_of_all(samples.astype(np.float64), 5)
+    np.testing.assert_array_equal(find_nearest(samples, 5), expected)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda x: x + 1e8,  # float32 could not tell these apart
+        lambda x: np.vstack([x, [[1e30] * 5]]),  # next to the last, all others are as good as zero
+        lambda x: x * 1e-60,
+        lambda x: x * 1e60,
+    ],
+    ids=["far from zero", "an outlier", "tiny", "huge"],
+)
+def test_search_is_exact_where_single_precision_is_not(change):
+    samples = change(np.random.default_rng(4).normal(size=(300, 5)))
+    np.testing.assert_array_equal(find_nearest(samples, 3), nearest_of_all(samples, 3))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "uint16", "int64", "float16"])
+def test_any_dtype_goes_in(dtype):
+    samples = np.random.default_rng(5).integers(0, 2, size=(30, 12)).astype(dtype)
+    expected = oracle.neighbor_edges(samples.astype(np.float64), 2)
+    assert as_list(neighbor_pairs(samples, n_neighbors=2)) == expected
+
+
+def test_small_integers_do_not_wrap():
+    # As unsigned differences, 250 to 0 would be the nearest.
+    assert as_list(neighbor_pairs(np.array([[0], [250], [100]], np.uint8), n_neighbors=1)) == [
+        (0, 2),
+        (1, 2),
+    ]
+
+
+def test_duplicates_are_neighbors():
+    samples = np.repeat(np.random.default_rng(6).normal(size=(2, 5)), 2, axis=0)
+    assert as_list(neighbor_pairs(samples, n_neighbors=1)) == [(0, 1), (2, 3)]
+
+
+def test_all_samples_may_be_equal():
+    edges = neighbor_pairs(np.full((2 * BLOCK, 3), 7, np.uint8), n_neighbors=2)
+    # Everybody's nearest are the first two; those of the first two are 0, 1 and 2.
+    expected = [(0, j) for j in range(1, 2 * BLOCK)] + [(1, j) for j in range(2, 2 * BLOCK)]
+    assert as_list(edges) == expected
+
+
+def test_result_does_not_depend_on_threads():
+    samples = np.random.default_rng(7).integers(0, 4, size=(400, 8)).astype(np.uint8)
+    expected = neighbor_pairs(samples, n_threads=1)
+    for n_threads in (2, 3):
+        np.testing.assert_array_equal(neighbor_pairs(samples, n_threads=n_threads), expected)
+
+
+def test_samples_need_not_be_contiguous():
+    samples = np.random.default_rng(8).normal(size=(20, 6, 5))
+    expected = neighbor_pairs(np.ascontiguousarray(samples[::2, :, ::-1]))
+    np.testing.assert_array_equal(neighbor_pairs(samples[::2, :, ::-1]), expected)
+
+
+def test_lists_of_samples_go_in():
+    samples = list(np.random.default_rng(9).normal(size=(20, 6)))
+    np.testing.assert_array_equal(neighbor_pairs(samples), neighbor_pairs(np.array(samples)))
+
+
+# -- classes
+
+
+@pytest.mark.parametrize("names", [[0, 1, 2], ["seven", "one", "two"]])
+def test_neighbors_are_of_the_same_class(names):
+    generator = np.random.default_rng(10)
+    samples = generator.normal(size=(60, 4))
+    labels = np.asarray(names)[generator.integers(0, 3, size=60)]
+    expected = []
+    for name in names:
+        members = np.flatnonzero(labels == name)
+        expected += [
+            (members[i], members[j]) for i, j in oracle.neighbor_edges(samples[members], 3)
+        ]
+    assert as_list(neighbor_pairs(samples, labels, n_neighbors=3)) == sorted(expected)
+
+
+def test_small_classes_give_all_pairs_and_are_named():
+    samples = np.random.default_rng(11).normal(size=(13, 4))
+    labels = ["lone"] + ["pair"] * 2 + ["three"] * 3 + ["many"] * 7
+    with pytest.warns(
+        UserWarning,
+        match=r"3 of 4 classes have no more than n_neighbors=5 samples\. All their pairs are "
+        r"taken; a single sample has none: lone \(1\), pair \(2\), three \(3\)\.",
+    ) as warnings:
+        edges = neighbor_pairs(samples, labels)
+    assert len(warnings) == 1
+    assert warnings[0].filename == __file__
+    assert as_list(edges)[:4] == [(1, 2), (3, 4), (3, 5), (4, 5)]
+    assert edges[4:].min() == 6
+
+
+def test_warnings_name_no_more_than_ten_classes():
+    with pytest.warns(UserWarning, match=r"3 \(1\), .*9 \(1\), and 2 more\."):
+        assert neighbor_pairs(np.eye(12), np.arange(12)).shape == (0, 2)
+
+
+def test_few_samples_without_classes_give_all_pairs():
+    with pytest.warns(UserWarning, match=r"holds 3 samples, no more than n_neighbors=5: all pairs"):
+        edges = neighbor_pairs(np.eye(3))
+    assert as_list(edges) == [(0, 1), (0, 2), (1, 2)]
+
+
+def test_one_sample_more_than_neighbors_gives_all_pairs_without_a_warning():
+    assert len(neighbor_pairs(np.eye(6))) == 15
+
+
+# -- other searches
+
+
+class Finder:
+    """Answers as it is told."""
+
+    def __init__(self, answer):
+        self.answer = answer
+
+    def fit(self, X):
+        pass
+
+    def kneighbors(self, X=None, n_neighbors=None, return_distance=True):
+        return self.answer
+
+
+def test_another_search_may_be_used():
+    samples = np.random.default_rng(12).normal(size=(50, 3, 2))
+    labels = np.arange(50) % 2
+    for y in (None, labels):
+        found = neighbor_pairs(samples, y, n_neighbors=4, finder=NearestNeighbors())
+        np.testing.assert_array_equal(found, neighbor_pairs(samples, y, n_neighbors=4))
+
+
+def test_self_pairs_of_another_search_are_left_out():
+    finder = Finder(np.array([[0, 1], [1, 2], [2, 0]]))
+    assert as_list(neighbor_pairs(np.eye(3), n_neighbors=2, finder=finder)) == [
+        (0, 1),
+        (0, 2),
+        (1, 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (np.zeros((3, 1), int), r"of shape \(3, 2\), .* got dtype int64 and shape \(3, 1\)"),
+        (np.zeros((3, 2)), r"whole numbers of shape \(3, 2\), .* got dtype float64"),
+        (np.array([[1, -1]] * 3), r"from 0 to 2, got -1 to 1\. It may have found too few"),
+        (np.array([[1, 3]] * 3), r"from 0 to 2, got 1 to 3"),
+    ],
+)  # fmt: skip
+def test_wrong_answers_of_another_search_are_refused(answer, words):
+    with pytest.raises(ValueError, match=words):
+        neighbor_pairs(np.eye(3), n_neighbors=2, finder=Finder(answer))
+
+
+# -- bad input
+
+
+@pytest.mark.parametrize(
+    ("samples", "words"),
+    [
+        (np.zeros((1, 4)), "at least 2 samples to make a pair, got 1"),
+        (np.zeros((0, 4)), r"must have shape \(n, \*shape\), a sample per row, got \(0, 4\)"),
+        (np.zeros(4), r"must have shape \(n, \*shape\), a sample per row, got \(4,\)"),
+        (np.zeros((4, 0)), r"must have shape \(n, \*shape\), a sample per row, got \(4, 0\)"),
+        ([np.zeros((2, 2)), np.zeros((2, 3))], r"samples of one shape, got \(2, 2\), \(2, 3\)\."),
+        ([[1.0, 2.0], [1.0]], r"samples of one shape, got \(1,\), \(2,\)"),
+        (np.array([[[0.0, 1.0]], [[0.0, np.nan]]]), r"finite .*, got nan at index \(1, 0, 1\)"),
+        (np.array([[0.0], [-np.inf]], np.float32), r"finite .*, got -inf at index \(1, 0\)"),
+        (np.array([[0.0], [1e200]]), r"at most 1e\+100 in size, got 1e\+200 at index \(1, 0\)"),
+    ],
+)  # fmt: skip
+def test_bad_samples_are_refused(samples, words):
+    with pytest.raises(ValueError, match=words):
+        neighbor_pairs(samples)
+
+
+@pytest.mark.parametrize("samples", [np.array([["a"], ["b"]]), np.zeros((2, 3), complex)])
+def test_samples_that_are_not_numbers_are_refused(samples):
+    with pytest.raises(TypeError, match="`X` must be an array of booleans, integers or floating"):
+        neighbor_pairs(samples)
+
+
+@pytest.mark.parametrize("n_neighbors", [0, -1, 2.0, True, "5", None])
+def test_bad_counts_are_refused(n_neighbors):
+    with pytest.raises(ValueError, match="`n_neighbors` must be a positive whole number, got"):
+        neighbor_pairs(np.eye(9), n_neighbors=n_neighbors)
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (np.zeros(8), r"must have shape \(9,\), a label for each sample of `X`, got \(8,\)"),
+        (np.zeros((9, 1)), r"must have shape \(9,\), .* got \(9, 1\)"),
+        ([0.0] * 8 + [np.nan], "numbers or words, none of them missing, got dtype float64"),
+        ([0] * 8 + [None], "numbers or words, none of them missing, got dtype object"),
+    ],
+)  # fmt: skip
+def test_bad_labels_are_refused(labels, words):
+    with pytest.raises(ValueError, match=words):
+        neighbor_pairs(np.eye(9), labels)
+
+
+def test_bad_thread_counts_are_refused():
+    with pytest.raises(ValueError, match="`n_threads` must be a positive whole number, got 0"):
+        neighbor_pairs(np.eye(9), n_threads=0)

@@ -1,0 +1,79 @@
+"""A small web server with the virtues and vices of real ones."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass
+class Site:
+    """What a server has, what it was asked for, and how it misbehaves."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    address: str = ""
+    # (method, path, Range header) of each request.
+    requests: list[tuple[str, str, str | None]] = field(default_factory=list)
+    # The next answers break off after so many bytes.
+    breaks: list[int] = field(default_factory=list)
+    ignores_ranges: bool = False
+    # Bytes by which the rest of a file is shifted.
+    shift: int = 0
+    # Say nothing about the length of what is sent.
+    hides_length: bool = False
+
+
+class _Handler(BaseHTTPRequestHandler):
+    site: Site
+
+    def do_HEAD(self) -> None:
+        self._answer(with_content=False)
+
+    def do_GET(self) -> None:
+        self._answer(with_content=True)
+
+    def _answer(self, *, with_content: bool) -> None:
+        site, asked = self.site, self.headers.get("Range")
+        site.requests.append((self.command, self.path, asked))
+        content = site.files.get(self.path.lstrip("/"))
+        if content is None:
+            self.send_error(404)
+            return
+        first = 0
+        if asked and not site.ignores_ranges:
+            first = int(asked.removeprefix("bytes=").rstrip("-")) + site.shift
+            if first >= len(content):
+                self.send_error(416)
+                return
+            self.send_response(206)
+            self.send_header("Content-Range", f"bytes {first}-{len(content) - 1}/{len(content)}")
+        else:
+            self.send_response(200)
+        if not site.hides_length:
+            self.send_header("Content-Length", str(len(content) - first))
+        self.end_headers()
+        if with_content:
+            end = first + site.breaks.pop(0) if site.breaks else len(content)
+            self.wfile.write(content[first:end])
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        pass
+
+
+@contextmanager
+def serve(site: Site) -> Iterator[Site]:
+    """Serve a site on this machine."""
+    handler = type("Handler", (_Handler,), {"site": site})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        server.daemon_threads = True
+        site.address = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield site
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,142 @@
+"""Data sets hold what they say, and the paper's split is fixed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dreamwarp.data import DataSet, Part, paper_split
+from dreamwarp.data.dataset import join_parts
+
+X = np.zeros((6, 4, 5), np.uint8)
+Y = np.array([2, 0, 2, 1, 0, 2])
+
+
+def test_a_data_set_with_a_test_part() -> None:
+    data = DataSet("digits", X, Y, Part(X[:2], Y[:2]))
+    assert data.X is X and data.X_test.shape == (2, 4, 5)
+    np.testing.assert_array_equal(data.y_test, Y[:2])
+    np.testing.assert_array_equal(data.classes, [0, 1, 2])
+    assert data.describe() == "digits: 6 + 2 test samples of 4 x 5 uint8, 3 classes"
+    assert repr(data) == f"<DataSet {data.describe()}>"
+
+
+def test_a_data_set_without_a_test_part_says_so() -> None:
+    data = DataSet("digits", X, np.zeros(6, int))
+    assert data.describe() == "digits: 6 samples of 4 x 5 uint8, 1 class"
+    with pytest.raises(ValueError, match=r"`digits` has no test part\. Hold some of its 6 samples"):
+        data.X_test  # noqa: B018
+    with pytest.raises(ValueError, match="has no test part"):
+        data.y_test  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        (Y[:, None], Y),
+        (Y.astype(float), Y),
+        (Y > 0, (Y > 0).astype(int)),
+        (np.array([b"a", b"dog", b"a", b"\xc3\xa9", b"a", b"b"]), ["a", "dog", "a", "é", "a", "b"]),
+        (np.array(list("abcabc")), list("abcabc")),
+        (Y.astype(np.uint8), Y),
+    ],
+)
+def test_labels_come_in_one_form(labels: Any, expected: Any) -> None:
+    data = DataSet("digits", X, labels)
+    assert data.y.tolist() == list(expected)
+    assert data.y.dtype.kind in "iuU"
+
+
+@pytest.mark.parametrize(
+    ("samples", "labels", "message"),
+    [
+        (X[:0], Y[:0], r"`digits` must hold samples of shape .* at least one of them, got uint8"),
+        (Y, Y, r"must hold samples of shape"),
+        (X.astype(complex), Y, r"of real numbers, at least one of them, got complex128"),
+        (X, Y[:5], r"one label per sample, shape \(6,\), got \(5,\)"),
+        (X, np.eye(6), r"one label per sample, shape \(6,\), got \(6, 6\)\. One-hot labels go in"),
+        (X, Y + 0.5, r"must have classes as labels: .* got float64 with values that are not whole"),
+        (X, Y * np.nan, r"with values that are not whole"),
+        (X, Y.astype(complex), r"must have integers or strings as labels, got complex128"),
+    ],
+)
+def test_what_is_no_data_set_is_refused(samples: Any, labels: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        DataSet("digits", samples, labels)
+
+
+def test_a_test_part_of_another_shape_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"samples of one shape, got \(4, 5\) to learn from and"):
+        DataSet("digits", X, Y, Part(X[:, :3], Y))
+    with pytest.raises(ValueError, match=r"`digits \(test\)` must have one label per sample"):
+        DataSet("digits", X, Y, Part(X, Y[:3]))
+
+
+def test_parts_join() -> None:
+    joined = join_parts("shards", [Part(X, Y), Part(X[:1], Y[:1])])
+    assert joined.X.shape == (7, 4, 5) and joined.y.tolist() == [*Y, 2]
+    for other in (X[:, :2], X.astype(float)):
+        with pytest.raises(ValueError, match=r"`shards` must have samples of one type and shape"):
+            join_parts("shards", [Part(X, Y), Part(other, Y)])
+
+
+# -- the paper's split
+
+
+def labels_like_mnist() -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 10, 60_000)
+
+
+def test_the_split_is_the_papers() -> None:
+    y = labels_like_mnist()
+    split = paper_split(y)
+    np.testing.assert_array_equal(split.train, np.arange(50_000))
+    np.testing.assert_array_equal(split.validation, np.arange(50_000, 60_000))
+    assert split.few.shape == (5_000,) and (np.diff(split.few) > 0).all()
+    for label in range(10):
+        members = split.few[y[split.few] == label]
+        np.testing.assert_array_equal(members, np.flatnonzero(y == label)[:500])
+
+
+def test_drawn_splits_are_fixed_by_the_seed_and_nested() -> None:
+    y = labels_like_mnist()
+    few = paper_split(y, seed=3).few
+    np.testing.assert_array_equal(few, paper_split(y, seed=3).few)
+    np.testing.assert_array_equal(few, paper_split(y, seed=np.random.default_rng(3)).few)
+    assert not np.array_equal(few, paper_split(y, seed=4).few)
+    assert set(paper_split(y, 100, seed=3).few) < set(few)
+    assert few.max() < 50_000 and len(set(few)) == 5_000
+    np.testing.assert_array_equal(np.bincount(y[few]), np.full(10, 500))
+
+
+def test_drawn_indices_stay_what_they_are() -> None:
+    y = np.arange(40) % 2
+    # From NumPy's generators, whose streams are fixed: other indices would change what others draw.
+    few = paper_split(y, 3, seed=0, n_validation=10).few
+    assert few.tolist() == [0, 13, 15, 22, 23, 26]
+
+
+def test_string_labels_are_split_too() -> None:
+    split = paper_split(["b", "a", "b", "a"], 1, n_validation=1)
+    assert split.few.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "message"),
+    [
+        ([[0, 1]], {}, r"`y` must be labels of shape \(n,\), got shape \(1, 2\)"),
+        ([0, 1] * 10, {"n_per_class": 0}, r"`n_per_class` must be at least 1, got 0"),
+        ([0, 1] * 10, {}, r"`n_validation` must be .* less than the number of labels, 20, got 100"),
+        ([0, 1] * 10, {"n_validation": -1}, r"`n_validation` must be at least 0"),
+        (
+            [0, 1, 1, 1],
+            {"n_per_class": 2, "n_validation": 1},
+            r"`n_per_class` must be at most 1, as many as class 0 has .* got 2",
+        ),
+    ],
+)
+def test_impossible_splits_are_refused(labels: Any, options: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        paper_split(labels, **options)

@@ -1,0 +1,135 @@
+"""Mutated files: no crash, no hang, no memory past what was declared and checked."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+import time
+import tracemalloc
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dreamwarp.data import read_idx, write_idx
+from dreamwarp.data.guards import MOST_EXPANSION
+from dreamwarp.data.numpy_files import read_npy, read_npz
+
+N_QUICK, N_SLOW = 300, 50_000
+# Streams, headers and messages, whatever the file.
+SLACK_BYTES = 2**20
+# Longest that one file may take, of a processor's time: others may be using the machine.
+MAX_SECONDS = 1.0
+TELLING = [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\x80\0\0\0", b"PK\1\2", b"\1\0"]
+
+X = np.random.default_rng(0).integers(0, 256, (40, 6, 7), np.uint8)
+
+
+def mutate(random: np.random.Generator, content: bytes) -> bytes:
+    """A few bytes changed, cut out, put in or doubled, mostly where headers are."""
+    mutant = bytearray(content)
+    for _ in range(random.integers(1, 5)):
+        if not mutant:
+            break
+        near = min(len(mutant), 128)
+        at = int(random.choice((random.integers(near), random.integers(len(mutant)))))
+        at = int(len(mutant) - 1 - at) if random.random() < 0.3 else at  # zip's directory is last
+        match random.integers(5):
+            case 0:
+                mutant[at] ^= 1 << int(random.integers(8))
+            case 1:
+                telling = TELLING[random.integers(len(TELLING))]
+                mutant[at : at + len(telling)] = telling
+            case 2:
+                del mutant[at : at + int(random.integers(1, 64))]
+            case 3:
+                mutant[at:at] = random.bytes(random.integers(1, 16))
+            case 4:
+                struct.pack_into("B", mutant, at, int(random.integers(256)))
+    return bytes(mutant)
+
+
+def seeds_of_idx(folder: Path) -> Iterator[bytes]:
+    for name, array in (("a", X), ("b.gz", X), ("c", X[:3].astype(np.float64)), ("d.gz", X[0, 0])):
+        yield write_idx(folder / name, array).read_bytes()
+    yield gzip.compress(write_idx(folder / "e", X[:0]).read_bytes()) * 2
+
+
+def seeds_of_npz(folder: Path) -> Iterator[bytes]:
+    labels = np.arange(40) % 3
+    for save in (np.savez, np.savez_compressed):
+        for samples, classes in ((X, labels), (np.asfortranarray(X, float), labels.astype("U3"))):
+            target = io.BytesIO()
+            save(target, X=samples, y=classes)
+            yield target.getvalue()
+    # Mutations inside compressed arrays seldom reach the header: one stored by hand does.
+    target = io.BytesIO()
+    with zipfile.ZipFile(target, "w") as archive:
+        for name, array in (("X.npy", X[:2]), ("y.npy", labels[:2])):
+            member = io.BytesIO()
+            np.save(member, array)
+            archive.writestr(name, member.getvalue())
+    yield target.getvalue()
+
+
+def seeds_of_npy(folder: Path) -> Iterator[bytes]:
+    for array in (X, X.astype(float).T, np.array(["a", "bcd"])):
+        target = io.BytesIO()
+        np.save(target, array)
+        yield target.getvalue()
+
+
+def fuzz(
+    path: Path, read_fn: Callable[[Path], object], seeds: list[bytes], n: int, *, expands: bool
+) -> None:
+    """Read ``n`` mutants; afterwards some must have been read and most refused."""
+    n_read = 0
+    tracemalloc.start()
+    try:
+        for k in range(n):
+            content = mutate(np.random.default_rng((17, k)), seeds[k % len(seeds)])
+            path.write_bytes(content)
+            tracemalloc.reset_peak()
+            before, start = tracemalloc.get_traced_memory()[0], time.process_time()
+            try:
+                read_fn(path)
+                n_read += 1
+            except (ValueError, OSError):
+                pass
+            seconds = time.process_time() - start
+            taken = tracemalloc.get_traced_memory()[1] - before
+            most = len(content) * (MOST_EXPANSION if expands else 4) + SLACK_BYTES
+            assert seconds < MAX_SECONDS, f"mutant {k} took {seconds:.2f} s"
+            assert taken < most, f"mutant {k} took {taken:,} bytes, more than {most:,}"
+    finally:
+        tracemalloc.stop()
+    assert 0 < n_read < n
+
+
+AMOUNTS = [N_QUICK, pytest.param(N_SLOW, marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("n", AMOUNTS)
+def test_mutated_idx_files(tmp_path: Path, n: int) -> None:
+    fuzz(tmp_path / "mutant", read_idx, list(seeds_of_idx(tmp_path)), n, expands=True)
+
+
+@pytest.mark.parametrize("n", AMOUNTS)
+def test_mutated_idx_files_as_maps(tmp_path: Path, n: int) -> None:
+    def read(path: Path) -> None:
+        read_idx(path, memory_map=True)
+
+    fuzz(tmp_path / "mutant", read, list(seeds_of_idx(tmp_path)), n, expands=False)
+
+
+@pytest.mark.parametrize("n", AMOUNTS)
+def test_mutated_npz_files(tmp_path: Path, n: int) -> None:
+    fuzz(tmp_path / "mutant.npz", read_npz, list(seeds_of_npz(tmp_path)), n, expands=True)
+
+
+@pytest.mark.parametrize("n", AMOUNTS)
+def test_mutated_npy_files(tmp_path: Path, n: int) -> None:
+    fuzz(tmp_path / "mutant.npy", read_npy, list(seeds_of_npy(tmp_path)), n, expands=False)

@@ -1,0 +1,191 @@
+"""IDX files: what is written is read, and nothing that lies is believed."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies
+from hypothesis.extra import numpy as arrays_of
+from numpy.typing import NDArray
+
+from dreamwarp.data import read_idx, write_idx
+from dreamwarp.data.idx import is_idx
+
+CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
+VALUES = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
+
+
+def header(code: int, *sizes: int) -> bytes:
+    return struct.pack(f">BBBB{len(sizes)}I", 0, 0, code, len(sizes), *sizes)
+
+
+def as_file(folder: Path, content: bytes) -> Path:
+    path = folder / "images-idx3-ubyte"
+    path.write_bytes(content)
+    return path
+
+
+# -- round trips
+
+
+@given(
+    array=arrays_of.arrays(
+        strategies.sampled_from([*CODES, ">i4", "<f8"]),
+        arrays_of.array_shapes(min_dims=1, max_dims=5, min_side=0, max_side=6),
+    ),
+    packed=strategies.booleans(),
+)
+def test_what_is_written_is_read(
+    tmp_path_factory: pytest.TempPathFactory, array: NDArray[np.generic], packed: bool
+) -> None:
+    path = tmp_path_factory.mktemp("idx") / ("a.gz" if packed else "a")
+    assert write_idx(path, array) == path
+    back = read_idx(path)
+    assert back.dtype == array.dtype.newbyteorder("=") and back.flags.writeable
+    np.testing.assert_array_equal(back, array)
+    if not packed:
+        np.testing.assert_array_equal(read_idx(path, memory_map=True), array)
+
+
+@pytest.mark.parametrize(("dtype", "code"), CODES.items())
+def test_bytes_are_those_of_the_format(tmp_path: Path, dtype: str, code: int) -> None:
+    values = np.array([[1, 2, 3], [4, 5, 6]], dtype)
+    path = write_idx(tmp_path / "a", values)
+    big_endian = values.astype(values.dtype.newbyteorder(">")).tobytes()
+    assert path.read_bytes() == header(code, 2, 3) + big_endian
+    np.testing.assert_array_equal(read_idx(path), values)
+
+
+def test_arrays_of_any_layout_are_written(tmp_path: Path) -> None:
+    views = (VALUES.T, VALUES[:, ::2], np.asfortranarray(VALUES), VALUES[::-1])
+    for view in views:
+        np.testing.assert_array_equal(read_idx(write_idx(tmp_path / "a", view)), view)
+
+
+def test_blocks_join(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dreamwarp.data.idx.BLOCK_BYTES", 50)
+    values = np.arange(1000, dtype=np.int32).reshape(100, 10)
+    np.testing.assert_array_equal(read_idx(write_idx(tmp_path / "a", values)), values)
+
+
+def test_packed_files_do_not_hang_on_name_or_time(tmp_path: Path) -> None:
+    first, second = (write_idx(tmp_path / name, VALUES) for name in ("a.gz", "b.gz"))
+    assert first.read_bytes() == second.read_bytes()
+    assert gzip.decompress(first.read_bytes()) == header(8, 2, 3, 4) + VALUES.tobytes()
+
+
+def test_compression_is_told_by_the_content(tmp_path: Path) -> None:
+    packed = write_idx(tmp_path / "a.gz", VALUES)
+    renamed = packed.rename(tmp_path / "plain-looking")
+    np.testing.assert_array_equal(read_idx(renamed), VALUES)
+
+
+def test_a_map_is_read_only_and_on_disk(tmp_path: Path) -> None:
+    mapped = read_idx(write_idx(tmp_path / "a", VALUES), memory_map=True)
+    assert isinstance(mapped, np.memmap) and not mapped.flags.writeable
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"is not an IDX file: it begins with nothing"),
+        (b"\0\0\x08", r"is not an IDX file: it begins with 00 00 08, where"),
+        (b"\0\1\x08\1\0\0\0\0", r"is not an IDX file: it begins with 00 01 08 01"),
+        (b"\0\0\x0a\1\0\0\0\0", r"is not an IDX file: it begins with 00 00 0a 01"),
+        (b"\0\0\x08\0", r"declares 0 axes, and must have 1 to 32"),
+        (b"\0\0\x08\xff" + bytes(1020), r"declares 255 axes, and must have 1 to 32"),
+        (header(8, 2, 3)[:-1], r"declares 2 axes, and ends before their sizes"),
+        (
+            header(8, 2, 3) + bytes(5),
+            r"declares 2 x 3 values of uint8, 6 bytes, and holds 5\. It is truncated",
+        ),
+        (
+            header(0xC, 2, 3) + bytes(25),
+            r"declares 2 x 3 values of int32, 24 bytes, and holds 25\. It is not what its header",
+        ),
+        (header(8, 2**32 - 1, 2**31) + bytes(5), r"can be so big|and holds 5\. It is truncated"),
+        (header(8, *[2**32 - 1] * 3), r"declares an array of shape \(4294967295, .*none can be"),
+        (header(8, 0, *[2**32 - 1] * 3), r"declares an array of shape \(0, .*none can be so big"),
+    ],
+)
+def test_headers_that_lie_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    path = as_file(tmp_path, content)
+    with pytest.raises(ValueError, match=message):
+        read_idx(path)
+    with pytest.raises(ValueError, match=message):
+        read_idx(path, memory_map=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (gzip.compress(header(8, 9) + bytes(8)), r"declares 9 values of uint8, 9 bytes, and holds"),
+        (gzip.compress(header(8, 9) + bytes(10)), r"declares 9 values of uint8, and holds more"),
+        (gzip.compress(header(8, 9) + bytes(9))[:-9], r"is damaged gzip: .*Make or fetch it again"),
+        (gzip.compress(header(8, 9) + bytes(9))[:-8] + bytes(8), r"is damaged gzip: CRC check"),
+        (b"\x1f\x8b\x09" + bytes(20), r"is damaged gzip: Unknown compression method"),
+        (gzip.compress(b"")[:10] + b"\xff" * 20, r"is damaged gzip: Error -3"),
+        (
+            gzip.compress(header(8, 2**20, 2**10)),
+            r"declares 1,073,741,824 bytes, more than its \d+ compressed bytes can hold",
+        ),
+    ],
+)
+def test_packed_files_that_lie_are_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        read_idx(as_file(tmp_path, content))
+
+
+def test_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dreamwarp.data.guards.BOMB_BYTES", 2**19)
+    bomb = gzip.compress(header(8, 2**20) + bytes(2**20))
+    with pytest.raises(ValueError, match=r"would grow from [\d,]+ to 1,048,576 bytes, as a decomp"):
+        read_idx(as_file(tmp_path, bomb))
+
+
+def test_a_packed_file_cant_be_mapped(tmp_path: Path) -> None:
+    path = write_idx(tmp_path / "a.gz", VALUES)
+    with pytest.raises(ValueError, match=r"is compressed and can't be mapped\. Unpack it"):
+        read_idx(path, memory_map=True)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"`.*none` does not exist"):
+        read_idx(tmp_path / "none")
+    with pytest.raises(IsADirectoryError, match=r"is a folder\. Give the name of a file"):
+        read_idx(tmp_path)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
+def test_a_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="must be a file, and is a device, pipe or socket"):
+        read_idx(tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u2", "bool", "c8", "U3", "f2", "O"])
+def test_types_that_the_format_lacks_are_refused(tmp_path: Path, dtype: str) -> None:
+    with pytest.raises(TypeError, match=r"must be uint8, .* to be written as IDX, got .*astype"):
+        write_idx(tmp_path / "a", np.zeros(3, dtype))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_shapes_that_the_format_lacks_are_refused(tmp_path: Path) -> None:
+    for shape in ((), (2**32,), (0, 2**32)):
+        with pytest.raises(ValueError, match=r"must have 1 to 32 axes of less than 2\^32"):
+            write_idx(tmp_path / "a", np.broadcast_to(np.uint8(0), shape))
+
+
+def test_recognition(tmp_path: Path) -> None:
+    assert is_idx(write_idx(tmp_path / "a", VALUES))
+    assert is_idx(write_idx(tmp_path / "a.gz", VALUES))
+    for content in (b"", b"PK\3\4", gzip.compress(b"words"), b"\x1f\x8b\x08"):
+        assert not is_idx(as_file(tmp_path, content))

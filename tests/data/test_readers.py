@@ -1,0 +1,221 @@
+"""One door for data of all kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from dreamwarp.data import load, readers, write_idx
+from dreamwarp.data.readers import find_kind
+
+X = np.random.default_rng(0).integers(0, 256, (6, 4, 5), np.uint8)
+Y = np.array([2, 0, 2, 1, 0, 2], np.uint8)
+
+
+def write_pair(folder: Path, prefix: str = "train", end: str = "", n: int = 6) -> Path:
+    write_idx(folder / f"{prefix}-labels-idx1-ubyte{end}", Y[:n])
+    return write_idx(folder / f"{prefix}-images-idx3-ubyte{end}", X[:n])
+
+
+def assert_same(data: Any) -> None:
+    np.testing.assert_array_equal(data.X, X)
+    np.testing.assert_array_equal(data.y.astype(int), Y)
+
+
+def write_pictures(folder: Path) -> None:
+    for k, (label, values) in enumerate(zip(Y, X, strict=True)):
+        (folder / str(label)).mkdir(exist_ok=True)
+        Image.fromarray(values).save(folder / str(label) / f"{k}.png")
+
+
+# -- all kinds
+
+
+def test_every_kind_is_recognised(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", X=X, y=Y)
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", Y)
+    write_pair(tmp_path)
+    for name in ("a.npz", "X.npy", "train-images-idx3-ubyte"):
+        assert_same(load(tmp_path / name))
+        assert_same(load(str(tmp_path / name)))
+
+
+@pytest.mark.parametrize(
+    ("write_fn", "kind"),
+    [
+        (write_pair, readers.IDX),
+        (lambda folder: write_pair(folder, end=".gz"), readers.IDX),
+        (lambda folder: (folder / "X.npy").touch(), readers.NPY),
+        (lambda folder: (folder / "1.npz").touch(), readers.NPZ),
+        (lambda folder: (folder / "1.parquet").touch(), readers.PARQUET),
+        (lambda folder: (folder / "A_TRAIN.ts").touch(), readers.SERIES),
+        (lambda folder: (folder / "A_TRAIN.tsv").touch(), readers.SERIES),
+        (write_pictures, readers.PICTURES),
+    ],
+)
+def test_folders_of_every_kind(tmp_path: Path, write_fn: Callable[[Path], Any], kind: Any) -> None:
+    write_fn(tmp_path)
+    assert find_kind(tmp_path) is kind
+
+
+def test_pictures(tmp_path: Path) -> None:
+    write_pictures(tmp_path)
+    data = load(tmp_path)
+    assert sorted(data.y.tolist()) == sorted(map(str, Y))
+    assert load(tmp_path, resize=(2, 3)).X.shape == (6, 2, 3)
+
+
+def test_series_and_tables(tmp_path: Path) -> None:
+    (tmp_path / "a.ts").write_text("@data\n1,2,3:a\n4,5:b\n")
+    assert load(tmp_path / "a.ts", pad="edge").X[1].tolist() == [4, 5, 5]
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pa.table({"X": pa.array(X.reshape(6, 20).tolist(), pa.list_(pa.uint8())), "y": Y})
+    pq.write_table(table, tmp_path / "a.parquet")
+    assert_same(load(tmp_path / "a.parquet", shape=(4, 5)))
+
+
+def test_a_name_is_a_name_and_a_path_a_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("digits").mkdir()
+    write_pair(Path("digits"))
+    assert load("digits").X.shape == (1797, 8, 8)
+    assert_same(load("./digits"))
+    assert_same(load(Path("digits")))
+
+
+# -- IDX files
+
+
+def test_a_folder_of_idx_files_has_a_test_part(tmp_path: Path) -> None:
+    write_pair(tmp_path)
+    assert load(tmp_path).test is None
+    write_pair(tmp_path, "t10k", ".gz", n=2)
+    data = load(tmp_path, memory_map=False)
+    assert_same(data)
+    np.testing.assert_array_equal(data.X_test, X[:2])
+
+
+def test_idx_images_may_stay_on_disk(tmp_path: Path) -> None:
+    data = load(write_pair(tmp_path), memory_map=True)
+    assert isinstance(data.X, np.memmap)
+    assert_same(data)
+
+
+def test_numbered_idx_files_go_together(tmp_path: Path) -> None:
+    for prefix in ("part-0", "part-1"):
+        write_pair(tmp_path, prefix)
+    assert load(tmp_path).X.shape == (12, 4, 5)
+    with pytest.raises(ValueError, match="holds 2 files of images, and `memory_map` takes one"):
+        load(tmp_path, memory_map=True)
+    write_pair(tmp_path, "other")
+    with pytest.raises(
+        ValueError, match=r"must hold one data set, and has other-images.* Give one"
+    ):
+        load(tmp_path)
+
+
+def test_a_plain_file_counts_before_a_packed_one(tmp_path: Path) -> None:
+    write_pair(tmp_path)
+    write_pair(tmp_path, end=".gz")
+    assert_same(load(tmp_path))
+
+
+def test_only_a_test_part_is_data_too(tmp_path: Path) -> None:
+    write_pair(tmp_path, "t10k")
+    assert load(tmp_path).test is None
+
+
+def test_labels_are_sought_beside_images(tmp_path: Path) -> None:
+    write_idx(tmp_path / "train-images.idx3-ubyte", X)
+    with pytest.raises(FileNotFoundError, match=r"beside it, as `train-labels\.idx1-ubyte` or `tr"):
+        load(tmp_path / "train-images.idx3-ubyte")
+    write_idx(tmp_path / "train-labels.idx1-ubyte.gz", Y)
+    assert_same(load(tmp_path / "train-images.idx3-ubyte"))
+    write_idx(tmp_path / "digits.idx", X)
+    with pytest.raises(ValueError, match=r"must have the word 'images' in its name, so that"):
+        load(tmp_path / "digits.idx")
+
+
+# -- shapes
+
+
+def test_samples_stored_flat_take_a_shape(tmp_path: Path) -> None:
+    flat = X.reshape(6, 20)
+    np.savez(tmp_path / "a.npz", X=flat, y=Y, X_test=flat[:2], y_test=Y[:2])
+    data = load(tmp_path / "a.npz", shape=(4, 5))
+    assert_same(data)
+    assert data.X_test.shape == (2, 4, 5)
+    for shape in ((4, 4), (), (-4, -5)):
+        with pytest.raises(ValueError, match=r"`shape` must have as many values .*, 20, got \("):
+            load(tmp_path / "a.npz", shape=shape)
+
+
+def test_colours_that_come_last_are_moved(tmp_path: Path) -> None:
+    colour = np.random.default_rng(0).integers(0, 256, (6, 16, 20, 3), np.uint8)
+    np.savez(tmp_path / "a.npz", X=colour, y=Y)
+    np.save(tmp_path / "X.npy", colour)
+    np.save(tmp_path / "y.npy", Y)
+    expected = np.moveaxis(colour, -1, 1)
+    data = load(tmp_path / "a.npz")
+    assert data.X.flags.c_contiguous
+    np.testing.assert_array_equal(data.X, expected)
+    mapped = load(tmp_path / "X.npy").X
+    assert isinstance(mapped, np.memmap)
+    np.testing.assert_array_equal(mapped, expected)
+
+
+# -- what is refused
+
+
+def test_what_is_not_there_is_refused_with_what_could_be() -> None:
+    with pytest.raises(FileNotFoundError, match=r"`mnits` is neither the name of a data set nor a"):
+        load("mnits")
+    with pytest.raises(FileNotFoundError, match=r"Data can be a name \(mnist, fashion-mnist, dig"):
+        load("nowhere/at/all.npz")
+
+
+def test_what_cant_be_read_is_refused_with_what_could_be(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("words")
+    for path in (tmp_path, tmp_path / "notes.txt"):
+        with pytest.raises(
+            ValueError, match=r"holds no data that can be read\. Data can be a name"
+        ):
+            load(path)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (
+            {"resize": (2, 2)},
+            r"`resize` is for image folders, Parquet files; `.*` counts among",
+        ),
+        (
+            {"pad": "edge"},
+            r"`pad` is for time series; .* counts among \.npz files\. Leave it out",
+        ),
+        ({"memory_map": True}, r"`memory_map` is for IDX files; "),
+    ],
+)
+def test_options_that_do_not_apply_are_refused(tmp_path: Path, option: Any, message: str) -> None:
+    np.savez(tmp_path / "a.npz", X=X, y=Y)
+    with pytest.raises(ValueError, match=message):
+        load(tmp_path / "a.npz", **option)
+
+
+def test_importing_is_light(run_python: Callable[..., Any]) -> None:
+    code = (
+        "import sys, dreamwarp.data\n"
+        "heavy = {'pooch', 'pyarrow', 'PIL', 'requests', 'rich', 'sklearn', 'torch'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    done = run_python("-c", code)
+    assert done.stdout == "[]\n", done.stderr

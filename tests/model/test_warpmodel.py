@@ -1,0 +1,452 @@
+"""The model as users see it: fit, sample, density, components; the same draws however made."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+
+import numpy as np
+import pytest
+import scipy.stats
+
+from dreamwarp.model import WarpModel
+from tests.model.cases import (
+    graph_classes,
+    has_covariance,
+    independent_classes,
+    make_space,
+    random_covariance,
+    theta_of,
+)
+
+KINDS = ["gaussian", "low-rank", "kde", "template"]
+AMOUNTS = {
+    "gaussian": {},
+    "low-rank": {"rank": 7},
+    "kde": {"bandwidth": 0.5},
+    "template": {"class_pairs": 4.0, "drift": 0.5},
+}
+
+
+def fit(kind="gaussian", **options):
+    """A model with all amounts given, so that fitting is quick."""
+    theta, edges = graph_classes()
+    settings = {"shrinkage": 0.1, "pooling": 0.1, **AMOUNTS[kind], **options}
+    return WarpModel.fit(make_space(), theta, kind=kind, edges=edges, **settings)
+
+
+# -- what is fitted
+
+
+def test_without_shrinkage_it_is_the_paper_s_estimate_over_both_directions():
+    theta = independent_classes()
+    model = WarpModel.fit(make_space(), theta, shrinkage=0.0, pooling=0.0)
+    for label, pairs in theta.items():
+        both = np.concatenate([pairs, -pairs])
+        expected = sum(np.outer(t, t) for t in both) / len(both)
+        np.testing.assert_allclose(model.covariance(label), expected, atol=1e-14)
+    every = np.concatenate(list(theta.values()))
+    np.testing.assert_allclose(model.covariance(None), every.T @ every / len(every), atol=1e-14)
+
+
+def test_the_direction_in_which_a_pair_is_given_changes_nothing():
+    theta = independent_classes()
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(300, 1))
+    model = WarpModel.fit(make_space(), theta)
+    turned = WarpModel.fit(make_space(), {label: signs * t for label, t in theta.items()})
+    assert model.settings == turned.settings
+    for label in theta:
+        np.testing.assert_allclose(model.covariance(label), turned.covariance(label), atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_identity_is_an_intrinsic_mean(kind):
+    """The lemma: the gradient of the sum of squared distances, Σ Log, is zero at the identity."""
+    space = make_space()
+    theta, edges = graph_classes()
+    model = fit(kind)
+    for label in theta:
+        both = np.concatenate([theta[label], -theta[label]])
+        np.testing.assert_allclose(both.sum(axis=0), 0.0, atol=1e-12)
+        # -θ is Log of the inverse warp: the two undo each other.
+        points = np.random.default_rng(0).uniform(size=(20, 2))
+        there = space.flow(theta[label][0], points, method="exact")
+        np.testing.assert_allclose(space.flow(-theta[label][0], there, method="exact"), points)
+        # Seen from every template, with as many draws of each: the mean of the model is zero too.
+        templates = np.repeat(edges[label].ravel(), 30)
+        drawn = model.draw(label, np.arange(len(templates)), templates=templates)
+        deviations = np.sqrt(np.diag(drawn.T @ drawn) / len(drawn))
+        assert np.abs(drawn.mean(axis=0) / deviations).max() < 5.0 / np.sqrt(len(drawn))
+
+
+def test_weights_count_as_repetition():
+    theta = independent_classes(n_pairs=60)
+    times = {label: np.random.default_rng(1).integers(0, 3, 60) for label in theta}
+    repeated = {label: np.repeat(t, times[label], axis=0) for label, t in theta.items()}
+    settings = {"shrinkage": 0.2, "pooling": 0.3}
+    weighted = WarpModel.fit(make_space(), theta, weights=times, **settings)
+    plain = WarpModel.fit(make_space(), repeated, **settings)
+    for label in (*theta, None):
+        np.testing.assert_allclose(weighted.covariance(label), plain.covariance(label), atol=1e-14)
+    assert weighted.fits["a"].n_pairs == (times["a"] > 0).sum()
+
+
+def test_shrinkage_and_pooling_blend_as_documented():
+    theta = independent_classes()
+    model = WarpModel.fit(make_space(), theta, shrinkage=0.25, pooling=0.4)
+
+    def shrunk(pairs):
+        moment = pairs.T @ pairs / len(pairs)
+        return 0.75 * moment + 0.25 * np.trace(moment) / 50 * np.eye(50)
+
+    pool = shrunk(np.concatenate(list(theta.values())))
+    for label, pairs in theta.items():
+        expected = 0.6 * shrunk(pairs) + 0.4 * pool
+        np.testing.assert_allclose(model.covariance(label), expected, atol=1e-14)
+        assert (model.fits[label].shrinkage, model.fits[label].pooling) == (0.25, 0.4)
+    np.testing.assert_allclose(model.covariance(None), pool, atol=1e-14)
+
+
+@pytest.mark.parametrize(("formula", "estimator"), [("oas", "OAS"), ("ledoit-wolf", "LedoitWolf")])
+def test_shrinkage_formulas_are_those_of_scikit_learn(formula, estimator):
+    import sklearn.covariance
+
+    theta = theta_of(random_covariance(50), 80)
+    model = WarpModel.fit(make_space(), {"a": theta}, shrinkage=formula)
+    expected = getattr(sklearn.covariance, estimator)(assume_centered=True).fit(theta)
+    np.testing.assert_allclose(model.covariance("a"), expected.covariance_, atol=1e-13)
+    assert model.fits["a"].shrinkage == pytest.approx(expected.shrinkage_)
+
+
+def test_labels_keep_their_type():
+    theta = theta_of(random_covariance(50), 20)
+    for labels in ((3, -1), ("x", "y"), (False, True)):
+        model = WarpModel.fit(make_space(), dict.fromkeys(labels, theta), shrinkage=0.1)
+        assert model.classes == labels
+        assert [type(label) for label in model.classes] == [type(label) for label in labels]
+    model = WarpModel.fit(make_space(), {np.int64(3): theta, np.uint8(4): theta}, shrinkage=0.1)
+    assert model.classes == (3, 4) and type(model.classes[0]) is int
+    assert model.sample(2, np.int16(4)).shape == (2, 50)
+
+
+def test_a_class_of_too_few_pairs_gets_the_pool_and_says_so():
+    theta = independent_classes()
+    theta["few"] = theta["a"][:3]
+    theta["none"] = np.zeros((0, 50))
+    message = r"fewer than 5 pairs get the warps of all classes: 'few' \(3\), 'none' \(0\)"
+    with pytest.warns(RuntimeWarning, match=message):
+        model = WarpModel.fit(make_space(), theta, shrinkage=0.1, pooling=0.0)
+    assert model.fallbacks == ("few", "none")
+    assert model.fits["few"].fell_back and model.fits["few"].n_pairs == 3
+    assert not model.fits["a"].fell_back
+    np.testing.assert_array_equal(model.covariance("few"), model.covariance(None))
+    np.testing.assert_array_equal(model.sample(9, "none"), model.sample(9, None))
+    np.testing.assert_array_equal(
+        model.scaled(2.0).covariance("few"), model.scaled(2).covariance(None)
+    )
+
+
+# -- densities, components
+
+
+def test_log_prob_is_that_of_scipy():
+    model = fit()
+    theta = model.sample(50, 0, seed=3)
+    expected = scipy.stats.multivariate_normal(np.zeros(50), model.covariance(0))
+    np.testing.assert_allclose(model.log_prob(theta, 0), expected.logpdf(theta), rtol=1e-10)
+    assert model.log_prob(theta[0], 0) == pytest.approx(expected.logpdf(theta[0]))
+    pool = scipy.stats.multivariate_normal(np.zeros(50), model.covariance(None))
+    np.testing.assert_allclose(model.log_prob(theta, None), pool.logpdf(theta), rtol=1e-10)
+
+
+def test_log_prob_of_low_rank_is_that_of_scipy():
+    model = fit("low-rank")
+    theta = model.sample(50, 1, seed=3)
+    expected = scipy.stats.multivariate_normal(np.zeros(50), model.covariance(1))
+    np.testing.assert_allclose(model.log_prob(theta, 1), expected.logpdf(theta), rtol=1e-10)
+
+
+def test_low_rank_keeps_leading_components_and_evens_out_the_rest():
+    full, low = fit(), fit("low-rank")
+    expected, found = full.components(0), low.components(0)
+    np.testing.assert_allclose(found.standard_deviations[:7], expected.standard_deviations[:7])
+    rest = np.sqrt(np.mean(expected.standard_deviations[7:] ** 2))
+    np.testing.assert_allclose(found.standard_deviations[7:], rest, rtol=1e-6)
+    overlap = np.abs(np.sum(found.directions[:, :7] * expected.directions[:, :7], axis=0))
+    np.testing.assert_allclose(overlap, 1.0, atol=1e-9)
+    whole = fit("low-rank", rank=50)
+    np.testing.assert_allclose(whole.covariance(0), full.covariance(0), atol=1e-14)
+
+
+def test_a_singular_covariance_can_be_drawn_from_but_has_no_density():
+    theta = theta_of(random_covariance(50), 20)
+    model = WarpModel.fit(make_space(), {"a": theta}, shrinkage=0.0, pooling=0.0)
+    drawn = model.sample(1000, "a")
+    space_of_pairs = np.linalg.svd(theta)[2][20:]
+    np.testing.assert_allclose(drawn @ space_of_pairs.T, 0.0, atol=1e-7)
+    np.testing.assert_allclose(model.covariance("a"), theta.T @ theta / 20, atol=1e-14)
+    with pytest.raises(
+        ValueError, match=r'covariance of these warps is singular.*shrinkage="auto"'
+    ):
+        model.log_prob(drawn, "a")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_components_are_principal_directions(kind):
+    model = fit(kind)
+    parts = model.components(0)
+    np.testing.assert_allclose(parts.directions.T @ parts.directions, np.eye(50), atol=1e-12)
+    assert (np.diff(parts.standard_deviations) <= 0.0).all()
+    rebuilt = (parts.directions * parts.standard_deviations**2) @ parts.directions.T
+    np.testing.assert_allclose(rebuilt, model.covariance(0), atol=1e-12)
+    variances = parts.standard_deviations**2
+    np.testing.assert_allclose(parts.share, variances / variances.sum(), atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scaling_scales_draws_and_densities(kind):
+    model = fit(kind)
+    small = model.scaled(0.5).scaled(0.5)
+    assert small.strength == 0.25 and small.settings == model.settings
+    options = {"seed": 4, "templates": np.arange(20)}
+    drawn, scaled = (m.draw(1, np.arange(20), **options) for m in (model, small))
+    np.testing.assert_allclose(scaled, 0.25 * drawn, atol=1e-14)
+    np.testing.assert_allclose(small.covariance(1), model.covariance(1) / 16.0, atol=1e-14)
+    expected = model.log_prob(drawn, 1, templates=np.arange(20)) + 50 * np.log(4.0)
+    np.testing.assert_allclose(
+        small.log_prob(scaled, 1, templates=np.arange(20)), expected, rtol=1e-8
+    )
+    assert not model.scaled(0.0).sample(3, 0).any()
+
+
+# -- draws
+
+
+def test_draws_have_the_fitted_covariance():
+    for kind in ("gaussian", "low-rank"):
+        model = fit(kind)
+        drawn = model.sample(40_000, 0, seed=1)
+        assert has_covariance(drawn, model.covariance(0))
+        assert not has_covariance(drawn, model.covariance(1))
+        assert not has_covariance(1.05 * drawn, model.covariance(0))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_draws_do_not_depend_on_batch_order_or_threads(kind):
+    model = fit(kind)
+    rng = np.random.default_rng(0)
+    n = 1500
+    labels, numbers = rng.integers(0, 2, n), rng.integers(0, 2**40, n)
+    templates = rng.integers(-1, 45, n)
+
+    def draw(chosen, **options):
+        return model.draw(
+            labels[chosen], numbers[chosen], seed=8, templates=templates[chosen], **options
+        )
+
+    expected = draw(slice(None), n_threads=1)
+    assert draw(slice(None), n_threads=3).tobytes() == expected.tobytes()
+    for i in (0, 1, n - 1):
+        assert draw([i])[0].tobytes() == expected[i].tobytes()
+    order = rng.permutation(n)
+    for part in np.array_split(order, 7):
+        assert draw(part).tobytes() == expected[part].tobytes()
+
+
+def test_draws_depend_on_seed_number_and_label():
+    model = fit()
+    first = model.draw([0, 0, 1], [5, 6, 5], seed=1)
+    assert len(np.unique(first[:, 0])) == 3
+    assert not np.isin(model.draw([0, 0, 1], [5, 6, 5], seed=2)[:, 0], first[:, 0]).any()
+    np.testing.assert_array_equal(model.sample(20, 1, seed=1)[5], first[2])
+    np.testing.assert_array_equal(model.sample(20, 1)[:5], model.sample(5, 1))
+    rng = np.random.default_rng(0)
+    assert (model.sample(2, 1, seed=rng) != model.sample(2, 1, seed=rng)).all()
+
+
+def test_labels_may_be_lists_arrays_and_of_any_width():
+    theta = theta_of(random_covariance(50), 20)
+    numbers = np.arange(4)
+    model = WarpModel.fit(make_space(), {7: theta, -2: 0.5 * theta}, shrinkage=0.1, pooling=0.0)
+    expected = model.draw([7, -2, -2, 7], numbers)
+    for dtype in (np.int8, np.int64, object):
+        found = model.draw(np.array([7, -2, -2, 7], dtype), numbers)
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(
+        model.draw(np.full(4, 7, np.uint64), numbers), model.draw(7, numbers)
+    )
+    words = WarpModel.fit(make_space(), {"b": theta, "aa": 0.5 * theta}, shrinkage=0.1, pooling=0.0)
+    for labels in (["b", "aa", "aa", "b"], np.array(["b", "aa", "aa", "b"], object)):
+        np.testing.assert_array_equal(words.draw(labels, numbers), expected)
+    truths = WarpModel.fit(
+        make_space(), {True: theta, False: 0.5 * theta}, shrinkage=0.1, pooling=0.0
+    )
+    np.testing.assert_array_equal(
+        truths.draw(np.array([True, False, False, True]), numbers), expected
+    )
+    assert model.draw([], []).shape == (0, 50)
+
+
+def test_unknown_labels_get_the_pool_if_asked():
+    model = fit()
+    pool = model.draw(None, np.arange(3))
+    np.testing.assert_array_equal(model.draw([9, 8, 7], np.arange(3), unknown="pool"), pool)
+    np.testing.assert_array_equal(model.draw("x", np.arange(3), unknown="pool"), pool)
+    np.testing.assert_array_equal(model.draw(9, np.arange(3), unknown="pool"), pool)
+    np.testing.assert_array_equal(
+        model.draw(np.array([2**64 - 1], np.uint64), [0], unknown="pool"), pool[:1]
+    )
+    mixed = model.draw([0, 9], [0, 1], unknown="pool")
+    np.testing.assert_array_equal(mixed[0], model.sample(1, 0)[0])
+    np.testing.assert_array_equal(mixed[1], pool[1])
+
+
+def _draw(model):
+    return model.draw([0, 1, 0], [3, 4, 5], seed=2, templates=[1, 2, 3])
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "template"])
+def test_models_travel_to_other_processes(kind):
+    model = fit(kind)
+    assert _draw(pickle.loads(pickle.dumps(model))).tobytes() == _draw(model).tobytes()
+    if kind == "gaussian":
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            assert pool.apply(_draw, (model,)).tobytes() == _draw(model).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("cells", "boundary", "volume_preserving"),
+    [((6,), "free", False), ((2, 2, 2), "zero", False), ((4, 4), "slip", True)],
+)
+def test_other_spaces(cells, boundary, volume_preserving):
+    space = make_space(cells, boundary, volume_preserving)
+    theta = {i: theta_of(random_covariance(space.dim, seed=i), 60, seed=i) for i in range(2)}
+    model = WarpModel.fit(space, theta)
+    assert has_covariance(model.sample(20_000, 1), model.covariance(1))
+
+
+def test_repr_says_what_it_is():
+    assert repr(fit().scaled(0.5)) == (
+        "WarpModel(WarpSpace((4, 4), boundary='zero'), kind='gaussian', 2 classes, strength=0.5)"
+    )
+
+
+# -- bad input
+
+
+def refused(error, message, theta_by_class=None, **options):
+    theta = independent_classes(n_pairs=20) if theta_by_class is None else theta_by_class
+    with pytest.raises(error, match=message):
+        WarpModel.fit(make_space(), theta, **options)
+
+
+def test_bad_theta_is_refused():
+    ones = np.ones((9, 50))
+    refused(TypeError, "`theta_by_class` must be a mapping from labels to arrays", [ones])
+    refused(ValueError, "at least one class, got none", {})
+    message = r"`theta_by_class\['a'\]` must have shape \(n_pairs, 50\) for .*got \(9, 62\)"
+    refused(ValueError, message, {"a": np.ones((9, 62))})
+    refused(ValueError, r"got \(50,\)\. Use the space", {"a": np.ones(50)})
+    bad = ones.copy()
+    bad[2, 3] = np.nan
+    refused(
+        ValueError, r"`theta_by_class\['a'\]` must be finite, got nan at index \(2, 3\)", {"a": bad}
+    )
+    refused(
+        ValueError, "at least 5 pairs of weight above 0 .*got 4", {"a": ones[:2], "b": ones[:2]}
+    )
+    refused(ValueError, "every θ is zero, so there is no warp to learn", {"a": 0.0 * ones})
+
+
+def test_bad_labels_are_refused():
+    ones = np.ones((9, 50))
+    message = r"labels must be strings, whole numbers or booleans, got {} \({}\).*astype\(int\)"
+    refused(TypeError, message.format("1.0", "float"), {1.0: ones})
+    refused(TypeError, message.format(".*", "float64"), {np.float64(1.5): ones})
+    refused(TypeError, message.format("None", "NoneType"), {None: ones})
+    refused(TypeError, "labels must be of one type, got int and str", {1: ones, "1": ones})
+    refused(TypeError, "labels must be of one type, got bool and int", {False: ones, 1: ones})
+    refused(ValueError, r"labels that are numbers must stay below 2\^63", {2**63: ones})
+    refused(ValueError, "labels must not end in a zero character", {"a\0": ones})
+
+
+def test_bad_weights_and_edges_are_refused():
+    some = {"a": np.ones((9, 50))}
+    refused(ValueError, "`weights` must have the labels of `theta_by_class`; 'b' is in one only",
+            some, weights={"a": np.ones(9), "b": np.ones(9)})  # fmt: skip
+    message = r"`weights\['a'\]` must be 9 numbers, none negative.*got shape \({}\) and smallest {}"
+    refused(ValueError, message.format("8,", "0"), some, weights={"a": np.ones(8)})
+    refused(ValueError, message.format("9,", "-1"), some, weights={"a": -np.ones(9)})
+    refused(ValueError, "at least 5 pairs of weight above 0", some, weights={"a": np.zeros(9)})
+    message = r"`edges\['a'\]` must be whole numbers of shape \(9, 2\), .*got float64 of shape"
+    refused(ValueError, message, some, edges={"a": np.ones((9, 2))})
+    refused(ValueError, "got int64 of shape", some, edges={"a": np.ones((8, 2), int)})
+    refused(ValueError, r"`edges\['a'\]` must hold sample indices, not negative, got -1",
+            some, edges={"a": -np.ones((9, 2), int)})  # fmt: skip
+    refused(ValueError, 'kind="template" needs `edges`', some, kind="template")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"kind": "t"}, "`kind` must be one of 'gaussian', 'low-rank', 'kde', 'template', got 't'"),
+        ({"shrinkage": 1.5}, '`shrinkage` must be a number from 0 to 1, or "auto" or "oas"'),
+        ({"shrinkage": "lw"}, "`shrinkage` must be a number from 0 to 1.*got 'lw'"),
+        ({"pooling": -0.1}, '`pooling` must be a number from 0 to 1, or "auto", got -0.1'),
+        ({"pooling": True}, "`pooling` must be a number from 0 to 1"),
+        ({"min_pairs": 0}, "`min_pairs` must be a positive whole number, got 0"),
+        ({"kind": "low-rank", "rank": 51}, '`rank` must be a whole number from 1 to 50, or "auto"'),
+        ({"kind": "low-rank", "rank": 2.0}, "`rank` must be a whole number .*got 2.0"),
+        ({"kind": "kde", "bandwidth": 0.0}, "`bandwidth` must be a number above 0, at most 1, or"),
+        ({"kind": "kde", "bandwidth": 2}, "`bandwidth` must be a number above 0, at most 1.*got 2"),
+        ({"kind": "template", "class_pairs": np.inf}, '`class_pairs` must be .*above 0, or "auto"'),
+        ({"kind": "template", "drift": 2.0}, '`drift` must be a number from 0 to 1, or "auto"'),
+    ],
+)  # fmt: skip
+def test_bad_options_are_refused(options, message):
+    edges = {"a": np.zeros((20, 2), int)}
+    refused(ValueError, message, {"a": theta_of(random_covariance(50), 20)}, edges=edges, **options)
+
+
+def test_bad_questions_are_refused():
+    model = fit()
+    with pytest.raises(
+        ValueError, match=r"label 5 is not one of the model's classes, 0, 1\. .*pool"
+    ):
+        model.sample(2, 5)
+    for label in ("0", True):
+        with pytest.raises(ValueError, match=f"label {label!r} is not one of the model's classes"):
+            model.covariance(label)
+    with pytest.raises(
+        TypeError, match=r"labels must be strings, whole numbers or booleans, got 0\.0"
+    ):
+        model.components(0.0)
+    with pytest.raises(ValueError, match="label 3 is not one of"):
+        model.draw(np.array([0, 3, 1]), np.arange(3))
+    with pytest.raises(TypeError, match=r"`labels` must be .*got dtype float64.*astype"):
+        model.draw(np.zeros(3), np.arange(3))
+    with pytest.raises(ValueError, match="label 'a' is not one of"):
+        model.draw([0, "a"], np.arange(2))
+    with pytest.raises(ValueError, match=r"`labels` must have shape \(n,\), got \(1, 2\)"):
+        model.draw([[0, 1]], np.arange(2))
+    with pytest.raises(ValueError, match=r"`labels` must be one label or as many .* got 3 and 2"):
+        model.draw([0, 1, 1], np.arange(2))
+    with pytest.raises(ValueError, match="`unknown` must be one of 'error', 'pool', got 'ignore'"):
+        model.draw([0], [0], unknown="ignore")
+    with pytest.raises(ValueError, match=r"`templates` must be 2 sample indices.* got float64 of"):
+        model.draw(0, [0, 1], templates=[0.0, 1.0])
+    with pytest.raises(ValueError, match=r"`theta` must have shape \(n, 50\) for .*got \(2, 3\)"):
+        model.log_prob(np.zeros((2, 3)), 0)
+    for strength in (-1.0, np.nan, np.inf, "1", True):
+        with pytest.raises(ValueError, match="`strength` must be a finite number, not negative"):
+            model.scaled(strength)
+    for n in (-1, 2.0, True):
+        with pytest.raises(ValueError, match="`n` must be a whole number, not negative, got"):
+            model.sample(n, 0)
+
+
+def test_an_error_lists_only_some_of_many_classes():
+    theta = dict.fromkeys(range(30), theta_of(random_covariance(50), 20))
+    model = WarpModel.fit(make_space(), theta, shrinkage=0.1, pooling=0.0)
+    with pytest.raises(ValueError, match=r"classes, 0, 1, .*, 9 and 20 more\. "):
+        model.sample(1, 99)
