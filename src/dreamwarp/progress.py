@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Union
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
 # What callers may ask for; see ``track``.
-ProgressOption = Union[bool, Callable[[int, int], None], None]
+ProgressOption = bool | Callable[[int, int], None] | None
 
 # Work that ends before this shows no bar.
 PATIENCE_SECONDS = 1.0

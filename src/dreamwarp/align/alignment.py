@@ -353,7 +353,7 @@ def _check_chains(
     max_draws = max(_check_count("max_draws", max_draws), n_draws)
     if n_chains > MAX_CHAINS:
         raise ValueError(f"`n_chains` must be at most {MAX_CHAINS}, got {n_chains}.")
-    if not isinstance(r_hat, Real) or not r_hat > 1:
+    if not isinstance(r_hat, Real) or not float(r_hat) > 1:
         raise ValueError(f"`r_hat` must be a number above 1, such as 1.05, got {r_hat!r}.")
     return Chains(n_chains, n_burn_in, n_draws, max_draws, float(r_hat))
 
@@ -365,16 +365,16 @@ def _check_count(name: str, value: int, lowest: int = 1) -> int:
 
 
 def _choose_similarity(
-    similarity: str | Similarity | LikelihoodFn, sigma: Any, shape: tuple[int, ...]
+    similarity: Any, sigma: Any, shape: tuple[int, ...]
 ) -> tuple[Similarity, Any]:
     """The similarity, and σ: a number, "auto", or None where it has no part."""
     if isinstance(similarity, str):
         check_choice("similarity", similarity, SIMILARITIES)
         if similarity == "ssd":
-            level = sigma if isinstance(sigma, str) and sigma == "auto" else _check_sigma(sigma)
-            return SquaredError(1.0 if level == "auto" else level), level
-        others = {"ncc": NormalizedCrossCorrelation, "mi": MutualInformation}
-        return others[similarity](), None
+            if isinstance(sigma, str) and sigma == "auto":
+                return SquaredError(1.0), "auto"  # until it is known
+            return SquaredError(_check_sigma(sigma)), float(sigma)
+        return NormalizedCrossCorrelation() if similarity == "ncc" else MutualInformation(), None
     if hasattr(similarity, "log_likelihood") and hasattr(similarity, "derivatives"):
         return similarity, similarity.sigma if isinstance(similarity, SquaredError) else None
     if callable(similarity):
@@ -386,7 +386,7 @@ def _choose_similarity(
 
 
 def _check_sigma(sigma: Any) -> float:
-    if not isinstance(sigma, Real) or isinstance(sigma, bool) or not 0 < sigma < np.inf:
+    if not isinstance(sigma, Real) or isinstance(sigma, bool) or not 0 < float(sigma) < np.inf:
         raise ValueError(
             f"`sigma` must be a positive number or 'auto', got {sigma!r}. It is the standard "
             "deviation of a pixel's noise."

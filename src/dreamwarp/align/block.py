@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from dreamwarp import draws
 from dreamwarp.align import kernels
 from dreamwarp.align.posterior import Coordinates, Pairs, Posterior, build_grid, shrink
-from dreamwarp.align.sampling import MAX_CHAINS, MAX_SWEEPS, Chains, Sampled, sample_posterior
+from dreamwarp.align.sampling import (
+    MAX_CHAINS,
+    MAX_SWEEPS,
+    Chains,
+    Sampled,
+    diagnose,
+    sample_posterior,
+)
 from dreamwarp.align.search import find_maximum
 from dreamwarp.align.similarity import Similarity, SquaredError, squared_error
 from dreamwarp.align.surrogate import Surrogate
@@ -70,8 +77,8 @@ class Aligned:
     loss_before, loss_after : (n,)
     converged : (n,)
     diagnostics : dict of str to (n,)
-    chains : list of (n_chains, n_draws, d), or empty
-        Posterior draws of θ.
+    chains, densities : lists of (n_chains, n_draws, d) and (n_chains, n_draws), or empty
+        Posterior draws of θ, and their log-posteriors.
     """
 
     theta: Array
@@ -123,8 +130,10 @@ def align_block(
         )
         x = np.stack([chains[0, -1] for chains in sampled.draws])
         converged = sampled.r_hat <= problem.chains.r_hat
+        r_hat, ess = np.array([diagnose(chains) for chains in sampled.draws]).T
         diagnostics |= {
-            "r_hat": sampled.r_hat, "acceptance": sampled.acceptance, "n_sweeps": sampled.n_sweeps
+            "r_hat": r_hat, "ess": ess, "acceptance": sampled.acceptance,
+            "n_sweeps": sampled.n_sweeps,
         }  # fmt: skip
     diagnostics["log_posterior"] = fine.log_density(x, everyone)
     loss_after = _loss(fine, x)

@@ -3,8 +3,8 @@
 With x = mode + L⁻ᵀ z, where L Lᵀ is Gauss-Newton's Hessian at the mode, the posterior of z is a
 standard Gaussian times what that approximation misses. A Gaussian's own dynamics are a rotation,
 which is done exactly; only what is missed is integrated step by step (Shahbaba, Lan, Johnson and
-Neal 2014), so a quarter turn, after which a Gaussian has forgotten where it started, takes a few
-gradients. The step's length is adapted during burn-in and held from then on.
+Neal 2014), so a trajectory long enough to forget where it started takes a few gradients. The
+step's length is adapted during burn-in and held from then on.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ Array = NDArray[np.float64]
 
 # Acceptance rate that steps are adapted to (Beskos and others 2013: 0.65 and above).
 ACCEPTANCE = 0.75
-QUARTER = 0.5 * np.pi
-FIRST_STEP, SHORTEST_STEP = 0.5, QUARTER / 32
+# Mean length of trajectories. A Gaussian that fits is forgotten after π/2; wider ones take longer.
+LENGTH = 0.75 * np.pi
+FIRST_STEP, SHORTEST_STEP, LONGEST_STEP = 0.5, 0.05, 0.5 * np.pi
 
 
 class Hamiltonian:
@@ -39,7 +40,7 @@ class Hamiltonian:
         self, chosen: NDArray[np.int64], normals: Array, uniforms: Array, adaptation: float
     ) -> Array:
         """One trajectory of the chosen chains; see :meth:`metropolis.Metropolis.sweep`."""
-        length = QUARTER * (0.75 + 0.5 * uniforms[:, 1])  # a fixed one could fall into step
+        length = LENGTH * (0.75 + 0.5 * uniforms[:, 1])  # a fixed one could fall into step
         n_steps = np.ceil(length / np.exp(self._log_step[chosen])).astype(np.int64)
         step = length / n_steps
         z, momentum = self.surrogate.whiten(self.x[chosen], chosen), normals.copy()
@@ -52,7 +53,7 @@ class Hamiltonian:
         self.x[moved], self.density[moved] = x[taken], density[taken]
         self._gradient[moved] = gradient[taken]
         change = adaptation * (probability - ACCEPTANCE)
-        limits = np.log(SHORTEST_STEP), np.log(QUARTER)
+        limits = np.log(SHORTEST_STEP), np.log(LONGEST_STEP)
         self._log_step[chosen] = np.clip(self._log_step[chosen] + change, *limits)
         return probability
 

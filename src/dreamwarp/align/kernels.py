@@ -3,7 +3,7 @@
 One task is a pair. Unknowns are the free velocities at the vertices (``space.basis.Basis``), in
 which the derivative of a pixel is a short sparse row. Dimensions of shared arrays:
 
-fields       velocities (n, nodes, ndim), lengths (n,): a field and its longest step
+fields       velocities (n, nodes, ndim); lengths, ease (n,): see ``space.fast.step_lengths``
 states       of all n pairs, see ``States``
 sources      (n, channels, pixels), float32
 """
@@ -15,12 +15,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.align.paths import Lanes, Log, Paths, follow, place
+from dreamwarp.align.paths import Field, Log, Paths, follow, place
 from dreamwarp.interpolation import LINEAR, combine, find_taps
 from dreamwarp.interpolation import layout as interpolation_layout
 from dreamwarp.interpolation import scratch as interpolation_scratch
 from dreamwarp.space.compiled import inlined, kernel, lane_kernel, part
-from dreamwarp.space.fast import fill_table
+from dreamwarp.space.fast import Lanes, fill_table
 from dreamwarp.space.lanes import LANES, read
 from dreamwarp.space.passes import layout, row_length
 
@@ -28,7 +28,7 @@ from dreamwarp.space.passes import layout, row_length
 class States(NamedTuple):
     """Where the pixels of every pair are, and what is seen there."""
 
-    regions: NDArray[np.int32]  # (n, m)
+    regions: NDArray[np.uint32]  # (n, m)
     weights: NDArray[np.float32]  # (n, m, ndim)
     turns: NDArray[np.float32]  # (n, m, ndim)
     felt: NDArray[np.uint64]  # (n, m, words) or (n, 0, 0)
@@ -39,7 +39,7 @@ class States(NamedTuple):
 class Grid(NamedTuple):
     """Pixels before any warp, and how images between them are read."""
 
-    regions: NDArray[np.int32]  # (m,)
+    regions: NDArray[np.uint32]  # (m,)
     weights: NDArray[np.float32]  # (m, ndim)
     turns: NDArray[np.float32]  # (m, ndim)
     every: NDArray[np.int64]  # (m,), the numbers 0 to m - 1
@@ -51,17 +51,27 @@ class Grid(NamedTuple):
 @inlined
 def make_lanes(mesh):
     """Lanes with nobody in them."""
+    n = len(mesh.cells)
     return Lanes(
-        np.zeros(layout(mesh.cells).size * LANES, np.float32), np.zeros(LANES, np.int64),
-        np.zeros(LANES, np.uint32), np.zeros(LANES, np.int64), np.zeros(LANES, np.int64),
+        np.zeros(layout(mesh.cells).size * LANES, np.float32), np.zeros(LANES, np.uint32),
+        np.zeros(LANES, np.uint32), np.zeros(LANES, np.uint32), np.zeros(LANES, np.uint32),
+        np.zeros((LANES, n), np.float32), np.zeros(LANES, np.uint32),
     )  # fmt: skip
+
+
+@inlined
+def make_table(mesh):
+    """Room for a field's table, and for what it is made of."""
+    n = len(mesh.cells)
+    table = np.empty(len(mesh.regions) * row_length(n), np.float32)
+    return table, np.empty(1 + (n + 1) * n, np.float32)
 
 
 @inlined
 def make_log(ndim, capacity, n_paths):
     """A log without entries."""
     return Log(
-        np.empty(capacity, np.int32), np.empty((capacity, (ndim + 1) * ndim), np.float32),
+        np.empty(capacity, np.uint32), np.empty((capacity, (ndim + 1) * ndim), np.float32),
         np.empty(capacity, np.int32), np.full(n_paths, -1, np.int32), np.zeros(1, np.int64),
     )  # fmt: skip
 
@@ -90,10 +100,10 @@ def see(grid, source, positions, start, count, places, work, out, offset):
 
 
 @kernel
-def trace(first, last, mesh, grid, velocities, lengths, chosen, sources, states):
+def trace(first, last, mesh, grid, velocities, lengths, ease, chosen, sources, states):
     """Follow every pixel and see the source where it ends; one task is a chosen pair."""
     n, m = len(mesh.cells), len(grid.every)
-    table = np.empty(len(mesh.regions) * row_length(n), np.float32)
+    table, factors = make_table(mesh)
     lanes, log = make_lanes(mesh), make_log(n, 0, 0)
     places, work = interpolation_scratch(LINEAR, grid.shape, grid.sizes)
     no_cotangents = np.empty((0, 0), np.float32)
@@ -103,9 +113,10 @@ def trace(first, last, mesh, grid, velocities, lengths, chosen, sources, states)
             states.regions[t], states.weights[t], states.turns[t], states.felt[t], no_cotangents
         )
         positions, values, source = states.positions[t], states.values[t], sources[t]
-        fill_table(mesh.cells, mesh.regions, mesh.kinds, velocities[task], table)
+        fill_table(mesh, velocities[task], 1.0, factors, table)
+        field = Field(table, np.float32(lengths[task]), np.float32(min(ease[task], 1e30)))
         restart(grid, grid.every, m, paths)
-        follow(mesh, table, np.float32(lengths[task]), lanes, grid.every, m, paths, log)
+        follow(mesh, field, lanes, grid.every, m, paths, log)
         for i in range(m):
             place(mesh, i, paths, positions)
         for start in range(0, m, LANES):
@@ -116,7 +127,7 @@ def trace(first, last, mesh, grid, velocities, lengths, chosen, sources, states)
 class Rows(NamedTuple):
     """Cotangents to pull back, and what to do with the derivatives that they turn into."""
 
-    regions: NDArray[np.int32]  # (capacity,)
+    regions: NDArray[np.uint32]  # (capacity,)
     weights: NDArray[np.float32]  # (capacity, ndim)
     cotangents: NDArray[np.float32]  # (capacity, ndim)
     slopes: NDArray[np.float64]  # (capacity,), times a row goes into the gradient
@@ -250,7 +261,7 @@ def linearise(
     Parameters
     ----------
     velocities : (k, nodes, ndim)
-        Of the chosen pairs, reversed: paths are followed back.
+        Of the chosen pairs. Paths are followed back.
     slopes, curvatures : (k, channels, m)
         Derivative of the log-likelihood by every value seen, and minus its curvature.
     capacity : int
@@ -262,11 +273,11 @@ def linearise(
     """
     n, m = len(mesh.cells), len(grid.every)
     n_paths = m if sources.shape[1] == 1 else n * m
-    table = np.empty(len(mesh.regions) * row_length(n), np.float32)
+    table, factors = make_table(mesh)
     lanes, log = make_lanes(mesh), make_log(n, capacity, n_paths + 1)
     places, work = interpolation_scratch(LINEAR, grid.shape, grid.sizes)
     rows = Rows(
-        np.empty(n_paths + 1, np.int32), np.empty((n_paths + 1, n), np.float32),
+        np.empty(n_paths + 1, np.uint32), np.empty((n_paths + 1, n), np.float32),
         np.empty((n_paths + 1, n), np.float32), np.empty(n_paths + 1), np.empty(n_paths + 1),
     )  # fmt: skip
     turns = np.zeros((n_paths + 1, n), np.float32)
@@ -280,12 +291,13 @@ def linearise(
             grid, sources[t], t, states, slopes[task], curvatures[task], places, work, force,
             metric, rows,
         )  # fmt: skip
-        fill_table(mesh.cells, mesh.regions, mesh.kinds, velocities[task], table)
+        fill_table(mesh, velocities[task], -1.0, factors, table)
+        field = Field(table, np.float32(lengths[task]), np.float32(0.0))
         log.last[:count] = -1
-        log.count[0] = 0
-        follow(mesh, table, np.float32(lengths[task]), lanes, every, count, paths, log)
-        entries[task] = log.count[0]
-        if log.count[0] > capacity:
+        log.n_entries[0] = 0
+        follow(mesh, field, lanes, every, count, paths, log)
+        entries[task] = log.n_entries[0]
+        if log.n_entries[0] > capacity:
             continue
         gradient, hessian = gradients[task], hessians[task]
         for path in range(count):
@@ -432,7 +444,7 @@ class Backup(NamedTuple):
     """What pixels were before a change: as in ``States``, but only for those listed."""
 
     todo: NDArray[np.int64]  # (n, m), numbers of the pixels
-    count: NDArray[np.int64]  # (n,), how many are listed
+    n_listed: NDArray[np.int64]  # (n,), how many are listed
     old: States
 
 
@@ -467,7 +479,9 @@ def copy_pixels(todo, count, t, source, target):
 
 
 @kernel
-def retrace(first, last, mesh, grid, velocities, lengths, chosen, changed, sources, states, backup):
+def retrace(
+    first, last, mesh, grid, velocities, lengths, ease, chosen, changed, sources, states, backup
+):
     """:func:`trace` after a change at some nodes: only pixels that feel it are followed anew.
 
     Parameters
@@ -477,8 +491,8 @@ def retrace(first, last, mesh, grid, velocities, lengths, chosen, changed, sourc
     backup : Backup
         Receives what the pixels followed anew were before.
     """
-    n, m = len(mesh.cells), len(grid.every)
-    table = np.empty(len(mesh.regions) * row_length(n), np.float32)
+    n = len(mesh.cells)
+    table, factors = make_table(mesh)
     lanes, log = make_lanes(mesh), make_log(n, 0, 0)
     places, work = interpolation_scratch(LINEAR, grid.shape, grid.sizes)
     together = np.empty(LANES * n, np.float32)
@@ -491,11 +505,12 @@ def retrace(first, last, mesh, grid, velocities, lengths, chosen, changed, sourc
             states.regions[t], states.weights[t], states.turns[t], states.felt[t], no_cotangents
         )
         count = list_touched(states.felt[t], changed[task], todo)
-        backup.count[t] = count
+        backup.n_listed[t] = count
         copy_pixels(todo, count, t, states, backup.old)
-        fill_table(mesh.cells, mesh.regions, mesh.kinds, velocities[task], table)
+        fill_table(mesh, velocities[task], 1.0, factors, table)
+        field = Field(table, np.float32(lengths[task]), np.float32(min(ease[task], 1e30)))
         restart(grid, todo, count, paths)
-        follow(mesh, table, np.float32(lengths[task]), lanes, todo, count, paths, log)
+        follow(mesh, field, lanes, todo, count, paths, log)
         for start in range(0, count, LANES):
             here = min(LANES, count - start)
             for j in range(here):
@@ -514,4 +529,4 @@ def restore(first, last, chosen, backup, states):
     """Undo :func:`retrace` for the chosen pairs."""
     for task in range(first, last):
         t = chosen[task]
-        copy_pixels(backup.todo[t], backup.count[t], t, backup.old, states)
+        copy_pixels(backup.todo[t], backup.n_listed[t], t, backup.old, states)

@@ -14,42 +14,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.space.compiled import part
-from dreamwarp.space.fast import rename
+from dreamwarp.space.fast import move_lane, reseat_cotangent
 from dreamwarp.space.lanes import LANES, read, write
-from dreamwarp.space.passes import advance, advance_cotangent, layout, row_length
+from dreamwarp.space.passes import advance, advance_cotangent, fetch, layout, rename, row_length
 
 # Bits per word of a set of nodes.
 WORD = 64
 
 
-class Lanes(NamedTuple):
-    """The paths under way, one per lane."""
+class Field(NamedTuple):
+    """A field to follow: its table (``space.fast.fill_table``), and how long steps may be."""
 
-    work: NDArray[np.float32]  # see passes.Layout
-    regions: NDArray[np.int64]
-    rows: NDArray[np.uint32]  # where the region's row starts in the table
-    owners: NDArray[np.int64]  # the path in this lane
-    picked: NDArray[np.int64]  # lanes that something is to be done with
+    table: NDArray[np.float32]
+    longest: np.float32
+    easy: np.float32
 
 
 class Paths(NamedTuple):
     """The paths of one field: where they start and, once followed, where they end."""
 
-    regions: NDArray[np.int32]  # (paths,)
+    regions: NDArray[np.uint32]  # (paths,)
     weights: NDArray[np.float32]  # (paths, ndim), ξ
     turns: NDArray[np.float32]  # (paths, ndim), turns round the torus
     felt: NDArray[np.uint64]  # (paths, words), the set of nodes felt on the way; or empty
-    cotangents: NDArray[np.float32]  # (paths, ndim), carried along; or empty
+    cotangents: NDArray[np.float32]  # (paths, ndim), to carry along; or empty
 
 
 class Log(NamedTuple):
     """What cotangents collected, ∫ η_k z_f dt, an entry per path and region on its way."""
 
-    regions: NDArray[np.int32]  # (capacity,)
+    regions: NDArray[np.uint32]  # (capacity,)
     sums: NDArray[np.float32]  # (capacity, (ndim + 1) ndim)
     before: NDArray[np.int32]  # (capacity,), the same path's entry before this one, or -1
     last: NDArray[np.int32]  # (paths,), the last entry of each path, or -1
-    count: NDArray[np.int64]  # (1,), entries made; those past the capacity are lost
+    n_entries: NDArray[np.int64]  # (1,), entries made; those past the capacity are lost
 
 
 @part
@@ -63,13 +61,13 @@ def feel(mesh, region, path, paths):
 @part
 def seat(mesh, lanes, lane, path, paths):
     """Put a path into a lane, with all of its time ahead."""
-    cells, at = mesh.cells, layout(mesh.cells)
-    region = np.int64(paths.regions[path])
-    for k in range(len(cells)):
+    n, at, region = len(mesh.cells), layout(mesh.cells), paths.regions[path]
+    for k in range(n):
         write(lanes.work, at.xi + k, lane, paths.weights[path, k])
+        lanes.turns[lane, k] = paths.turns[path, k]
     write(lanes.work, at.time, lane, np.float32(1.0))
     lanes.regions[lane], lanes.owners[lane] = region, path
-    lanes.rows[lane] = region * row_length(len(cells))
+    lanes.rows[lane] = region * row_length(n)
     if paths.felt.size > 0:
         for word in range(paths.felt.shape[1]):
             paths.felt[path, word] = 0
@@ -88,33 +86,30 @@ def seat_cotangent(mesh, lanes, lane, paths):
         for c in range(n):
             eta += paths.cotangents[lanes.owners[lane], c] * mesh.kinds.edges[kind, k, c]
         write(lanes.work, at.eta + k, lane, eta)
-        for f in range(n + 1):
-            write(lanes.work, at.sums + f * n + k, lane, np.float32(0.0))
+    for fk in range((n + 1) * n):
+        write(lanes.work, at.sums + fk, lane, np.float32(0.0))
 
 
 @part
-def unseat_cotangent(mesh, lanes, lane, paths, log):
-    """The way back, and an entry in the log."""
-    n, region, path = len(mesh.cells), lanes.regions[lane], lanes.owners[lane]
-    kind, at = mesh.kinds.of[region], layout(mesh.cells)
-    for c in range(n):
-        total = 0.0
-        for k in range(n):
-            total += read(lanes.work, at.eta + k, lane) * mesh.kinds.slopes[kind, k, c]
-        paths.cotangents[path, c] = np.float32(total)
-    entry = log.count[0]
-    log.count[0] += 1
-    if entry < len(log.regions):
-        log.regions[entry] = region
-        for fk in range((n + 1) * n):
-            log.sums[entry, fk] = read(lanes.work, at.sums + fk, lane)
+def enter_in_log(mesh, lanes, lane, log):
+    """Make an entry of a lane's sums, and start them anew."""
+    n, at, path = len(mesh.cells), layout(mesh.cells), lanes.owners[lane]
+    entry = log.n_entries[0]
+    log.n_entries[0] += 1
+    kept = entry < len(log.regions)
+    if kept:
+        log.regions[entry] = lanes.regions[lane]
         log.before[entry], log.last[path] = log.last[path], entry
+    for fk in range((n + 1) * n):
+        if kept:
+            log.sums[entry, fk] = read(lanes.work, at.sums + fk, lane)
+        write(lanes.work, at.sums + fk, lane, np.float32(0.0))
 
 
 @part
-def cross_faces(mesh, lanes, active, paths, log):
-    """Move the lanes that have reached a face into the region across it."""
-    cells, kinds, at = mesh.cells, mesh.kinds, layout(mesh.cells)
+def settle_accounts(mesh, lanes, active, paths, log):
+    """What is to be done for the lanes that are about to cross a face."""
+    n, at = len(mesh.cells), layout(mesh.cells)
     n_picked = 0
     for lane in range(active):
         lanes.picked[n_picked] = lane
@@ -122,19 +117,35 @@ def cross_faces(mesh, lanes, active, paths, log):
     for i in range(n_picked):
         lane = lanes.picked[i]
         region, face = lanes.regions[lane], int(read(lanes.work, at.face, lane))
-        across, path = mesh.neighbor[region, face], lanes.owners[lane]
-        rename(cells, kinds, kinds.of[region], face, lane, lanes.work)
         if paths.cotangents.size > 0:
-            unseat_cotangent(mesh, lanes, lane, paths, log)
-        if mesh.periodic:
-            for k in range(len(cells)):
-                paths.turns[path, k] += mesh.shift[region, face, k]
-        lanes.regions[lane] = across
-        lanes.rows[lane] = across * row_length(len(cells))
+            enter_in_log(mesh, lanes, lane, log)
+            reseat_cotangent(mesh, lane, mesh.ways[region, face + 1], lanes)
         if paths.felt.size > 0:
-            feel(mesh, across, path, paths)
-        if paths.cotangents.size > 0:
-            seat_cotangent(mesh, lanes, lane, paths)
+            feel(mesh, mesh.across[region, face + 1], lanes.owners[lane], paths)
+        if mesh.periodic:
+            for k in range(n):
+                lanes.turns[lane, k] += mesh.shift[region, face, k]
+
+
+@part
+def cross_faces(mesh, lanes, active):
+    """Move the lanes that have reached a face into the region across it.
+
+    Picks the lanes whose time is up, too, and returns how many there are.
+    """
+    n, at = len(mesh.cells), layout(mesh.cells)
+    n_ended = 0
+    for lane in range(active):  # face -1, none, leads to the region itself
+        write(lanes.picked, 0, n_ended, np.uint32(lane))
+        n_ended += read(lanes.work, at.time, lane) <= np.float32(0.0)
+        step = read(lanes.regions, 0, lane) * (n + 2) + int(read(lanes.work, at.face, lane)) + 1
+        region = read(mesh.across, 0, step)
+        write(lanes.regions, 0, lane, region)
+        write(lanes.rows, 0, lane, np.uint32(region * row_length(n)))
+        write(lanes.ways, 0, lane, np.uint32(read(mesh.ways, 0, step) * row_length(n)))
+    fetch(mesh.cells, mesh.kinds.renames, lanes.ways, at.series, lanes.work)
+    rename(mesh.cells, lanes.work)
+    return n_ended
 
 
 @part
@@ -144,63 +155,60 @@ def unseat(mesh, lanes, lane, paths, log):
     paths.regions[path] = lanes.regions[lane]
     for k in range(len(mesh.cells)):
         paths.weights[path, k] = read(lanes.work, at.xi + k, lane)
+        paths.turns[path, k] = lanes.turns[lane, k]
     if paths.cotangents.size > 0:
-        unseat_cotangent(mesh, lanes, lane, paths, log)
+        enter_in_log(mesh, lanes, lane, log)
 
 
 @part
-def hand_over(mesh, lanes, active, waiting, todo, n_todo, paths, log):
+def hand_over(mesh, lanes, n_ended, active, waiting, todo, n_todo, paths, log):
     """Let out the paths that have ended, and those that wait in; returns (active, waiting)."""
-    at = layout(mesh.cells)
-    n_picked = 0
-    for lane in range(active):
-        lanes.picked[n_picked] = lane
-        n_picked += read(lanes.work, at.time, lane) <= np.float32(0.0)
-    for i in range(n_picked - 1, -1, -1):
+    for i in range(n_ended - 1, -1, -1):
         lane = lanes.picked[i]
         unseat(mesh, lanes, lane, paths, log)
         if waiting < n_todo:
             seat(mesh, lanes, lane, todo[waiting], paths)
             waiting += 1
-            continue
-        active -= 1  # nobody waits: the last lane moves up
-        lanes.regions[lane], lanes.rows[lane] = lanes.regions[active], lanes.rows[active]
-        lanes.owners[lane] = lanes.owners[active]
-        for quantity in range(at.map):
-            write(lanes.work, quantity, lane, read(lanes.work, quantity, active))
+        else:  # nobody waits: the last lane moves up
+            active -= 1
+            move_lane(mesh, lanes, active, lane)
     return active, waiting
 
 
 @part
-def follow(mesh, table, longest, lanes, todo, n_todo, paths, log):
+def follow(mesh, field, lanes, todo, n_todo, paths, log):
     """Follow some paths for unit time.
 
     Parameters
     ----------
-    table : the field, see ``space.fast.fill_table``
-    longest : float32
-        Longest step.
+    field : Field
     todo : (n_todo or more,)
         Numbers of the paths to follow.
     paths, log
         Changed in place. The log is used only if the paths carry cotangents.
     """
+    carries, edge = paths.cotangents.size > 0, np.float32(mesh.longest_edge)
     active = min(LANES, n_todo)
     waiting = active
     for lane in range(active):
         seat(mesh, lanes, lane, todo[lane], paths)
     while active > 0:
-        advance(mesh.cells, table, lanes.rows, longest, active, lanes.work)
-        if paths.cotangents.size > 0:
-            advance_cotangent(mesh.cells, active, lanes.work)
-        cross_faces(mesh, lanes, active, paths, log)
-        active, waiting = hand_over(mesh, lanes, active, waiting, todo, n_todo, paths, log)
+        advance(
+            mesh.cells, field.table, lanes.rows, field.longest, field.easy, edge, carries,
+            lanes.work,
+        )  # fmt: skip
+        if carries:
+            advance_cotangent(mesh.cells, lanes.work)
+        if carries or mesh.periodic or paths.felt.size > 0:
+            settle_accounts(mesh, lanes, active, paths, log)
+        n_ended = cross_faces(mesh, lanes, active)
+        active, waiting = hand_over(mesh, lanes, n_ended, active, waiting, todo, n_todo, paths, log)
 
 
 @part
 def place(mesh, path, paths, positions):
     """Put where a path is into its place in flat positions (paths * ndim,)."""
-    n, region = len(mesh.cells), np.int64(paths.regions[path])
+    n, region = len(mesh.cells), paths.regions[path]
     kind = mesh.kinds.of[region]
     for c in range(n):
         x = paths.turns[path, c] + mesh.origins[region, c]

@@ -18,7 +18,7 @@ from dreamwarp.align.similarity import Similarity
 from dreamwarp.interpolation import EDGE, WRAP
 from dreamwarp.space import WarpSpace, coordinates, fast
 from dreamwarp.space.fields import count_chunks
-from dreamwarp.space.lanes import LANES
+from dreamwarp.space.lanes import FIELDS
 
 Array = NDArray[np.float64]
 
@@ -66,19 +66,19 @@ class Coordinates:
         whole = np.linalg.solve(self._from_theta.T, half.T)
         return np.ascontiguousarray(0.5 * (whole + whole.T))
 
-    def fields(self, x: Array) -> tuple[Array, Array]:
-        """Node velocities (n, nodes, ndim), and longest steps (n,), 0 where too violent."""
+    def fields(self, x: Array) -> tuple[Array, Array, Array]:
+        """Node velocities (n, nodes, ndim), longest steps (n,), 0 where too violent, and ease."""
         unknowns = x if self.mixing is None else x @ self.mixing.T
         n, cells = len(x), self.mesh.cells
         velocities = np.zeros((n, len(self.mesh.nodes), len(cells)))
         bounds = np.empty(n), np.empty(n), np.empty(n)
         coordinates.node_velocities(
-            0, count_chunks(n, LANES), self.mesh, self.unknown, self._identity,
+            0, count_chunks(n, FIELDS), self.mesh, self.unknown, self._identity,
             np.ascontiguousarray(unknowns), velocities, *bounds,
         )  # fmt: skip
-        lengths = np.empty(n)
-        fast.step_lengths(0, n, cells, *bounds, TOLERANCE, lengths)
-        return velocities, lengths
+        lengths, ease = np.empty(n), np.empty(n)
+        fast.step_lengths(0, n, cells, *bounds, TOLERANCE, lengths, ease)
+        return velocities, lengths, ease
 
     def pull(self, gradients: Array, hessians: Array) -> tuple[Array, Array]:
         """Derivatives by the unknowns as derivatives by x; of Hessians the lower triangle."""
@@ -92,12 +92,13 @@ def build_grid(space: WarpSpace, shape: tuple[int, ...]) -> kernels.Grid:
     """The pixels of samples of a shape."""
     axes = [(np.arange(size) + 0.5) / size for size in shape]
     points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(shape))
-    regions = np.empty(len(points), np.int64)
-    weights, turns = np.empty(points.shape, np.float32), np.empty(points.shape, np.float32)
-    fast.enter_all(0, len(points), space._mesh, points, regions, weights, turns)
+    regions = np.empty(len(points), np.uint32)
+    weights, turns = np.empty(points.shape, np.float32), np.zeros(points.shape, np.float32)
+    only = np.zeros(1, np.int64)
+    fast.enter_all(0, len(points), space._mesh, points[None], only, regions, weights, turns)
     rule = WRAP if space.boundary == "periodic" else EDGE
     return kernels.Grid(
-        regions.astype(np.int32), weights, turns, np.arange(len(points)), shape,
+        regions, weights, turns, np.arange(len(points)), shape,
         np.array(shape, np.float32), rule,
     )  # fmt: skip
 
@@ -154,20 +155,24 @@ class Posterior:
         kernels.weigh_prior(0, len(x), self.precision, x, densities, gradients)
         return densities, gradients
 
-    def log_density(self, x: Array, chosen: NDArray[np.int64]) -> Array:
+    def log_density(
+        self, x: Array, chosen: NDArray[np.int64], states: kernels.States | None = None
+    ) -> Array:
         """Log-posterior of x (k, d) for the chosen pairs (k,), up to a constant; (k,).
 
         Minus infinity for fields so violent that their paths could not be followed in float32.
-        What is seen on the way is kept for :meth:`derivatives`, which must be of the same x.
+        What is seen on the way is kept for :meth:`derivatives`, which must be of the same x; or in
+        other ``states``, if given.
         """
-        velocities, lengths = self.coordinates.fields(x)
+        states = self.states if states is None else states
+        velocities, lengths, ease = self.coordinates.fields(x)
         followed = lengths > 0
         kept = chosen[followed]
         kernels.trace(
             0, len(kept), self.coordinates.mesh, self.pairs.grid, velocities[followed],
-            lengths[followed], kept, self.pairs.sources, self.states,
+            lengths[followed], ease[followed], kept, self.pairs.sources, states,
         )  # fmt: skip
-        return self._weigh(x, chosen, followed)
+        return self._weigh(x, chosen, followed, states)
 
     def derivatives(
         self, x: Array, chosen: NDArray[np.int64], *, second: bool = True
@@ -180,7 +185,7 @@ class Posterior:
         slopes, curvatures = self.similarity.derivatives(
             self.states.values[chosen], self.pairs.targets[chosen]
         )
-        velocities, lengths = self.coordinates.fields(-x)
+        velocities, lengths, _ = self.coordinates.fields(x)
         n_unknowns = len(self.coordinates._identity)
         while True:
             gradients = np.zeros((len(x), n_unknowns))
@@ -222,30 +227,41 @@ class Posterior:
         followed : (k,)
             False for fields too violent to be followed: for them nothing has been changed.
         """
-        velocities, lengths = self.coordinates.fields(x)
+        velocities, lengths, ease = self.coordinates.fields(x)
         followed = lengths > 0
         kept, sets = chosen[followed], np.broadcast_to(changed, (len(x), len(changed)))
         kernels.retrace(
             0, len(kept), self.coordinates.mesh, self.pairs.grid, velocities[followed],
-            lengths[followed], kept, sets[followed], self.pairs.sources, self.states, backup,
+            lengths[followed], ease[followed], kept, sets[followed], self.pairs.sources,
+            self.states, backup,
         )  # fmt: skip
-        return self._weigh(x, chosen, followed), followed
+        return self._weigh(x, chosen, followed, self.states), followed
 
-    def _weigh(self, x: Array, chosen: NDArray[np.int64], followed: NDArray[np.bool_]) -> Array:
+    def _weigh(
+        self,
+        x: Array,
+        chosen: NDArray[np.int64],
+        followed: NDArray[np.bool_],
+        states: kernels.States,
+    ) -> Array:
         kept = chosen[followed]
         density = np.full(len(x), -np.inf)
-        likelihood = self.similarity.log_likelihood(
-            self.states.values[kept], self.pairs.targets[kept]
-        )
+        likelihood = self.similarity.log_likelihood(states.values[kept], self.pairs.targets[kept])
         density[followed] = self.weight * likelihood + self.push_prior(x[followed])[0]
         return density
+
+    def adopt(self, states: kernels.States, chosen: NDArray[np.int64]) -> None:
+        """Take over what other states know of the chosen pairs."""
+        arrays: Any = zip(self.states, states, strict=True)
+        for own, other in arrays:
+            own[chosen] = other[chosen]
 
     def make_states(self) -> kernels.States:
         """Room for what is known of all pixels."""
         n, n_channels, m = self.pairs.sources.shape
         ndim, words = self.coordinates.space.ndim, self.n_words
         return kernels.States(
-            np.empty((n, m), np.int32), np.empty((n, m, ndim), np.float32),
+            np.empty((n, m), np.uint32), np.empty((n, m, ndim), np.float32),
             np.empty((n, m, ndim), np.float32), np.zeros((n, m if words else 0, words), np.uint64),
             np.empty((n, m * ndim), np.float32), np.empty((n, n_channels, m), np.float32),
         )  # fmt: skip

@@ -23,7 +23,7 @@ OVERDISPERSION = 1.0
 # Sizes of proposals settle like 1 / sweeps to this power (Robbins and Monro: between 1/2 and 1).
 SETTLING = 0.6
 # Times that the surrogate is fitted anew in burn-in, and sweeps per Hessian that it is fitted to.
-N_STAGES, HESSIAN_EVERY = 3, 4
+N_STAGES, HESSIAN_EVERY = 4, 4
 # Sweep s of chain c of pair k draws the numbers of sample (k 2^10 + c) 2^24 + s.
 MAX_CHAINS, MAX_SWEEPS = 2**10, 2**24
 
@@ -157,7 +157,7 @@ def _burn_in(
     everyone, sweep = np.arange(len(chains.x)), 0
     for stage in range(N_STAGES, -1, -1):
         first, last = sweep, options.n_burn_in // 2**stage
-        found, hessians, n_hessians = [], 0.0, 0
+        found, hessians = [], []
         while sweep < last:
             if stop.is_set():
                 raise InterruptedError
@@ -166,10 +166,9 @@ def _burn_in(
             found.append(chains.x.copy())
             if stage and (last - sweep) % HESSIAN_EVERY == 0:
                 chains.posterior.log_density(chains.x, everyone)
-                hessians = hessians + chains.posterior.derivatives(chains.x, everyone)[1]
-                n_hessians += 1
+                hessians.append(chains.posterior.derivatives(chains.x, everyone)[1])
         if stage and len(found) > 3:
-            chains.surrogate = _refit(np.stack(found, 1), hessians / n_hessians, chains, n)
+            chains.surrogate = _refit(np.stack(found, 1), np.mean(hessians, 0), chains, n)
     return sweep
 
 
@@ -225,6 +224,19 @@ def _run(
     return Sampled(
         [kept[i][0] for i in range(n)], [kept[i][1] for i in range(n)], acceptance, r_hat, n_sweeps
     )
+
+
+def diagnose(chains: Array) -> tuple[float, float]:
+    """Largest split R-hat and smallest effective number of draws of chains (n_chains, n_draws, d).
+
+    By arviz. A coordinate that never moves has neither.
+    """
+    from arviz_stats.base.array import array_stats
+
+    by_coordinate = np.moveaxis(chains, -1, 0)
+    r_hat = array_stats.rhat(by_coordinate, chain_axis=1, draw_axis=2, method="split")
+    ess = array_stats.ess(by_coordinate, chain_axis=1, draw_axis=2, method="mean")
+    return float(np.nanmax(r_hat)), float(np.nanmin(ess))
 
 
 def split_r_hat(chains: Array) -> Array:

@@ -34,8 +34,8 @@ class Maximum(NamedTuple):
 def find_maximum(levels: Sequence[Posterior], *, max_steps: int) -> Maximum:
     """Search from the identity, on coarse images first; the last level is what counts.
 
-    What coarse images suggest is taken up only if it is better than the identity, so the log-density
-    is never lower than the identity's.
+    What coarse images suggest is taken up only if it is better than the identity, so that the
+    log-density is never lower than the identity's.
     """
     everyone = np.arange(len(levels[-1]))
     x = np.zeros((len(everyone), levels[-1].coordinates.dim))

@@ -73,8 +73,8 @@ class SquaredError:
     def derivatives(self, values: Values, targets: Values) -> tuple[Array, Array]:
         """The noise's precision times what is missing; the precision."""
         precision = 1.0 / self.sigma**2
-        slopes = (targets - values) * precision
-        return slopes, np.broadcast_to(np.float32(precision), slopes.shape)
+        slopes = np.multiply(targets - values, precision, dtype=np.float64)
+        return slopes, np.broadcast_to(precision, slopes.shape)
 
 
 # -- up to contrast and brightness

@@ -11,6 +11,7 @@ matrix, and θ turns into vertex velocities in O(d x bandwidth) instead of O(d x
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import scipy.linalg
@@ -40,6 +41,28 @@ class Basis:
     unknown: NDArray[np.int64]
     factor: NDArray[np.float64]
     mixing: NDArray[np.float64] | None
+
+    @cached_property
+    def columns(self) -> NDArray[np.float64]:
+        """L made ready for back substitution: (n_unknowns, bandwidth + 1).
+
+        u_i = Σ_q columns[i, q] x_{i + q} solves Lᵀ u = x, from the last i to the first, if u_j
+        takes the place of x_j as soon as it is known.
+        """
+        n, width = self.factor.shape
+        below = np.arange(n)[:, None] + np.arange(width)
+        inside = below < n
+        entries = self.factor[np.where(inside, below, 0), width - 1 - np.arange(width)]
+        entries = np.where(inside, -entries, 0.0)
+        entries[:, 0] = 1.0
+        return np.ascontiguousarray(entries / self.factor[:, -1:])
+
+    @cached_property
+    def rows(self) -> NDArray[np.float64]:
+        """The same for forward substitution: u_i = Σ_q rows[i, q] x_{i - bandwidth + q}."""
+        entries = -self.factor
+        entries[:, -1] = 1.0
+        return entries / self.factor[:, -1:]
 
     @property
     def dim(self) -> int:

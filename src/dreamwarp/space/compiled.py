@@ -123,7 +123,11 @@ def spread(
                 return
             kernel(start, min(start + size, n_tasks), *arguments)
 
-    pool = _pool(n_threads, os.getpid())
-    running = [pool.submit(work) for _ in range(n_threads)]
-    for future in running:
-        future.result()
+    pool = _pool(n_threads - 1, os.getpid())
+    helpers = [pool.submit(work) for _ in range(n_threads - 1)]
+    try:
+        work()  # this thread need not be woken up
+    finally:
+        for helper in helpers:
+            if not helper.cancel():  # nothing is left for one that has not begun
+                helper.result()

@@ -1,7 +1,7 @@
 """θ to velocities at the nodes, bounds on those, and derivatives by them back to θ.
 
-Kernels here do ``LANES`` fields side by side, in work arrays laid out as ``lanes`` says, in
-float64.
+Kernels here do ``FIELDS`` fields side by side: a quantity is a row of as many numbers. Velocities
+and derivatives are float64; bounds, which need not be so exact, float32.
 """
 
 from __future__ import annotations
@@ -9,152 +9,157 @@ from __future__ import annotations
 import numpy as np
 
 from dreamwarp.space.compiled import kernel, lane_kernel
-from dreamwarp.space.lanes import LANES, read, write
+from dreamwarp.space.lanes import FIELDS, ROW, read, sum_fields, sum_listed_fields, write
 from dreamwarp.space.mesh import enter
 
+# Velocities are cut off here before float32 squares them; past WarpSpace's bound by far.
+MAX_SPEED = 1e14
+
 
 @lane_kernel
-def solve_upper(factor, active, values):
-    """values <- L⁻ᵀ values, for the banded rows of L; values has n_unknowns rows of lanes."""
-    n, width = factor.shape
+def solve_upper(columns, values):
+    """values <- L⁻ᵀ values, from the last row of fields to the first; see ``Basis.columns``."""
+    n, width = columns.shape
     for i in range(n - 1, -1, -1):
-        inverse = 1.0 / factor[i, width - 1]
-        for w in range(active):
-            write(values, i, w, read(values, i, w) * inverse)
-        for j in range(max(0, i - width + 1), i):
-            entry = factor[i, width - 1 - i + j]
-            for w in range(active):
-                write(values, j, w, read(values, j, w) - entry * read(values, i, w))
+        count = min(width, n - i)
+        sum_fields(columns, i * width, values, i * FIELDS, FIELDS, count, values, i * FIELDS)
 
 
 @lane_kernel
-def solve_lower(factor, active, values):
-    """values <- L⁻¹ values, for the banded rows of L; values has n_unknowns rows of lanes."""
-    n, width = factor.shape
+def solve_lower(rows, values):
+    """values <- L⁻¹ values, from the first row of fields to the last; see ``Basis.rows``."""
+    n, width = rows.shape
     for i in range(n):
-        for j in range(max(0, i - width + 1), i):
-            entry = factor[i, width - 1 - i + j]
-            for w in range(active):
-                write(values, i, w, read(values, i, w) - entry * read(values, j, w))
-        inverse = 1.0 / factor[i, width - 1]
-        for w in range(active):
-            write(values, i, w, read(values, i, w) * inverse)
+        count = min(width, i + 1)
+        first = (i + 1) * width - count
+        source = (i + 1 - count) * FIELDS
+        sum_fields(rows, first, values, source, FIELDS, count, values, i * FIELDS)
 
 
 @lane_kernel
-def bound_speed(n, n_vertices, active, velocities, bounds):
+def bound_speed(n, n_vertices, velocities, bounds):
     """max |v|² of each field into row 0 of ``bounds``; velocities has n_vertices x n rows."""
-    for w in range(active):
-        write(bounds, 0, w, 0.0)
+    for w in range(FIELDS):
+        write(bounds, 0, w, np.float32(0.0))
     for v in range(n_vertices):
-        for w in range(active):
-            squared = 0.0
+        for w in range(FIELDS):
+            squared = np.float32(0.0)
             for k in range(n):
-                squared += read(velocities, v * n + k, w) * read(velocities, v * n + k, w)
+                entry = read(velocities, 0, (v * n + k) * FIELDS + w)
+                squared += entry * entry
             write(bounds, 0, w, max(read(bounds, 0, w), squared))
 
 
 @lane_kernel
-def bound_gradient(cells, regions, weights, active, velocities, matrix, bounds):
+def bound_gradient(cells, regions, kinds, velocities, bounds):
     """max |A|² of each field into row 1 of ``bounds``, and its growth into row 2.
 
     The growth bounds the eigenvalues of A's symmetric part, the rates at which two paths part or
     meet: |tr|/n + sqrt((n - 1)/n) |deviator|, which for n <= 2 is the largest of them in size.
+    Rows from 3 on are for A.
     """
     n = len(cells)
-    for w in range(active):
-        write(bounds, 1, w, 0.0)
-        write(bounds, 2, w, 0.0)
+    for w in range(2 * FIELDS):
+        write(bounds, 0, FIELDS + w, np.float32(0.0))
     for r in range(len(regions)):
         for k in range(n):
             for j in range(n):
-                for w in range(active):
-                    entry = 0.0
-                    for g in range(n + 1):
-                        entry += read(velocities, regions[r, g] * n + k, w) * weights[r, g, j]
-                    write(matrix, k * n + j, w, entry)
-        for w in range(active):
-            squared, trace, deviation = 0.0, 0.0, 0.0
+                sum_listed_fields(
+                    kinds.gradients, (kinds.of[r] * n + j) * (n + 1), velocities, k * FIELDS,
+                    n * FIELDS, n + 1, bounds, (3 + k * n + j) * FIELDS, regions, r * (n + 1),
+                )  # fmt: skip
+        for w in range(FIELDS):
+            squared, trace, deviation = np.float32(0.0), np.float32(0.0), np.float32(0.0)
             for k in range(n):
-                trace += read(matrix, k * n + k, w) * (1.0 / n)
+                trace += read(bounds, 0, (3 + k * n + k) * FIELDS + w) * np.float32(1.0 / n)
                 for j in range(n):
-                    squared += read(matrix, k * n + j, w) * read(matrix, k * n + j, w)
+                    entry = read(bounds, 0, (3 + k * n + j) * FIELDS + w)
+                    squared += entry * entry
             for k in range(n):
-                part_of_trace = read(matrix, k * n + k, w) - trace
+                part_of_trace = read(bounds, 0, (3 + k * n + k) * FIELDS + w) - trace
                 deviation += part_of_trace * part_of_trace
                 for j in range(k):
-                    twice = read(matrix, k * n + j, w) + read(matrix, j * n + k, w)
-                    deviation += 0.5 * twice * twice
-            growth = abs(trace) + np.sqrt(deviation * ((n - 1) / n))
-            write(bounds, 1, w, max(read(bounds, 1, w), squared))
-            write(bounds, 2, w, max(read(bounds, 2, w), growth))
+                    twice = read(bounds, 0, (3 + k * n + j) * FIELDS + w)
+                    twice += read(bounds, 0, (3 + j * n + k) * FIELDS + w)
+                    deviation += np.float32(0.5) * twice * twice
+            growth = abs(trace) + np.sqrt(deviation * np.float32((n - 1) / n))
+            write(bounds, 0, FIELDS + w, max(read(bounds, 0, FIELDS + w), squared))
+            write(bounds, 0, 2 * FIELDS + w, max(read(bounds, 0, 2 * FIELDS + w), growth))
 
 
 @kernel
-def node_velocities(first, last, mesh, unknown, factor, unknowns, velocities, speed, rate, growth):
+def node_velocities(first, last, mesh, unknown, columns, unknowns, velocities, speed, rate, growth):
     """Velocities at the nodes, and how violent each field is at its worst place.
 
-    One task is ``LANES`` fields.
+    One task is ``FIELDS`` fields.
 
     Parameters
     ----------
     unknown : (ndim, n_vertices)
-    factor : (n_unknowns, bandwidth + 1)
+    columns : (n_unknowns, bandwidth + 1)
     unknowns : (n, n_unknowns)
         What L is still to be divided out of: θ, but for volume preservation.
     velocities : (n, n_nodes, ndim)
         Zeros on entry; directions keep velocity zero.
     speed, rate, growth : (n,)
-        Receive max |v|, max |A| (Frobenius) and the growth of ``bound_gradient``.
+        Receive max |v|, max |A| (Frobenius) and the growth of ``bound_gradient``, in float32.
     """
     n, n_vertices = len(mesh.cells), unknown.shape[1]
-    values = np.zeros(len(factor) * LANES)
-    abreast = np.zeros(velocities.shape[1] * n * LANES)
-    matrix, bounds = np.empty(n * n * LANES), np.empty(3 * LANES)
+    values = np.zeros(len(columns) * FIELDS)
+    abreast = np.zeros(velocities.shape[1] * n * FIELDS, np.float32)
+    bounds = np.empty((3 + n * n) * FIELDS, np.float32)
     for task in range(first, last):
-        start = task * LANES
-        active = min(LANES, len(unknowns) - start)
-        for w in range(active):
-            for i in range(len(factor)):
-                write(values, i, w, unknowns[start + w, i])
-        solve_upper(factor, active, values)
+        start = task * FIELDS
+        active = min(FIELDS, len(unknowns) - start)
+        for few in range(0, active, ROW):  # rows far apart: few of them at a time stay in reach
+            for i in range(len(columns)):
+                for w in range(few, min(few + ROW, active)):
+                    write(values, 0, i * FIELDS + w, unknowns[start + w, i])
+        solve_upper(columns, values)
         for v in range(n_vertices):
             for k in range(n):
                 if unknown[k, v] >= 0:
-                    for w in range(active):
-                        write(abreast, v * n + k, w, read(values, unknown[k, v], w))
-        bound_speed(n, n_vertices, active, abreast, bounds)
-        bound_gradient(mesh.cells, mesh.regions, mesh.weights, active, abreast, matrix, bounds)
-        for w in range(active):
+                    for w in range(FIELDS):
+                        value = read(values, 0, unknown[k, v] * FIELDS + w)
+                        value = min(max(value, -MAX_SPEED), MAX_SPEED)
+                        write(abreast, 0, (v * n + k) * FIELDS + w, np.float32(value))
+        for few in range(0, active, ROW):
             for v in range(n_vertices):
                 for k in range(n):
-                    velocities[start + w, v, k] = read(abreast, v * n + k, w)
-            speed[start + w] = np.sqrt(read(bounds, 0, w))
-            rate[start + w] = np.sqrt(read(bounds, 1, w))
-            growth[start + w] = read(bounds, 2, w)
+                    if unknown[k, v] >= 0:
+                        for w in range(few, min(few + ROW, active)):
+                            value = read(values, 0, unknown[k, v] * FIELDS + w)
+                            velocities[start + w, v, k] = value
+        bound_speed(n, n_vertices, abreast, bounds)
+        bound_gradient(mesh.cells, mesh.regions, mesh.kinds, abreast, bounds)
+        for w in range(active):
+            speed[start + w] = np.sqrt(bounds[w])
+            rate[start + w] = np.sqrt(bounds[FIELDS + w])
+            growth[start + w] = bounds[2 * FIELDS + w]
 
 
 @kernel
-def theta_gradient(first, last, unknown, factor, by_velocity, by_theta):
+def theta_gradient(first, last, unknown, rows, by_velocity, by_theta):
     """Derivatives by node velocities (n, n_nodes, ndim) to those by θ (n, n_unknowns).
 
-    The transpose of ``node_velocities``; one task is ``LANES`` fields.
+    The transpose of ``node_velocities``; one task is ``FIELDS`` fields.
     """
-    values = np.zeros(len(factor) * LANES)
+    values = np.zeros(len(rows) * FIELDS)
     for task in range(first, last):
-        start = task * LANES
-        active = min(LANES, len(by_theta) - start)
+        start = task * FIELDS
+        active = min(FIELDS, len(by_theta) - start)
         values[:] = 0.0
-        for w in range(active):
-            for k in range(unknown.shape[0]):
-                for v in range(unknown.shape[1]):
-                    if unknown[k, v] >= 0:
-                        total = read(values, unknown[k, v], w) + by_velocity[start + w, v, k]
-                        write(values, unknown[k, v], w, total)
-        solve_lower(factor, active, values)
-        for w in range(active):
-            for i in range(len(factor)):
-                by_theta[start + w, i] = read(values, i, w)
+        for k in range(unknown.shape[0]):
+            for v in range(unknown.shape[1]):
+                if unknown[k, v] >= 0:
+                    for w in range(active):
+                        total = read(values, 0, unknown[k, v] * FIELDS + w)
+                        total += by_velocity[start + w, v, k]
+                        write(values, 0, unknown[k, v] * FIELDS + w, total)
+        solve_lower(rows, values)
+        for i in range(len(rows)):
+            for w in range(active):
+                by_theta[start + w, i] = read(values, 0, i * FIELDS + w)
 
 
 @kernel

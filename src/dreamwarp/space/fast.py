@@ -1,8 +1,12 @@
 """The flow in float32, many points at a time, to a stated tolerance.
 
 ``LANES`` paths advance together, each at its own time and in its own cell; a path that ends hands
-its lane to the next point. What all lanes do is in ``passes``; crossings and hand-overs, which only
-some do, go lane by lane here. How the tolerance is kept: see :func:`step_lengths`.
+its lane to the next point. What all lanes do is in ``passes``, a change of coordinates at a face
+included: for a lane that reaches none it changes nothing. Lookups and hand-overs, which only some
+do, go lane by lane here. How the tolerance is kept: see :func:`step_lengths`.
+
+``read`` and ``write`` with quantity 0 are plain accesses to a flat array, without numba's check
+for negative indices, which costs more than the access itself.
 """
 
 from __future__ import annotations
@@ -13,9 +17,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.space.compiled import kernel, part
-from dreamwarp.space.lanes import LANES, read, write
+from dreamwarp.space.lanes import LANES, ROW, read, sum_rows, write
 from dreamwarp.space.mesh import enter
-from dreamwarp.space.passes import ORDER, advance, advance_cotangent, layout, row_length
+from dreamwarp.space.passes import (
+    ORDER,
+    advance,
+    advance_cotangent,
+    fetch,
+    layout,
+    rename,
+    row_length,
+)
 
 # Rounding of a path in float32, before it grows, in the unit domain and per unit of speed.
 ROUNDING = 2e-7
@@ -24,7 +36,7 @@ CHUNK = 4096
 
 
 @kernel
-def step_lengths(first, last, cells, speed, rate, growth, tolerance, lengths):
+def step_lengths(first, last, cells, speed, rate, growth, tolerance, lengths, ease):
     """Longest step of each θ for which the series keeps the tolerance; 0 where float32 can't.
 
     A step of length h leaves out at most |v| h (L h)^p / (p + 1)! of a path, where L bounds |A|.
@@ -33,6 +45,10 @@ def step_lengths(first, last, cells, speed, rate, growth, tolerance, lengths):
     to make it half the tolerance. The other half is for rounding: that of a position, and that of
     the time left, which a path of N crossings gathers like a random walk, ``ROUNDING`` (1 + |v| √N)
     e^μ. If that is too much, the θ is left to the exact flow.
+
+    That is for the worst place of a field. Elsewhere a path knows better: with c the last term of
+    its own series over a longer step, it leaves out at most |c| (L h / (p + 1) + ...), where every
+    term is less than L / (p + 2) of the one before. ``ease`` receives the |c| that is allowed.
     """
     finest = 0
     for k in range(len(cells)):
@@ -43,247 +59,326 @@ def step_lengths(first, last, cells, speed, rate, growth, tolerance, lengths):
     for t in range(first, last):
         crossings = 1.0 + 4.0 * finest * speed[t]
         rounding = ROUNDING * (1.0 + speed[t] * np.sqrt(crossings)) * np.exp(growth[t])
+        lengths[t], ease[t] = 0.0, 0.0
         if rounding > 0.5 * tolerance:
-            lengths[t] = 0.0
             continue
         total = np.expm1(growth[t]) / growth[t] if growth[t] > 1e-6 else 1.0
-        allowed = 0.5 * tolerance * factorial / max(speed[t] * total, 1e-30)
-        h = allowed ** (1.0 / ORDER) / max(rate[t], 1e-30)
+        allowed = 0.5 * tolerance / total
+        slowest, steepest = max(speed[t], 1e-30), max(rate[t], 1e-30)
+        h = (allowed * factorial / slowest) ** (1.0 / ORDER) / steepest
         lengths[t] = 1.0 / np.ceil(1.0 / h) if h < 1.0 else 1.0
+        if rate[t] < ORDER + 2:
+            ease[t] = allowed * (ORDER + 1) / steepest * (1.0 - rate[t] / (ORDER + 2))
 
 
 @kernel
-def enter_all(first, last, mesh, points, regions, weights, turns):
-    """Region, ξ and turns round the torus of points (m, ndim)."""
-    ndim = len(mesh.cells)
-    local, travelled, all_weights = np.empty(ndim), np.empty(ndim), np.empty(ndim + 1)
-    point = np.empty(ndim)
-    for i in range(first, last):
-        for k in range(ndim):
-            point[k] = points[i, k]
-        regions[i] = enter(mesh, point, local, all_weights, travelled)
-        for k in range(ndim):
-            weights[i, k] = all_weights[k + 1]
-            turns[i, k] = travelled[k]
+def enter_all(first, last, mesh, points, chosen, regions, weights, turns):
+    """Region, ξ and turns round the torus of points; one task is a point of a chosen set.
+
+    Parameters
+    ----------
+    points : (n, m, ndim), float32 or float64
+    chosen : (k,)
+        Numbers of the sets to do.
+    regions, weights, turns : (k, m), (k, m, ndim), (k, m, ndim) or empty
+        Receive what ``walk`` starts from. Turns are all 0 unless the mesh is periodic.
+    """
+    n, m = len(mesh.cells), points.shape[1]
+    local, travelled, all_weights, point = np.empty(n), np.empty(n), np.empty(n + 1), np.empty(n)
+    for task in range(first, last):
+        source = (chosen[task // m] * m + task % m) * n
+        for c in range(n):
+            point[c] = read(points, 0, source + c)
+        write(regions, 0, task, np.uint32(enter(mesh, point, local, all_weights, travelled)))
+        for c in range(n):
+            write(weights, 0, task * n + c, np.float32(all_weights[c + 1]))
+            if mesh.periodic:
+                write(turns, 0, task * n + c, np.float32(travelled[c]))
 
 
 @part
-def fill_table(cells, regions, kinds, velocities, table):
-    """Put the affine maps of one field (nodes, ndim) into the rows that ``passes`` reads."""
-    n = len(cells)
-    for r in range(len(regions)):
-        kind, at = kinds.of[r], r * row_length(n)
-        for k in range(n):
-            constant = 0.0
-            for c in range(n):
-                constant += kinds.slopes[kind, k, c] * velocities[regions[r, 0], c]
-            for j in range(n):
-                entry = -kinds.finite[kind, j] * constant
-                for c in range(n):
-                    entry += kinds.slopes[kind, k, c] * velocities[regions[r, j + 1], c]
-                table[at + n + k * (n + 1) + j] = entry
-            table[at + n + k * (n + 1) + n] = constant
-            table[at + k] = kinds.finite[kind, k]
+def fill_table(mesh, velocities, sign, factors, table):
+    """Put the affine maps of one field (nodes, ndim) into the rows that ``passes`` reads.
+
+    A row is a sum of the kind's ``columns``, with factors 1 and then velocities times a sign.
+    """
+    n, kinds = len(mesh.cells), mesh.kinds
+    length, n_columns = row_length(n), 1 + (n + 1) * n
+    for r in range(len(mesh.regions)):
+        kind = read(kinds.of, 0, r)
+        write(factors, 0, 0, np.float32(1.0))
+        for c in range(n):
+            first = sign * read(velocities, 0, read(mesh.regions, 0, r * (n + 1)) * n + c)
+            write(factors, 0, 1 + c, np.float32(first))
+            for g in range(n):
+                node = read(mesh.regions, 0, r * (n + 1) + g + 1)
+                more = sign * read(velocities, 0, node * n + c)
+                more -= first * read(kinds.finite, 0, kind * n + g)
+                write(factors, 0, 1 + (g + 1) * n + c, np.float32(more))
+        columns = kind * n_columns * length
+        for k in range(0, length, ROW):
+            sum_rows(
+                factors, 0, kinds.columns, columns + k, length, n_columns, table, r * length + k
+            )
 
 
 class Lanes(NamedTuple):
     """The paths under way, one per lane."""
 
     work: NDArray[np.float32]  # see passes.Layout
-    regions: NDArray[np.int64]
+    regions: NDArray[np.uint32]
     rows: NDArray[np.uint32]  # where the region's row starts in the table
-    owners: NDArray[np.int64]  # the point whose path this is
+    ways: NDArray[np.uint32]  # where the way's row starts in the table of renames
+    owners: NDArray[np.uint32]  # the point whose path this is
     turns: NDArray[np.float32]  # (LANES, ndim), turns round the torus
-    picked: NDArray[np.int64]  # lanes that something is to be done with
+    picked: NDArray[np.uint32]  # lanes that something is to be done with
+
+
+class Starts(NamedTuple):
+    """Where paths begin, one set of points."""
+
+    regions: NDArray[np.uint32]  # (m,)
+    weights: NDArray[np.float32]  # (m, ndim), ξ
+    turns: NDArray[np.float32]  # (m, ndim), turns round the torus; empty if there is none
 
 
 class Pull(NamedTuple):
-    """Cotangents carried along the paths; all empty if there are none."""
+    """Cotangents carried along the paths of one field; all empty if there are none."""
 
-    cotangents: NDArray[np.float64]  # (n, m, ndim)
+    cotangents: NDArray[np.float64]  # (m, ndim)
     sums: NDArray[np.float64]  # (regions, (ndim + 1) ndim), ∫ η_k z_f dt
 
 
 @part
-def rename(cells, kinds, kind, face, lane, work):
-    """Give a lane the weights of the region across a face; see ``exact.cross``."""
-    n = len(cells)
-    at = layout(cells)
-    first = np.float32(1.0)
-    for k in range(n):
-        x = read(work, at.xi + k, lane)
-        first -= read(work, at.row + k, lane) * x
-        write(work, at.chosen + k + 1, lane, x)
-    write(work, at.chosen, lane, first)
-    left = read(work, at.chosen + face, lane)
-    write(work, at.chosen + face, lane, np.float32(0.0))
-    for g in range(n + 1):  # the weight of the first node goes to ``spare``, just before ξ
-        x = read(work, at.chosen + g, lane) + kinds.fold[kind, face, g] * left
-        write(work, at.spare + kinds.position[kind, face, g], lane, x)
-
-
-@part
-def put_position(cells, kinds, origins, region, lane, lanes, out, t):
-    """Put where a lane is into its owner's place in ``out``."""
-    n, kind = len(cells), kinds.of[region]
-    at = layout(cells)
+def put_position(mesh, lane, lanes, out):
+    """Put where a lane is into its owner's place in ``out`` (m, ndim)."""
+    n, region, owner = len(mesh.cells), read(lanes.regions, 0, lane), read(lanes.owners, 0, lane)
+    at, kind = layout(mesh.cells), read(mesh.kinds.of, 0, region)
     for c in range(n):
-        x = lanes.turns[lane, c] + origins[region, c]
+        x = read(mesh.origins, 0, region * n + c)
+        if mesh.periodic:
+            x += read(lanes.turns, 0, lane * n + c)
         for k in range(n):
-            x += read(lanes.work, at.xi + k, lane) * kinds.edges[kind, k, c]
-        out[t, lanes.owners[lane], c] = x
+            edge = read(mesh.kinds.edges, 0, (kind * n + k) * n + c)
+            x += read(lanes.work, at.xi + k, lane) * edge
+        write(out, 0, owner * n + c, np.float32(x))
 
 
 @part
-def seat_cotangent(cells, kinds, kind, lane, lanes, pull, t):
-    """Express the owner's cotangent in a region's coordinates, and clear the lane's sums."""
-    n = len(cells)
-    at = layout(cells)
+def seat_cotangent(mesh, lane, lanes, pull):
+    """Express the owner's cotangent in the coordinates of the lane's region; clear its sums."""
+    n, at, owner = len(mesh.cells), layout(mesh.cells), read(lanes.owners, 0, lane)
+    kind = read(mesh.kinds.of, 0, read(lanes.regions, 0, lane))
     for k in range(n):
         eta = 0.0
         for c in range(n):
-            eta += pull.cotangents[t, lanes.owners[lane], c] * kinds.edges[kind, k, c]
+            edge = read(mesh.kinds.edges, 0, (kind * n + k) * n + c)
+            eta += read(pull.cotangents, 0, owner * n + c) * edge
         write(lanes.work, at.eta + k, lane, np.float32(eta))
-        for f in range(n + 1):
-            write(lanes.work, at.sums + f * n + k, lane, np.float32(0.0))
+    for fk in range((n + 1) * n):
+        write(lanes.work, at.sums + fk, lane, np.float32(0.0))
 
 
 @part
-def unseat_cotangent(cells, kinds, region, lane, lanes, pull, t):
-    """The way back: the owner's cotangent, and the lane's sums added to those of its region."""
-    n = len(cells)
-    at = layout(cells)
+def unseat_cotangent(mesh, lane, lanes, pull):
+    """The way back: the owner's cotangent."""
+    n, at, owner = len(mesh.cells), layout(mesh.cells), read(lanes.owners, 0, lane)
+    kind = read(mesh.kinds.of, 0, read(lanes.regions, 0, lane))
     for c in range(n):
         total = 0.0
         for k in range(n):
-            total += read(lanes.work, at.eta + k, lane) * kinds.slopes[kinds.of[region], k, c]
-        pull.cotangents[t, lanes.owners[lane], c] = total
-    for fk in range((n + 1) * n):
-        pull.sums[region, fk] += read(lanes.work, at.sums + fk, lane)
+            slope = read(mesh.kinds.slopes, 0, (kind * n + k) * n + c)
+            total += read(lanes.work, at.eta + k, lane) * slope
+        write(pull.cotangents, 0, owner * n + c, total)
 
 
 @part
-def cross_faces(mesh, lanes, active, pull, t):
-    """Move the lanes that have reached a face into the region across it."""
-    cells, kinds, at = mesh.cells, mesh.kinds, layout(mesh.cells)
+def deliver_sums(mesh, lane, lanes, pull):
+    """Add a lane's sums to those of its region, and start them anew."""
+    n, at = len(mesh.cells), layout(mesh.cells)
+    first = read(lanes.regions, 0, lane) * ((n + 1) * n)
+    for fk in range((n + 1) * n):
+        total = read(pull.sums, 0, first + fk) + read(lanes.work, at.sums + fk, lane)
+        write(pull.sums, 0, first + fk, total)
+        write(lanes.work, at.sums + fk, lane, np.float32(0.0))
+
+
+@part
+def reseat_cotangent(mesh, lane, way, lanes):
+    """Express a lane's cotangent in the coordinates of the region across."""
+    n, at = len(mesh.cells), layout(mesh.cells)
+    for k in range(n):
+        eta = np.float32(0.0)
+        for j in range(n):
+            entry = read(mesh.kinds.reseats, 0, (way * n + k) * n + j)
+            eta += read(lanes.work, at.eta + j, lane) * entry
+        write(lanes.work, at.chosen + k, lane, eta)
+    for k in range(n):
+        write(lanes.work, at.eta + k, lane, read(lanes.work, at.chosen + k, lane))
+
+
+@part
+def settle_accounts(mesh, lanes, active, pull):
+    """What depends on the region that a lane is about to leave, if it is."""
+    n, at = len(mesh.cells), layout(mesh.cells)
     n_picked = 0
     for lane in range(active):  # picking first spares the processor a guess per lane
-        lanes.picked[n_picked] = lane
+        write(lanes.picked, 0, n_picked, np.uint32(lane))
         n_picked += read(lanes.work, at.face, lane) >= np.float32(0.0)
     for i in range(n_picked):
-        lane = lanes.picked[i]
-        region, face = lanes.regions[lane], int(read(lanes.work, at.face, lane))
-        across = mesh.neighbor[region, face]
-        rename(cells, kinds, kinds.of[region], face, lane, lanes.work)
+        lane = read(lanes.picked, 0, i)
+        region, face = read(lanes.regions, 0, lane), int(read(lanes.work, at.face, lane))
         if pull.sums.size > 0:
-            unseat_cotangent(cells, kinds, region, lane, lanes, pull, t)
-            seat_cotangent(cells, kinds, kinds.of[across], lane, lanes, pull, t)
+            deliver_sums(mesh, lane, lanes, pull)
+            reseat_cotangent(mesh, lane, read(mesh.ways, 0, region * (n + 2) + face + 1), lanes)
         if mesh.periodic:
-            for k in range(len(cells)):
+            for k in range(n):
                 lanes.turns[lane, k] += mesh.shift[region, face, k]
-        lanes.regions[lane] = across
-        lanes.rows[lane] = across * row_length(len(cells))
 
 
 @part
-def take_seats(mesh, lanes, lane, last, points, starts, s, pull, t):
-    """Put points, counted from ``points`` on, into lanes from ``lane`` on, before ``last``."""
-    cells, at = mesh.cells, layout(mesh.cells)
-    regions, weights, turns = starts
-    for point in range(points, points + last - lane):
-        for k in range(len(cells)):
-            write(lanes.work, at.xi + k, lane, weights[s, point, k])
-            lanes.turns[lane, k] = turns[s, point, k]
-        write(lanes.work, at.time, lane, np.float32(1.0))
-        lanes.regions[lane], lanes.owners[lane] = regions[s, point], point
-        lanes.rows[lane] = regions[s, point] * row_length(len(cells))
-        if pull.sums.size > 0:
-            kind = mesh.kinds.of[lanes.regions[lane]]
-            seat_cotangent(cells, mesh.kinds, kind, lane, lanes, pull, t)
-        lane += 1
+def cross_faces(mesh, lanes, active, pull):
+    """Move the lanes that have reached a face into the region across it.
+
+    Picks the lanes whose time is up, too, and returns how many there are.
+    """
+    n, at = len(mesh.cells), layout(mesh.cells)
+    if mesh.periodic or pull.sums.size > 0:
+        settle_accounts(mesh, lanes, active, pull)
+    n_ended = 0
+    for lane in range(active):  # face -1, none, leads to the region itself
+        write(lanes.picked, 0, n_ended, np.uint32(lane))
+        n_ended += read(lanes.work, at.time, lane) <= np.float32(0.0)
+        step = read(lanes.regions, 0, lane) * (n + 2) + int(read(lanes.work, at.face, lane)) + 1
+        region = read(mesh.across, 0, step)
+        write(lanes.regions, 0, lane, region)
+        write(lanes.rows, 0, lane, np.uint32(region * row_length(n)))
+        write(lanes.ways, 0, lane, np.uint32(read(mesh.ways, 0, step) * row_length(n)))
+    fetch(mesh.cells, mesh.kinds.renames, lanes.ways, at.series, lanes.work)
+    rename(mesh.cells, lanes.work)
+    return n_ended
 
 
 @part
-def hand_over(mesh, lanes, active, point, stop, starts, s, pull, t, out):
+def take_seat(mesh, lanes, lane, point, starts, pull):
+    """Put a point into a lane."""
+    n, at = len(mesh.cells), layout(mesh.cells)
+    for k in range(n):
+        write(lanes.work, at.xi + k, lane, read(starts.weights, 0, point * n + k))
+        if mesh.periodic:
+            write(lanes.turns, 0, lane * n + k, read(starts.turns, 0, point * n + k))
+    region = read(starts.regions, 0, point)
+    write(lanes.work, at.time, lane, np.float32(1.0))
+    write(lanes.regions, 0, lane, region)
+    write(lanes.owners, 0, lane, np.uint32(point))
+    write(lanes.rows, 0, lane, np.uint32(region * row_length(n)))
+    if pull.sums.size > 0:
+        seat_cotangent(mesh, lane, lanes, pull)
+
+
+@part
+def move_lane(mesh, lanes, source, target):
+    """Let the path of one lane go on in another."""
+    n, at = len(mesh.cells), layout(mesh.cells)
+    write(lanes.regions, 0, target, read(lanes.regions, 0, source))
+    write(lanes.rows, 0, target, read(lanes.rows, 0, source))
+    write(lanes.owners, 0, target, read(lanes.owners, 0, source))
+    for k in range(n):
+        write(lanes.turns, 0, target * n + k, read(lanes.turns, 0, source * n + k))
+    for quantity in range(at.map):
+        write(lanes.work, quantity, target, read(lanes.work, quantity, source))
+
+
+@part
+def hand_over(mesh, lanes, n_ended, active, point, stop, starts, pull, out):
     """Let out the paths that have ended, and points that wait in; returns (active, next point)."""
-    cells, at = mesh.cells, layout(mesh.cells)
-    n_picked = 0
-    for lane in range(active):
-        lanes.picked[n_picked] = lane
-        n_picked += read(lanes.work, at.time, lane) <= np.float32(0.0)
-    for i in range(n_picked - 1, -1, -1):
-        lane, region = lanes.picked[i], lanes.regions[lanes.picked[i]]
-        put_position(cells, mesh.kinds, mesh.origins, region, lane, lanes, out, t)
+    for i in range(n_ended - 1, -1, -1):
+        lane = read(lanes.picked, 0, i)
+        if out.size > 0:
+            put_position(mesh, lane, lanes, out)
         if pull.sums.size > 0:
-            unseat_cotangent(cells, mesh.kinds, region, lane, lanes, pull, t)
+            unseat_cotangent(mesh, lane, lanes, pull)
+            deliver_sums(mesh, lane, lanes, pull)
         if point < stop:
-            take_seats(mesh, lanes, lane, lane + 1, point, starts, s, pull, t)
+            take_seat(mesh, lanes, lane, point, starts, pull)
             point += 1
-            continue
-        active -= 1  # nobody waits: the last lane moves up
-        lanes.regions[lane], lanes.rows[lane] = lanes.regions[active], lanes.rows[active]
-        lanes.owners[lane] = lanes.owners[active]
-        for k in range(len(cells)):
-            lanes.turns[lane, k] = lanes.turns[active, k]
-        for quantity in range(at.map):
-            write(lanes.work, quantity, lane, read(lanes.work, quantity, active))
+        else:  # nobody waits: the last lane moves up
+            active -= 1
+            move_lane(mesh, lanes, active, lane)
     return active, point
 
 
 @part
-def add_sums(cells, regions, kinds, sums, gradient):
+def add_sums(mesh, sums, gradient):
     """Turn ∫ η_k z_f dt of every region into derivatives by its nodes' velocities."""
-    n = len(cells)
+    n = len(mesh.cells)
     for r in range(len(sums)):
+        kind = read(mesh.kinds.of, 0, r)
         for f in range(n + 1):
+            node = read(mesh.regions, 0, r * (n + 1) + f)
             for c in range(n):
+                total = read(gradient, 0, node * n + c)
                 for k in range(n):
-                    slope = kinds.slopes[kinds.of[r], k, c]
-                    gradient[regions[r, f], c] += sums[r, f * n + k] * slope
+                    slope = read(mesh.kinds.slopes, 0, (kind * n + k) * n + c)
+                    total += read(sums, 0, (r * (n + 1) + f) * n + k) * slope
+                write(gradient, 0, node * n + c, total)
 
 
 @kernel
-def walk(first, last, mesh, velocities, chosen, lengths, starts, out, cotangents, gradients):
+def walk(
+    first, last, mesh, velocities, sign, chosen, starts, lengths, ease, out, cotangents, gradients
+):
     """Follow paths for unit time; one task is a chosen θ and ``CHUNK`` points.
 
     Parameters
     ----------
     velocities : (n, nodes, ndim)
+    sign : float
+        1 to follow the fields, -1 to follow their reverse.
     chosen : (k,)
         Numbers of the θ to do.
-    lengths : (n,)
-        Longest step of each θ.
-    starts : (k or 1, m), (k or 1, m, ndim), (k or 1, m, ndim)
+    starts : (k or 1, m), (k or 1, m, ndim), (k or 1, m, ndim) or empty
         Region, ξ and turns round the torus of the points.
-    out : (n, m, ndim)
+    lengths, ease : (n,)
+        Longest step of each θ, and what makes it longer; see ``step_lengths``.
+    out : (n, m, ndim) or empty
         Receives φ_1(p).
     cotangents : (n, m, ndim) or empty
         Carried along the paths and overwritten; see ``exact.pull_back``.
     gradients : (n, chunks, nodes, ndim) or empty
         Zeros on entry; receives the derivatives by the node velocities, one sum per task.
     """
-    cells, n, m = mesh.cells, len(mesh.cells), out.shape[1]
+    cells, n, m = mesh.cells, len(mesh.cells), starts[0].shape[1]
     n_regions, n_chunks = len(mesh.regions), (m + CHUNK - 1) // CHUNK
     table = np.empty(n_regions * row_length(n), np.float32)
-    pull = Pull(cotangents, np.zeros((n_regions if cotangents.size > 0 else 0, (n + 1) * n)))
+    factors = np.empty(1 + (n + 1) * n, np.float32)
+    carries = cotangents.size > 0
+    sums = np.zeros((n_regions if carries else 0, (n + 1) * n))
     lanes = Lanes(
-        np.zeros(layout(mesh.cells).size * LANES, np.float32), np.zeros(LANES, np.int64),
-        np.zeros(LANES, np.uint32), np.zeros(LANES, np.int64),
-        np.zeros((LANES, n), np.float32), np.zeros(LANES, np.int64),
+        np.zeros(layout(cells).size * LANES, np.float32), np.zeros(LANES, np.uint32),
+        np.zeros(LANES, np.uint32), np.zeros(LANES, np.uint32), np.zeros(LANES, np.uint32),
+        np.zeros((LANES, n), np.float32), np.zeros(LANES, np.uint32),
     )  # fmt: skip
+    edge = np.float32(mesh.longest_edge)
     for task in range(first, last):
         k, chunk = task // n_chunks, task % n_chunks
-        t, s, stop = chosen[k], k % len(starts[0]), min((chunk + 1) * CHUNK, m)
-        fill_table(cells, mesh.regions, mesh.kinds, velocities[t], table)
-        pull.sums[:] = 0.0
-        active = min(LANES, stop - chunk * CHUNK)
-        point = chunk * CHUNK + active
-        take_seats(mesh, lanes, 0, active, chunk * CHUNK, starts, s, pull, t)
+        t, s = chosen[k], k % len(starts[0])
+        begin, pull = Starts(starts[0][s], starts[1][s], starts[2][s]), Pull(cotangents[t], sums)
+        fill_table(mesh, velocities[t], sign, factors, table)
+        sums[:] = 0.0
+        longest, easy = np.float32(lengths[t]), np.float32(min(ease[t], 1e30))
+        point, stop = chunk * CHUNK, min((chunk + 1) * CHUNK, m)
+        active = min(LANES, stop - point)
+        for lane in range(active):
+            take_seat(mesh, lanes, lane, point, begin, pull)
+            point += 1
         while active > 0:
-            advance(cells, table, lanes.rows, np.float32(lengths[t]), active, lanes.work)
-            if cotangents.size > 0:
-                advance_cotangent(cells, active, lanes.work)
-            cross_faces(mesh, lanes, active, pull, t)
-            active, point = hand_over(mesh, lanes, active, point, stop, starts, s, pull, t, out)
-        if cotangents.size > 0:
-            add_sums(cells, mesh.regions, mesh.kinds, pull.sums, gradients[t, chunk])
+            advance(cells, table, lanes.rows, longest, easy, edge, carries, lanes.work)
+            if carries:
+                advance_cotangent(cells, lanes.work)
+            n_ended = cross_faces(mesh, lanes, active, pull)
+            active, point = hand_over(
+                mesh, lanes, n_ended, active, point, stop, begin, pull, out[t]
+            )
+        if carries:
+            add_sums(mesh, sums, gradients[t, chunk])

@@ -13,6 +13,11 @@ from dreamwarp.space.compiled import spread
 from dreamwarp.space.mesh import Mesh
 
 Array = NDArray[np.float64]
+Floats = NDArray[np.float32] | NDArray[np.float64]
+Starts = tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.float32]]
+
+# Fields with points of their own that a thread prepares and follows together.
+AT_ONCE = 16
 
 
 def count_chunks(n_items: int, size: int) -> int:
@@ -91,18 +96,17 @@ class Fields:
 
     def flow_fast(self, points: Array, tolerance: float) -> NDArray[np.float32]:
         """φ_1 of points (n or 1, m, ndim) to a tolerance: (n, m, ndim)."""
-        lengths = self.step_lengths(tolerance)
-        gentle = lengths > 0
+        steps = self._steps(tolerance)
+        gentle = steps[0] > 0
         out = np.empty((len(self), points.shape[1], self.ndim), np.float32)
+        nothing = np.empty((len(self), 0, 0)), np.empty((len(self), 0, 0, 0))
+        self._walk(np.flatnonzero(gentle), points, 1.0, *steps, out, *nothing)
         if not gentle.all():
             some = points if len(points) == 1 else points[~gentle]
             out[~gentle] = self.only(~gentle).flow_exactly(some)
-            points = points if len(points) == 1 else points[gentle]
-        nothing = np.empty((0, 0, 0)), np.empty((0, 0, 0, 0))
-        self._walk(np.flatnonzero(gentle), lengths, points, out, *nothing)
         return out
 
-    def sharpen(self, points: Array, ends: Array, tolerance: float) -> Array:
+    def sharpen(self, points: Array, ends: Floats, tolerance: float) -> Floats:
         """Ends of paths, with float64 ones where the way back is left to the exact flow.
 
         Fields as violent as that would make the rounding of the ends grow past all bounds.
@@ -111,62 +115,83 @@ class Fields:
         if not violent.any():
             return ends
         some = points if len(points) == 1 else points[violent]
-        sharpened = ends.copy()
+        sharpened = ends.astype(np.float64)
         sharpened[violent] = self.only(violent).flow_exactly(some)
         return sharpened
 
-    def carry_fast(self, points: Array, cotangents: Array, tolerance: float) -> Array:
-        """Carry cotangents (n, m, ndim) along the paths from points (n, m, ndim), in place.
+    def carry_fast(self, ends: Floats, cotangents: Array, tolerance: float) -> Array:
+        """Carry cotangents (n, m, ndim) back along the paths to ends (n, m, ndim), in place.
 
         Returns their integrals by node, (n, n_nodes, ndim).
         """
         lengths = self.step_lengths(tolerance)
         gentle = lengths > 0
-        n_chunks = count_chunks(points.shape[1], fast.CHUNK)
+        n_chunks = count_chunks(ends.shape[1], fast.CHUNK)
         sums = np.zeros((len(self), n_chunks, *self.velocities.shape[1:]))
-        out = np.empty(points.shape, np.float32)
-        chosen = np.flatnonzero(gentle)
-        self._walk(chosen, lengths, points[chosen], out, cotangents, sums)
-        total = np.asarray(sums.sum(axis=1))
+        nowhere = np.empty((len(self), 0, self.ndim), np.float32)
+        # No ease: what is just good enough for a path is ten times worse for its derivatives.
+        steps = lengths, np.zeros(len(self))
+        self._walk(np.flatnonzero(gentle), ends, -1.0, *steps, nowhere, cotangents, sums)
+        total = sums[:, 0] if n_chunks == 1 else np.asarray(sums.sum(axis=1))
         if not gentle.all():
             rest = cotangents[~gentle][:, :, None]
-            total[~gentle] = self.only(~gentle).carry_exactly(points[~gentle], rest)[:, 0]
+            back = self.only(~gentle).reversed()
+            total[~gentle] = back.carry_exactly(ends[~gentle].astype(np.float64), rest)[:, 0]
             cotangents[~gentle] = rest[:, :, 0]
         return total
 
     def step_lengths(self, tolerance: float) -> Array:
         """Longest step of the fast flow for each field; 0 where float32 can't keep to it."""
-        lengths = np.empty(len(self))
+        return self._steps(tolerance)[0]
+
+    def _steps(self, tolerance: float) -> tuple[Array, Array]:
+        """See ``fast.step_lengths``."""
+        lengths, ease = np.empty(len(self)), np.empty(len(self))
         bounds = self.speed, self.rate, self.growth
-        fast.step_lengths(0, len(self), self.mesh.cells, *bounds, tolerance, lengths)
-        return lengths
+        fast.step_lengths(0, len(self), self.mesh.cells, *bounds, tolerance, lengths, ease)
+        return lengths, ease
 
-    def _walk(
-        self,
-        chosen: NDArray[np.int64],
-        lengths: Array,
-        points: Array,
-        out: NDArray[np.float32],
-        cotangents: Array,
-        sums: Array,
-    ) -> None:
-        n_tasks = len(chosen) * count_chunks(points.shape[1], fast.CHUNK)
-        starts = self._locate(points)
+    def _walk(self, chosen: NDArray[np.int64], points: Floats, sign: float, *others: Any) -> None:
+        """Run ``fast.walk`` for the chosen fields, with points (n or 1, m, ndim)."""
+        shared, n_points = len(points) == 1, points.shape[1]
+        n_chunks = count_chunks(n_points, fast.CHUNK)
         # A task of the walk takes some 20 ns per point.
-        block = max(1, 8192 // max(1, min(points.shape[1], fast.CHUNK)))
-        self._spread(
-            fast.walk, n_tasks, self.velocities, chosen, lengths, starts, out, cotangents, sums,
-            smallest_block=block,
-        )  # fmt: skip
+        block = max(1, 8192 // max(1, min(n_points, fast.CHUNK)))
+        if shared or n_chunks != 1:
+            some = points if shared or len(chosen) == len(self) else points[chosen]
+            starts = self._locate(some)
+            self._spread(
+                fast.walk, len(chosen) * n_chunks, self.velocities, sign, chosen, starts, *others,
+                smallest_block=block,
+            )  # fmt: skip
+            return
 
-    def _locate(self, points: Array) -> tuple[NDArray[Any], ...]:
+        def locate_and_walk(first: int, last: int, mesh: Mesh, *_: Any) -> None:
+            # A few fields at a time: their starts stay in the cache, and the pages of memory that
+            # hold them are the same ones each time.
+            starts = self._make_starts(min(AT_ONCE, last - first), n_points)
+            for begin in range(first, last, AT_ONCE):
+                some = chosen[begin : min(begin + AT_ONCE, last)]
+                fast.enter_all(0, len(some) * n_points, mesh, points, some, *starts)
+                fast.walk(0, len(some), mesh, self.velocities, sign, some, starts, *others)
+
+        self._spread(locate_and_walk, len(chosen), smallest_block=block)
+
+    def _locate(self, points: Floats) -> Starts:
         """Region, weights and turns round the torus of points (k, m, ndim)."""
-        flat = points.reshape(-1, self.ndim)
-        regions = np.empty(len(flat), np.int64)
-        weights, turns = np.empty(flat.shape, np.float32), np.empty(flat.shape, np.float32)
-        self._spread(fast.enter_all, len(flat), flat, regions, weights, turns, smallest_block=8192)
-        shape = points.shape
-        return regions.reshape(shape[:2]), weights.reshape(shape), turns.reshape(shape)
+        starts = self._make_starts(*points.shape[:2])
+        n_tasks = points.shape[0] * points.shape[1]
+        everyone = np.arange(len(points))
+        self._spread(fast.enter_all, n_tasks, points, everyone, *starts, smallest_block=8192)
+        return starts
+
+    def _make_starts(self, n_sets: int, n_points: int) -> Starts:
+        n_turns = n_points if self.mesh.periodic else 0
+        return (
+            np.empty((n_sets, n_points), np.uint32),
+            np.empty((n_sets, n_points, self.ndim), np.float32),
+            np.empty((n_sets, n_turns, self.ndim), np.float32),
+        )
 
     def _spread(self, kernel: Any, n_tasks: int, *arguments: Any, smallest_block: int = 1) -> None:
         spread(

@@ -7,7 +7,8 @@ leave out the check for negative indices, which would hide that from it.
 
 The one thing it cannot turn is the lookup of each lane's affine map, so that is spelled out here:
 eight rows of eight numbers are read whole and transposed in registers, several times faster than
-the processors' own gather instructions.
+the processors' own gather instructions. Sums of rows are spelled out too: the compiler would store
+the sum and read it back for every row, because it can't know that the rows are not the sum itself.
 """
 
 from __future__ import annotations
@@ -16,17 +17,27 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
-LANES = 64
+LANES = 32
+# Numbers that are read, written and added together: a vector register of float32.
 ROW = 8
+# Fields that are turned from θ into velocities side by side: as many as keep float64 units busy.
+FIELDS = 32
+
+
+def _data(context: Any, builder: Any, signature: Any, arguments: Any, position: int) -> Any:
+    """Pointer to the first entry of an array argument."""
+    array_type = signature.args[position]
+    return context.make_array(array_type)(context, builder, arguments[position]).data
 
 
 def _entry(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """Pointer to a quantity of a lane."""
-    work = context.make_array(signature.args[0])(context, builder, arguments[0])
+    work = _data(context, builder, signature, arguments, 0)
     row = builder.mul(arguments[1], ir.Constant(ir.IntType(64), LANES))
-    return builder.gep(work.data, [builder.add(row, arguments[2])], inbounds=True)
+    return builder.gep(work, [builder.add(row, arguments[2])], inbounds=True)
 
 
 @intrinsic
@@ -57,9 +68,7 @@ def transpose_rows(typing_context, table, rows, lane, work, target):  # type: ig
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         def data(position: int) -> Any:
-            return context.make_array(signature.args[position])(
-                context, builder, arguments[position]
-            ).data
+            return _data(context, builder, signature, arguments, position)
 
         int64, vector = ir.IntType(64), ir.VectorType(ir.FloatType(), ROW)
 
@@ -93,3 +102,54 @@ def transpose_rows(typing_context, table, rows, lane, work, target):  # type: ig
         return context.get_dummy_value()
 
     return signature, generate
+
+
+def _row_summer(width: int, *, listed: bool) -> Any:
+    """An intrinsic that sums multiples of rows of ``width`` numbers: ``sum_rows`` and others."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        dtype = signature.args[6].dtype
+        vector, align = ir.VectorType(context.get_value_type(dtype), width), dtype.bitwidth // 8
+
+        def entry(position: int, index: Any) -> Any:
+            data = _data(context, builder, signature, arguments, position)
+            return builder.gep(data, [index], inbounds=True)
+
+        def row(position: int, index: Any) -> Any:
+            return builder.bitcast(entry(position, index), vector.as_pointer())
+
+        total = cgutils.alloca_once_value(builder, ir.Constant(vector, [0.0] * width))
+        with cgutils.for_range(builder, arguments[5]) as loop:
+            factor = builder.load(entry(0, builder.add(arguments[1], loop.index)))
+            spread = ir.Constant(vector, [ir.Undefined] * width)
+            for i in range(width):
+                spread = builder.insert_element(spread, factor, ir.Constant(ir.IntType(32), i))
+            number = loop.index
+            if listed:
+                number = builder.load(entry(8, builder.add(arguments[9], loop.index)))
+            here = builder.add(arguments[3], builder.mul(number, arguments[4]))
+            values = builder.load(row(2, here), align=align)
+            product = builder.fmul(spread, values, flags=("contract",))
+            builder.store(builder.fadd(builder.load(total), product, flags=("contract",)), total)
+        builder.store(builder.load(total), row(6, arguments[7]), align=align)
+        return context.get_dummy_value()
+
+    whole = types.int64
+
+    def sum_rows(typing_context, factors, first, rows, source, pitch, count, sums, target):  # type: ignore[no-untyped-def]
+        """``sums[target + i] = Σ_q factors[first + q] rows[source + q pitch + i]``, q < count."""
+        return types.void(factors, whole, rows, whole, whole, whole, sums, whole), generate
+
+    def sum_listed(  # type: ignore[no-untyped-def]
+        typing_context, factors, first, rows, source, pitch, count, sums, target, numbers, start
+    ):
+        """The same with ``numbers[start + q]``, of type int64, in the place of q."""
+        listing = types.void(factors, whole, rows, whole, whole, whole, sums, whole, numbers, whole)
+        return listing, generate
+
+    return intrinsic(sum_listed if listed else sum_rows)
+
+
+sum_rows = _row_summer(ROW, listed=False)
+sum_fields = _row_summer(FIELDS, listed=False)
+sum_listed_fields = _row_summer(FIELDS, listed=True)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.space.compiled import part
+from dreamwarp.space.lanes import ROW, read
 from dreamwarp.space.tessellation import Tessellation
 
 # A point this far outside a cell, in barycentric weight, still counts as inside. It is far above
@@ -19,23 +20,29 @@ class Kinds(NamedTuple):
     """What regions of the same shape have in common, once for all of them.
 
     Boxes are alike, so a mesh has thousands of regions but only a handful of kinds, and tables that
-    a path looks things up in at every crossing stay in the processor's nearest cache.
+    a path looks things up in at every crossing stay in the processor's nearest cache. Kind by face
+    makes the ways to cross; way 0 is to stay.
     """
 
     of: NDArray[np.int32]  # (regions,), the kind of each
-    position: NDArray[np.int32]  # (kinds, ndim + 1, ndim + 1), as in Mesh
-    fold: NDArray[np.float32]  # (kinds, ndim + 1, ndim + 1), as in Mesh
     edges: NDArray[np.float32]  # (kinds, ndim, ndim): ∂p / ∂ξ, a row per node but the first
     slopes: NDArray[np.float64]  # (kinds, ndim, ndim): ∂ξ / ∂p, likewise
+    gradients: NDArray[np.float32]  # (kinds, ndim, ndim + 1): ∂z / ∂p of all weights z, transposed
     finite: NDArray[np.float32]  # (kinds, ndim): 1 for a vertex, 0 for a direction
+    columns: NDArray[np.float32]  # (kinds, 1 + (ndim + 1) ndim, row_length): see fast.fill_table
+    renames: NDArray[np.float32]  # (ways x row_length,): [M | m] of ξ -> M ξ + m on crossing
+    reseats: NDArray[np.float32]  # (ways, ndim, ndim): the transposed inverse of M, for cotangents
 
 
 class Mesh(NamedTuple):
     """Arrays of a :class:`Tessellation`; see its properties for their meaning.
 
-    ``origins[r]`` is the position of a region's first node. ``fold[r, f, g]`` says how the weight
+    ``origins[r]`` is the position of a region's first node, and no other vertex of a region is
+    further than ``longest_edge`` from it. ``fold[r, f, g]`` says how the weight
     of node f, small when a path is at the face opposite f, is shared out on crossing: it goes to
-    the node that stands at ``position[r, f, g]`` in the neighbour with this factor.
+    the node that stands at ``position[r, f, g]`` in the neighbour with this factor. ``across[r, f +
+    1]`` is the neighbour again and ``ways[r, f + 1]`` the way to cross (see ``Kinds``); column 0 is
+    for paths that stay.
     """
 
     cells: tuple[int, ...]
@@ -48,6 +55,9 @@ class Mesh(NamedTuple):
     shift: NDArray[np.float64]
     fold: NDArray[np.float64]
     origins: NDArray[np.float64]
+    longest_edge: float
+    across: NDArray[np.uint32]
+    ways: NDArray[np.uint32]
     kinds: Kinds
 
 
@@ -57,6 +67,8 @@ def build_mesh(tessellation: Tessellation) -> Mesh:
     weights = np.ascontiguousarray(tessellation.barycentric)
     nodes = tessellation.nodes[tessellation.regions]
     fold = _fold(tessellation)
+    kinds = _find_kinds(nodes, weights, position, fold)
+    across, ways = _crossings(neighbor, kinds.of)
     return Mesh(
         tessellation.cells,
         tessellation.periodic,
@@ -68,7 +80,10 @@ def build_mesh(tessellation: Tessellation) -> Mesh:
         shift,
         fold,
         np.ascontiguousarray(nodes[:, 0, :-1]),
-        _find_kinds(nodes, weights, position, fold),
+        float(np.linalg.norm(kinds.edges * kinds.finite[..., None], axis=2).max()),
+        across,
+        ways,
+        kinds,
     )
 
 
@@ -81,14 +96,75 @@ def _find_kinds(
     edges = (nodes[:, 1:] - nodes[:, 1:, -1:] * nodes[:, :1])[:, :, :-1]
     shape = np.concatenate([table.reshape(len(nodes), -1) for table in (edges, position, fold)], 1)
     _, example, kind = np.unique(shape.round(9), axis=0, return_index=True, return_inverse=True)
+    slopes = np.ascontiguousarray(weights[example, 1:, :-1])
+    finite = nodes[example, 1:, -1]
+    renames = _rename_maps(position[example], fold[example], finite)
+    square = renames[..., :-1]
     return Kinds(
         kind.reshape(-1).astype(np.int32),
-        position[example].astype(np.int32),
-        fold[example].astype(np.float32),
         edges[example].astype(np.float32),
-        np.ascontiguousarray(weights[example, 1:, :-1]),
-        nodes[example, 1:, -1].astype(np.float32),
+        slopes,
+        np.swapaxes(weights[example, :, :-1], 1, 2).astype(np.float32, order="C"),
+        finite.astype(np.float32),
+        _table_columns(slopes, finite),
+        _fill_rows(renames.reshape(len(renames), -1)).reshape(-1),
+        np.swapaxes(np.linalg.inv(square), 1, 2).astype(np.float32, order="C"),
     )
+
+
+def _crossings(
+    neighbor: NDArray[np.int64], kind: NDArray[np.int32]
+) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    n_regions, n_faces = neighbor.shape
+    itself = np.arange(n_regions)[:, None]
+    ways = 1 + n_faces * kind[:, None] + np.arange(n_faces)
+    inside = neighbor >= 0  # no path gets to a face at infinity
+    across = np.hstack([itself, np.where(inside, neighbor, itself)])
+    return across.astype(np.uint32), np.pad(ways * inside, ((0, 0), (1, 0))).astype(np.uint32)
+
+
+def _rename_maps(
+    position: NDArray[np.int64], fold: NDArray[np.float64], finite: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """How ξ changes by every way to cross: (ways, ndim, ndim + 1)."""
+    n_kinds, ndim = finite.shape
+    # All weights from (ξ, 1): the first is 1 - w·ξ.
+    weights = np.zeros((n_kinds, ndim + 1, ndim + 1))
+    weights[:, 0, :-1], weights[:, 0, -1] = -finite, 1.0
+    weights[:, 1:, :-1] = np.eye(ndim)
+    ways = [np.eye(ndim, ndim + 1)]
+    for kind, face in np.ndindex(n_kinds, ndim + 1):
+        shared = weights[kind].copy()
+        shared[face] = 0.0
+        shared += fold[kind, face][:, None] * weights[kind, face]
+        renamed = np.empty_like(shared)
+        renamed[position[kind, face]] = shared
+        at_infinity = position[kind, face, 0] < 0
+        ways.append(ways[0] if at_infinity else renamed[1:])
+    return np.asarray(ways)
+
+
+def _table_columns(slopes: NDArray[np.float64], finite: NDArray[np.float64]) -> NDArray[np.float32]:
+    """What a region's table row is a sum of: (kinds, 1 + (ndim + 1) ndim, row_length).
+
+    First what does not depend on the field, w; then, by node and component, what a velocity of the
+    first node adds, or that of another node less that of the first.
+    """
+    n_kinds, ndim = finite.shape
+    maps = np.zeros((n_kinds, ndim + 1, ndim, ndim, ndim + 1))
+    for node in range(ndim + 1):
+        maps[:, node, :, :, node - 1] = np.swapaxes(slopes, 1, 2)
+    columns = np.zeros((n_kinds, 1 + (ndim + 1) * ndim, ndim * (ndim + 2)))
+    columns[:, 0, :ndim] = finite
+    columns[:, 1:, ndim:] = maps.reshape(n_kinds, (ndim + 1) * ndim, ndim * (ndim + 1))
+    return _fill_rows(columns)
+
+
+def _fill_rows(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Rows filled up to whole vectors, in float32."""
+    missing = -values.shape[-1] % ROW
+    padding = [(0, 0)] * (values.ndim - 1) + [(0, missing)]
+    return np.pad(values, padding).astype(np.float32)
 
 
 def _fold(tessellation: Tessellation) -> NDArray[np.float64]:
@@ -139,15 +215,16 @@ def locate(mesh, point, weights):
     ndim = len(mesh.cells)
     region = simplex_in_box(mesh.cells, point)
     for _ in range(8 * (ndim + 1)):
-        worst = 0
+        worst, lowest = 0, np.inf
         for f in range(ndim + 1):
-            weight = mesh.weights[region, f, ndim]
+            at = (region * (ndim + 1) + f) * (ndim + 1)
+            weight = read(mesh.weights, 0, at + ndim)
             for k in range(ndim):
-                weight += mesh.weights[region, f, k] * point[k]
+                weight += read(mesh.weights, 0, at + k) * point[k]
             weights[f] = weight
-            if weight < weights[worst]:
-                worst = f
-        if weights[worst] >= -WEIGHT_SLACK or mesh.periodic or mesh.neighbor[region, worst] < 0:
+            worst = f if weight < lowest else worst
+            lowest = min(lowest, weight)
+        if lowest >= -WEIGHT_SLACK or mesh.periodic or mesh.neighbor[region, worst] < 0:
             break
         region = mesh.neighbor[region, worst]
     return region

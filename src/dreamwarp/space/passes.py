@@ -30,6 +30,8 @@ NEAR = np.float32(1e-4)
 SHORTEST = np.float32(1e-7)
 # Steps that divide the time evenly leave this much over by rounding; no step is made of it.
 ALMOST_ONE = np.float32(1.0001)
+# A step that is too long is tried again this much shorter, and so often.
+SHORTENING, N_SHORTENINGS = np.float32(0.65), 3
 
 _NEVER, _TINY = np.float32(1e30), np.float32(1e-30)
 _ZERO, _ONE = np.float32(0.0), np.float32(1.0)
@@ -47,7 +49,6 @@ class Layout(NamedTuple):
 
     eta: int  # cotangent, ndim rows
     sums: int  # ∫ η_k z_f dt since the region was entered, (ndim + 1) ndim rows
-    spare: int  # weight of the first node, when it happens to be known
     xi: int  # weights, ndim rows
     time: int  # time left
     face: int  # face just reached, or -1
@@ -73,37 +74,48 @@ def row_length(n):
 def layout(cells):
     """The layout for a space with these cells."""
     n = len(cells)
-    spare = n + (n + 1) * n
-    xi = spare + 1
+    xi = n + (n + 1) * n
     row = xi + n + 2
     step = row + row_length(n)
     crossing = step + 1 + (ORDER + 1) * (n + 1)
     bend = crossing + 2 + ORDER + 1
     size = bend + 1 + (ORDER + 1) * n
     return Layout(
-        0, n, spare, xi, xi + n, xi + n + 1, row, row + n, step, step + 1,
+        0, n, xi, xi + n, xi + n + 1, row, row + n, step, step + 1,
         crossing, crossing + 1, crossing + 2, bend, bend + 1, size,
     )  # fmt: skip
 
 
 @lane_kernel
-def fetch(cells, table, rows, active, work):
-    """Read every lane's table row."""
-    at = layout(cells)
-    for lane in range(0, active, ROW):
-        transpose_rows(table, rows, lane, work, at.row * LANES)
+def fetch(cells, table, rows, target, work):
+    """Read a table row for every lane into the rows from ``target`` on."""
+    for lane in range(0, LANES, ROW):
+        transpose_rows(table, rows, lane, work, target * LANES)
         if len(cells) == 3:
-            transpose_rows(table[ROW:], rows, lane, work, (at.row + ROW) * LANES)
+            transpose_rows(table[ROW:], rows, lane, work, (target + ROW) * LANES)
 
 
 @lane_kernel
-def expand(cells, longest, active, work):
-    """Length of the step, and the power series of every weight over it."""
+def rename(cells, work):
+    """Give every lane its ξ in the region it goes on in: M ξ + m, fetched to ``series``."""
     n = len(cells)
     at = layout(cells)
-    for i in range(active):
-        time = read(work, at.time, i)
-        write(work, at.step, i, time if time <= longest * ALMOST_ONE else longest)
+    for i in range(LANES):
+        for k in range(n):
+            x = read(work, at.series + k * (n + 1) + n, i)
+            for j in range(n):
+                x += read(work, at.series + k * (n + 1) + j, i) * read(work, at.xi + j, i)
+            write(work, at.chosen + k, i, x)
+        for k in range(n):
+            write(work, at.xi + k, i, read(work, at.chosen + k, i))
+
+
+@lane_kernel
+def expand(cells, work):
+    """The power series of every weight."""
+    n = len(cells)
+    at = layout(cells)
+    for i in range(LANES):
         first = _ONE
         for k in range(n):
             x = read(work, at.xi + k, i)
@@ -129,6 +141,30 @@ def expand(cells, longest, active, work):
 
 
 @lane_kernel
+def choose_step(cells, longest, easy, edge, work):
+    """Length of the step: as much of the time left as the last term of a lane's series allows.
+
+    See ``fast.step_lengths``. An edge is at most ``edge`` long, or 1 if it is a direction.
+    """
+    n = len(cells)
+    at = layout(cells)
+    for i in range(LANES):
+        time = read(work, at.time, i)
+        last = _ZERO
+        for k in range(n):
+            length = _ONE + read(work, at.row + k, i) * (edge - _ONE)
+            last += abs(read(work, at.series + ORDER * (n + 1) + k + 1, i)) * length
+        for _ in range(ORDER):
+            last *= time
+        step = time
+        for _ in range(N_SHORTENINGS):
+            step = step if last <= easy else step * SHORTENING
+            last = last if last <= easy else last * SHORTENING**ORDER
+        step = step if last <= easy else _ZERO
+        write(work, at.step, i, time if time <= longest * ALMOST_ONE else max(step, longest))
+
+
+@lane_kernel
 def lowest_root(value, slope, bend):
     """First t > 0 with value + slope t - bend t² = 0, for value >= 0; never, if there is none."""
     inside = slope * slope + np.float32(4.0) * value * bend
@@ -142,7 +178,7 @@ def lowest_root(value, slope, bend):
 
 
 @lane_kernel
-def find_faces(cells, active, work):
+def find_faces(cells, work):
     """The face each lane may reach first, and times before which it reaches that one or any other.
 
     A weight's series lies above the parabola that takes every term past the second at its worst, so
@@ -150,7 +186,7 @@ def find_faces(cells, active, work):
     """
     n = len(cells)
     at = layout(cells)
-    for i in range(active):
+    for i in range(LANES):
         step = read(work, at.step, i)
         first, second, face = _NEVER, _NEVER, _ZERO
         for f in range(n + 1):
@@ -169,11 +205,11 @@ def find_faces(cells, active, work):
 
 
 @lane_kernel
-def choose_face(cells, active, work):
+def choose_face(cells, work):
     """Copy the series of the weight that may vanish first, and bound its curvature."""
     n = len(cells)
     at = layout(cells)
-    for i in range(active):
+    for i in range(LANES):
         face, step = read(work, at.face, i), read(work, at.step, i)
         bend = _ZERO
         for p in range(ORDER, -1, -1):
@@ -188,10 +224,10 @@ def choose_face(cells, active, work):
 
 
 @lane_kernel
-def approach_face(cells, active, work):
+def approach_face(cells, work):
     """Move the crossing time on, to the root of a parabola that touches the weight from below."""
     at = layout(cells)
-    for i in range(active):
+    for i in range(LANES):
         t = read(work, at.crossing, i)
         value, slope = read(work, at.chosen + ORDER, i), _ZERO
         for p in range(ORDER - 1, -1, -1):
@@ -202,10 +238,10 @@ def approach_face(cells, active, work):
 
 
 @lane_kernel
-def land(cells, active, work):
+def land(cells, work):
     """End the step at the crossing time; say which face that reaches, if any."""
     at = layout(cells)
-    for i in range(active):
+    for i in range(LANES):
         t = read(work, at.crossing, i)
         value, slope = read(work, at.chosen + ORDER, i), _ZERO
         for p in range(ORDER - 1, -1, -1):
@@ -219,11 +255,11 @@ def land(cells, active, work):
 
 
 @lane_kernel
-def move(cells, active, work):
+def move(cells, work):
     """Put every lane where its series says it is after the step."""
     n = len(cells)
     at = layout(cells)
-    for i in range(active):
+    for i in range(LANES):
         t = read(work, at.step, i)
         for k in range(n):
             x = read(work, at.series + ORDER * (n + 1) + k + 1, i)
@@ -233,11 +269,11 @@ def move(cells, active, work):
 
 
 @lane_kernel
-def expand_cotangent(cells, active, work):
+def expand_cotangent(cells, work):
     """Power series of η over the step: η' = -η A."""
     n = len(cells)
     at = layout(cells)
-    for i in range(active):
+    for i in range(LANES):
         for k in range(n):
             write(work, at.powers + k, i, read(work, at.eta + k, i))
         for p in range(1, ORDER + 1):
@@ -250,11 +286,11 @@ def expand_cotangent(cells, active, work):
 
 
 @lane_kernel
-def add_products(cells, node, weight, active, work):
+def add_products(cells, node, weight, work):
     """Add one node of Gauss's rule to ∫ η_k z_f dt."""
     n = len(cells)
     at = layout(cells)
-    for i in range(active):
+    for i in range(LANES):
         step = read(work, at.step, i)
         t = step * node
         for k in range(n):
@@ -272,11 +308,11 @@ def add_products(cells, node, weight, active, work):
 
 
 @lane_kernel
-def move_cotangent(cells, active, work):
+def move_cotangent(cells, work):
     """Put η where its series says it is after the step."""
     n = len(cells)
     at = layout(cells)
-    for i in range(active):
+    for i in range(LANES):
         t = read(work, at.step, i)
         for k in range(n):
             eta = read(work, at.powers + ORDER * n + k, i)
@@ -286,22 +322,24 @@ def move_cotangent(cells, active, work):
 
 
 @inlined
-def advance(cells, table, rows, longest, active, work):
+def advance(cells, table, rows, longest, easy, edge, careful, work):
     """Take one step with every lane: to the end of its time, its cell or the series' reach."""
-    fetch(cells, table, rows, active, work)
-    expand(cells, longest, active, work)
-    find_faces(cells, active, work)
-    choose_face(cells, active, work)
-    approach_face(cells, active, work)
-    approach_face(cells, active, work)
-    land(cells, active, work)
-    move(cells, active, work)
+    fetch(cells, table, rows, layout(cells).row, work)
+    expand(cells, work)
+    choose_step(cells, longest, easy, edge, work)
+    find_faces(cells, work)
+    choose_face(cells, work)
+    approach_face(cells, work)
+    if careful:  # paths err by the square of a distance from a face, but derivatives by itself
+        approach_face(cells, work)
+    land(cells, work)
+    move(cells, work)
 
 
 @inlined
-def advance_cotangent(cells, active, work):
+def advance_cotangent(cells, work):
     """Carry the cotangents over the step just taken."""
-    expand_cotangent(cells, active, work)
+    expand_cotangent(cells, work)
     for q in range(len(GAUSS_NODES)):
-        add_products(cells, GAUSS_NODES[q], GAUSS_WEIGHTS[q], active, work)
-    move_cotangent(cells, active, work)
+        add_products(cells, GAUSS_NODES[q], GAUSS_WEIGHTS[q], work)
+    move_cotangent(cells, work)

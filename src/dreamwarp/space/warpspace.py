@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from dreamwarp.space import coordinates
 from dreamwarp.space.basis import BOUNDARIES, Basis, build_basis
 from dreamwarp.space.compiled import spread
-from dreamwarp.space.fields import Array, Fields, count_chunks
-from dreamwarp.space.lanes import LANES
+from dreamwarp.space.fields import Array, Fields, Floats, count_chunks
+from dreamwarp.space.lanes import FIELDS
 from dreamwarp.space.mesh import Mesh, build_mesh
 from dreamwarp.space.tessellation import MAX_AXES, Tessellation
 from dreamwarp.validation import as_finite_array, check_choice, warn_user
@@ -347,16 +347,16 @@ class WarpSpace:
         theta, points, single = self._check_batch(theta, points)
         shape = (len(theta), points.shape[1], self.ndim)
         cotangent = _check_paths("cotangent", cotangent, shape, single)
-        fields, by_points = self._fields(theta, n_threads), cotangent.copy()
+        fields, by_points = self._fields(theta, n_threads), cotangent.astype(np.float64)
         ends = None if moved is None else _check_paths("moved", moved, shape, single)
         if method == "exact":
-            ends = fields.flow_exactly(points) if ends is None else ends
+            ends = fields.flow_exactly(points) if ends is None else ends.astype(np.float64)
             sums = fields.reversed().carry_exactly(ends, by_points[:, :, None])[:, 0]
         else:
             if ends is None:
-                ends = fields.flow_fast(points, tolerance).astype(np.float64)
+                ends = fields.flow_fast(points, tolerance)
             ends = fields.sharpen(points, ends, tolerance)
-            sums = fields.reversed().carry_fast(ends, by_points, tolerance)
+            sums = fields.carry_fast(ends, by_points, tolerance)
         by_theta = self._theta_gradient(sums, n_threads)
         return (by_theta[0], by_points[0]) if single else (by_theta, by_points)
 
@@ -387,18 +387,24 @@ class WarpSpace:
         velocities = np.zeros((len(theta), len(self.tessellation.nodes), self.ndim))
         bounds = np.empty(len(theta)), np.empty(len(theta)), np.empty(len(theta))
         spread(
-            coordinates.node_velocities, count_chunks(len(theta), LANES), self._mesh,
-            self._basis.unknown, self._basis.factor, unknowns, velocities, *bounds,
-            n_threads=n_threads,
+            coordinates.node_velocities, count_chunks(len(theta), FIELDS), self._mesh,
+            self._basis.unknown, self._basis.columns, unknowns, velocities, *bounds,
+            n_threads=n_threads, smallest_block=self._smallest_block,
         )  # fmt: skip
         return Fields(self._mesh, velocities, *bounds, n_threads)
+
+    @property
+    def _smallest_block(self) -> int:
+        """Blocks of ``FIELDS`` fields that are worth a thread: some 100 ns per region and block."""
+        return max(1, 1024 // len(self._mesh.regions))
 
     def _theta_gradient(self, by_velocity: Array, n_threads: int | None) -> Array:
         """Derivatives by node velocities (n, n_nodes, ndim) as derivatives by θ (n, d)."""
         out = np.zeros((len(by_velocity), len(self._basis.factor)))
         spread(
-            coordinates.theta_gradient, count_chunks(len(out), LANES),
-            self._basis.unknown, self._basis.factor, by_velocity, out, n_threads=n_threads,
+            coordinates.theta_gradient, count_chunks(len(out), FIELDS),
+            self._basis.unknown, self._basis.rows, by_velocity, out,
+            n_threads=n_threads, smallest_block=self._smallest_block,
         )  # fmt: skip
         mixing = self._basis.mixing
         return out if mixing is None else np.einsum("ud,nu->nd", mixing, out)
@@ -412,10 +418,9 @@ class WarpSpace:
                 f"`theta` must have shape (n, {self.dim}) for a {self._description}, got "
                 f"{values.shape}. Use the space the parameters were made for."
             )
-        if np.abs(values).max(initial=0.0) > MAX_THETA:
-            raise ValueError(
-                f"`theta` must stay below {MAX_THETA:g}, got {np.abs(values).max():g}."
-            )
+        largest = max(values.max(initial=0.0), -values.min(initial=0.0))
+        if largest > MAX_THETA:
+            raise ValueError(f"`theta` must stay below {MAX_THETA:g}, got {largest:g}.")
         return np.atleast_2d(values), values.ndim == 1
 
     def _check_points(self, points: ArrayLike) -> Array:
@@ -470,8 +475,11 @@ def check_tolerance(method: Method, tolerance: float) -> float:
     return float(tolerance)
 
 
-def _check_paths(name: str, values: ArrayLike, shape: tuple[int, ...], single: bool) -> Array:
-    array = as_finite_array(name, values)
+def _check_paths(name: str, values: ArrayLike, shape: tuple[int, ...], single: bool) -> Floats:
+    array: Floats = np.asarray(values)
+    # What the fast flow returns is taken as it is: a copy would cost as much as a good part of it.
+    if array.dtype != np.float32 or not array.flags.carray or not np.isfinite(array).all():
+        array = as_finite_array(name, array)
     if single and array.ndim == 2:
         array = array[None]
     if array.shape != shape:
