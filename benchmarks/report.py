@@ -25,7 +25,7 @@ from dreamwarp.files import write_beside
 
 PACKAGES = (
     "numba", "numpy", "scipy", "torch",
-    "libcpab", "difw", "kornia", "albumentations", "torchvision",
+    "libcpab", "difw", "kornia", "albumentations", "torchvision", "simpleitk",
 )  # fmt: skip
 # Largest load of the machine, as a share of its cores, at which figures deserve trust.
 QUIET = 0.25

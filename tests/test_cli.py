@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 import dreamwarp
 from dreamwarp import cli, demo
@@ -31,13 +30,13 @@ def test_version(capsys: Any) -> None:
 @pytest.mark.parametrize("arguments", [(), ("--help",)])
 def test_help_lists_the_commands(capsys: Any, arguments: tuple[str, ...]) -> None:
     assert run(*arguments) == 0
-    assert re.search(r"demo\s+Warp real digits", capsys.readouterr().out)
+    assert re.search(r"demo\s+Learn from real digits", capsys.readouterr().out)
 
 
 def test_help_of_a_command_has_examples(capsys: Any) -> None:
     assert run("demo", "--help") == 0
     words = capsys.readouterr().out
-    assert "dreamwarp demo --seed 7 --output out/seven.svg" in words
+    assert "dreamwarp demo --seed 7 --output out/seven.html" in words
     assert "--seed" in words
 
 
@@ -58,7 +57,7 @@ def test_wrong_use_is_one_line_and_code_2(capsys: Any, arguments: list[str], mes
 
 def test_a_picture_that_cant_be_written_is_one_line_and_code_1(capsys: Any, tmp_path: Path) -> None:
     assert run("demo", "--output", str(tmp_path / "demo.txt")) == 1
-    assert_one_line(capsys.readouterr(), r"must end in one of \.pdf, \.png, \.svg")
+    assert_one_line(capsys.readouterr(), r"must end in \.html")
 
 
 def test_a_missing_part_is_one_line_and_code_1(capsys: Any, monkeypatch: Any) -> None:
@@ -72,34 +71,41 @@ def assert_one_line(captured: Any, message: str) -> None:
     assert re.fullmatch(rf"dreamwarp: .*{message}.*\n", captured.err)
 
 
-def test_demo_writes_a_picture(capsys: Any, tmp_path: Path) -> None:
-    picture = tmp_path / "out" / "demo.png"
-    assert run("demo", "--seed", "3", "--output", str(picture)) == 0
+def test_demo_learns_and_writes_a_page(capsys: Any, tmp_path: Path) -> None:
+    page = tmp_path / "out" / "demo.html"
+    assert run("demo", "--seed", "3", "--output", str(page)) == 0
     words = capsys.readouterr()
     assert words.err == ""
-    assert re.search(r"1,797 handwritten digits", words.out)
-    assert re.search(r"images per second", words.out)
-    assert words.out.endswith(f"picture written to {picture}\n")
-    assert picture.read_bytes().startswith(PNG)
-    assert [path.name for path in picture.parent.iterdir()] == ["demo.png"]
+    assert re.search(r"200 handwritten digits to train on, 200 to choose by, 1397", words.out)
+    alone, noise, learned = re.findall(
+        r"^(?:training|with) .* ([\d.]+) % .* [\d.]+ %$", words.out, re.M
+    )
+    assert float(learned) < float(alone)
+    assert words.out.endswith(f"the page is {page}\n")
+    written = page.read_text()
+    assert written.count('<img src="data:image/png;base64,') == 3
+    assert "http" not in written
+    assert [path.name for path in page.parent.iterdir()] == ["demo.html"]
 
 
-def test_the_seed_fixes_the_warps() -> None:
-    space = dreamwarp.WarpSpace((4, 4))
-    few = demo.draw_smooth_theta(space, 2, seed=3)
-    np.testing.assert_allclose(few, demo.draw_smooth_theta(space, 5, seed=3)[:2], atol=1e-12)
-    assert not np.allclose(few, demo.draw_smooth_theta(space, 2, seed=4))
+def test_the_seed_fixes_the_split_and_no_digit_is_in_two_parts() -> None:
+    split, again, other = demo.split_digits(3), demo.split_digits(3), demo.split_digits(4)
+    np.testing.assert_array_equal(split.X, again.X)
+    assert not np.array_equal(split.X, other.X)
+    counts = np.bincount(split.y), np.bincount(split.y_validation)
+    assert set(counts[0]) == {demo.N_TRAIN} and set(counts[1]) == {demo.N_VALIDATION}
+    whole = np.concatenate([split.X, split.X_validation, split.X_test])
+    originals = np.unique(dreamwarp.data.digits().X, axis=0)
+    assert len(np.unique(whole, axis=0)) == len(originals)
 
 
 def test_interruption_is_code_130_and_leaves_nothing(
     capsys: Any, monkeypatch: Any, tmp_path: Path
 ) -> None:
-    def interrupted(figure: Figure, path: Path, **options: Any) -> None:
-        path.write_bytes(PNG)
+    def interrupted(*arguments: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Figure, "savefig", interrupted)
-    monkeypatch.setattr(demo, "time_warps", lambda *arguments, **options: None)
-    assert run("demo", "--output", str(tmp_path / "demo.png")) == cli.INTERRUPTED
+    monkeypatch.setattr(demo, "compare", interrupted)
+    assert run("demo", "--output", str(tmp_path / "demo.html")) == cli.INTERRUPTED
     assert capsys.readouterr().err == "dreamwarp: interrupted\n"
     assert list(tmp_path.iterdir()) == []

@@ -14,8 +14,12 @@ from typing import Annotated, NoReturn
 import typer
 
 from dreamwarp import __version__
+from dreamwarp.commands.align import align
 from dreamwarp.commands.data import data
+from dreamwarp.commands.fit import fit
 from dreamwarp.commands.infimnist import infimnist
+from dreamwarp.commands.sample import sample
+from dreamwarp.commands.verify import verify
 
 INTERRUPTED = 130
 
@@ -66,23 +70,27 @@ def dreamwarp(
 
 @app.command()
 def demo(
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Picture to write: .png, .svg or .pdf.")
-    ] = Path("dreamwarp-demo.png"),
-    seed: Annotated[int, typer.Option(min=0, help="Fixes the random warps.")] = 0,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Page to write, .html.")] = Path(
+        "dreamwarp-demo.html"
+    ),
+    seed: Annotated[int, typer.Option(min=0, help="Fixes all that is random.")] = 0,
 ) -> None:
-    """Warp real digits at random and draw grid, velocity field and results.
+    """Learn from real digits, make more, and compare classifiers with and without them.
 
     [bold]Examples[/bold]
 
     dreamwarp demo
 
-    dreamwarp demo --seed 7 --output out/seven.svg
+    dreamwarp demo --seed 7 --output out/seven.html
     """
     from dreamwarp.demo import run_demo
 
     run_demo(output, seed=seed, say=typer.echo)
 
 
+app.command()(align)
 app.command()(data)
+app.command()(fit)
+app.command()(sample)
+app.command()(verify)
 app.command()(infimnist)

@@ -1,4 +1,10 @@
-"""``dreamwarp demo``: real digits under smooth random warps, and a picture of what happened."""
+"""``dreamwarp demo``: the whole job on scikit-learn's digits, with a page of what came of it.
+
+Some digits are for training, some to choose by, and the rest to test on. The training digits are
+aligned with their neighbours, the warps of each class are learned, and two classifiers are trained
+on more digits made from them; on digits deformed by random elastic noise, at the strength that does
+best on the validation digits; and on the training digits alone.
+"""
 
 from __future__ import annotations
 
@@ -6,176 +12,279 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
-from scipy.spatial.distance import cdist
 
-from dreamwarp.space import WarpSpace
+from dreamwarp.data.elastic import deform_elastically
 from dreamwarp.warp import Warp
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure, SubFigure
+    from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
+    from dreamwarp.augment.augmenter import Augmenter
+
 Images = NDArray[np.float32]
+Labels = NDArray[np.int64]
+Say = Callable[[str], None]
 
-# The digits are 8 x 8 and touch the border. With a margin, and enlarged this many times, they show
-# a smooth warp as smooth; this range of ink is stretched to [0, 1], which sharpens the strokes.
-ENLARGEMENT = 8
-INK_RANGE = (0.35, 0.85)
-# Velocities of natural strength: strokes move by about a twentieth of the image's width, and
-# strokes a quarter of it apart move on their own.
-SPEED = 0.06
-LENGTH_SCALE = 0.25
-# Warped versions of each digit in the picture.
-N_VERSIONS = 3
-# Ink above this share of the darkest counts as part of a stroke.
-STROKE = 0.5
+# Digits of each class to train on, and to choose the rival's strength by.
+N_TRAIN, N_VALIDATION = 20, 20
+# The digits touch the border of their 8 x 8 pixels, where warps move nothing.
+MARGIN = 2
+# Digits made, by warps or by noise.
+N_NEW = 6000
+# Widths and amplitudes in pixels that the elastic rival may choose from.
+WIDTHS, AMPLITUDES = (1.0, 2.0), (0.2, 0.3, 0.5, 0.8)
+# Versions of each digit, and deviations of the first component, in the pictures.
+N_VERSIONS, DEVIATIONS = 4, (-3.0, -1.5, 0.0, 1.5, 3.0)
 
 
-def run_demo(
-    output: str | os.PathLike[str], *, seed: int = 0, say: Callable[[str], None] = print
-) -> Path:
-    """Warp digits, time it, and draw velocity field, grid and results.
+class Split(NamedTuple):
+    """Digits and labels: to train on, to choose by, to test on."""
+
+    X: Images
+    y: Labels
+    X_validation: Images
+    y_validation: Labels
+    X_test: Images
+    y_test: Labels
+
+
+class Row(NamedTuple):
+    """Test errors, in percent, of both classifiers after one kind of training."""
+
+    name: str
+    neighbor: float
+    network: float
+
+
+def run_demo(output: str | os.PathLike[str], *, seed: int = 0, say: Say = print) -> Path:
+    """Do the whole job, print a table and write a page.
 
     Parameters
     ----------
     output : path
-        Picture to write: .png, .svg or .pdf.
+        Page to write, .html.
     seed : int
-        Fixes the warps.
+        Fixes the split, the warps and the network.
     say : callable
         Receives what was done, line by line.
 
     Returns
     -------
-    Path of the picture.
+    Path of the page.
     """
-    from dreamwarp.report.figures import check_picture_path, save_figure
+    from dreamwarp.augment.augmenter import Augmenter
+    from dreamwarp.report.page import check_page_path
 
-    check_picture_path(output)
-    images, labels = load_digits()
-    rows, columns = images.shape[1:]
-    say(f"{len(images):,} handwritten digits, enlarged to {rows} x {columns} pixels")
-    space = WarpSpace((4, 4))
-    prepare(space, images[0], say=say)
-    theta = draw_smooth_theta(space, len(images), seed=seed)
-    say(f"a smooth random warp for each, with {space.dim} parameters on {space.n_cells} triangles")
-    time_warps(space, theta, images, say=say)
-    examples = images[[np.flatnonzero(labels == label)[0] for label in range(10)]]
-    path = save_figure(draw_demo(space, theta, examples), output)
-    say(f"picture written to {path}")
+    check_page_path(output)
+    start = time.perf_counter()
+    split = split_digits(seed)
+    say(
+        f"{len(split.X)} handwritten digits to train on, {len(split.X_validation)} to choose by, "
+        f"{len(split.X_test)} to test on"
+    )
+    say("aligning neighbours and learning (the first run ever compiles for a minute)")
+    augmenter = Augmenter(cells=(4, 4), seed=seed).fit(split.X, split.y)
+    alignments = augmenter.alignments_
+    left = alignments.loss_after.sum() / alignments.loss_before.sum()
+    say(f"{len(alignments)} pairs aligned: {left:.0%} of their squared difference is left")
+    say(f"strength {augmenter.strength_:g}; {augmenter.verdict_}")
+    rows, rival = compare(split, augmenter, seed=seed, say=say)
+    for line in format_table(rows):
+        say(line)
+    path = write_page(output, split, augmenter, rows, rival)
+    say(f"done in {time.perf_counter() - start:.0f} s; the page is {path}")
     return path
 
 
-def load_digits() -> tuple[Images, NDArray[np.int64]]:
-    """scikit-learn's handwritten digits, enlarged: (1797, 80, 80) in [0, 1], and labels (1797,)."""
-    from sklearn import datasets
+def split_digits(seed: int) -> Split:
+    """scikit-learn's digits with a margin, in [0, 1], divided at random by class."""
+    from dreamwarp.data import digits
 
-    digits = datasets.load_digits()
-    small = np.pad(digits.images.astype(np.float32) / 16.0, ((0, 0), (1, 1), (1, 1)))
-    # Cubic enlargement is linear, and the same along rows and columns: one matrix, used twice.
-    enlarge = ndimage.zoom(
-        np.eye(small.shape[1], dtype=np.float32), (ENLARGEMENT, 1), mode="nearest", grid_mode=True
+    data = digits()
+    margins = ((0, 0), (MARGIN, MARGIN), (MARGIN, MARGIN))
+    X = np.pad(data.X, margins)
+    y = data.y.astype(np.int64)
+    random = np.random.default_rng(seed)
+    parts: list[list[Any]] = [[], [], []]
+    for label in data.classes:
+        members = random.permutation(np.flatnonzero(y == label))
+        divided = np.split(members, [N_TRAIN, N_TRAIN + N_VALIDATION])
+        for part, chosen in zip(parts, divided, strict=True):
+            part.append(chosen)
+    indices = [np.concatenate(part) for part in parts]
+    return Split(*(array[index] for index in indices for array in (X, y)))
+
+
+# -- classifiers
+
+
+def neighbor_error(X: Images, y: Labels, X_new: Images, y_new: Labels) -> float:
+    """Mistakes of the nearest neighbour, in percent."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    classifier = KNeighborsClassifier(1).fit(X.reshape(len(X), -1), y)
+    return 100.0 * float(np.mean(classifier.predict(X_new.reshape(len(X_new), -1)) != y_new))
+
+
+def network_error(X: Images, y: Labels, X_new: Images, y_new: Labels, *, seed: int) -> float:
+    """Mistakes of a small network, in percent, trained for as many updates whatever the data."""
+    import warnings
+
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPClassifier
+
+    n_updates, batch = 2400, 100
+    network = MLPClassifier(
+        (128,), batch_size=batch, max_iter=max(1, n_updates * batch // len(X)),
+        n_iter_no_change=n_updates, random_state=seed,
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # it ends when it is told to
+        network.fit(X.reshape(len(X), -1), y)
+    return 100.0 * float(np.mean(network.predict(X_new.reshape(len(X_new), -1)) != y_new))
+
+
+def compare(
+    split: Split, augmenter: Augmenter, *, seed: int, say: Say
+) -> tuple[list[Row], tuple[float, float]]:
+    """Test errors after each kind of training, and the rival's width and amplitude."""
+    rival = choose_elastic(split, seed=seed)
+    say(
+        f"elastic noise does best on the validation digits when {rival[0]:g} px wide and "
+        f"{rival[1]:g} px strong"
     )
-    large = enlarge @ small @ enlarge.T
-    least, most = INK_RANGE
-    return np.clip((large - least) / (most - least), 0.0, 1.0), digits.target
+    copies = np.arange(N_NEW) % len(split.X)
+    elastic = deform_elastically(split.X[copies], width=rival[0], amplitude=rival[1], seed=seed)
+    kinds = {
+        "training digits alone": (split.X[:0], split.y[:0]),
+        "with random elastic noise": (elastic, split.y[copies]),
+        "with learned warps": augmenter.sample(N_NEW),
+    }
+    rows = []
+    for name, (X_new, y_new) in kinds.items():
+        X, y = np.concatenate([split.X, X_new]), np.concatenate([split.y, y_new])
+        test = split.X_test, split.y_test
+        rows.append(Row(name, neighbor_error(X, y, *test), network_error(X, y, *test, seed=seed)))
+    return rows, rival
 
 
-def draw_smooth_theta(space: WarpSpace, n: int, *, seed: int) -> Array:
-    """Parameters of smooth random warps: (n, d).
-
-    Vertex velocities are Gaussian with a squared-exponential covariance, then brought to the
-    nearest field that obeys the boundary.
-    """
-    vertices = space.tessellation.vertices
-    distance = cdist(vertices, vertices) / LENGTH_SCALE
-    # The covariance of so smooth a field is singular to rounding; the addition lets it factorise.
-    covariance = np.exp(-0.5 * distance**2) + 1e-9 * np.eye(len(vertices))
-    noise = np.random.default_rng(seed).standard_normal((n, *vertices.shape))
-    return space.theta_from_vertices(SPEED * np.linalg.cholesky(covariance) @ noise)
-
-
-def prepare(space: WarpSpace, image: Images, *, say: Callable[[str], None]) -> None:
-    """Warp once, so that what is timed later is warping alone."""
-    say("getting ready: the first run compiles, later runs load what it compiled")
-    start = time.perf_counter()
-    Warp(space, np.zeros(space.dim)).image(image)
-    say(f"first image warped after {time.perf_counter() - start:.1f} s")
+def choose_elastic(split: Split, *, seed: int) -> tuple[float, float]:
+    """Width and amplitude of elastic noise at which the nearest neighbour errs least."""
+    copies = np.arange(N_NEW) % len(split.X)
+    errors = {}
+    for width in WIDTHS:
+        for amplitude in AMPLITUDES:
+            made = deform_elastically(
+                split.X[copies], width=width, amplitude=amplitude, seed=seed + 1
+            )
+            X, y = np.concatenate([split.X, made]), np.concatenate([split.y, split.y[copies]])
+            errors[width, amplitude] = neighbor_error(X, y, split.X_validation, split.y_validation)
+    return min(errors, key=lambda choice: errors[choice])
 
 
-def time_warps(
-    space: WarpSpace, theta: Array, images: Images, *, say: Callable[[str], None]
-) -> None:
-    """Warp every image by its own θ, and say how fast that was and how well it can be undone."""
-    start = time.perf_counter()
-    Warp(space, theta).image(images)
-    seconds = time.perf_counter() - start
-    say(f"all warped in {seconds:.2f} s: {len(images) / seconds:,.0f} images per second")
-    points = space.tessellation.vertices
-    back = space.flow(-theta, space.flow(theta, points))
-    error = float(np.abs(back - points).max())
-    say(f"there and back by the inverse, points return to within {error:.0e} of the width")
+def format_table(rows: list[Row]) -> list[str]:
+    """The table as lines of text."""
+    width = max(len(row.name) for row in rows)
+    head = f"{'test error':{width}}  nearest neighbour  small network"
+    return [head] + [
+        f"{row.name:{width}}  {row.neighbor:15.2f} %  {row.network:11.2f} %" for row in rows
+    ]
 
 
-def stroke_ends(image: Images) -> Array:
-    """Keypoints of a digit: its topmost, rightmost, lowest and leftmost ink, (4, 2)."""
-    inked = np.argwhere(image > STROKE)
-    rows, columns = inked.T
-    extremes = inked[[rows.argmin(), columns.argmax(), rows.argmax(), columns.argmin()]]
-    return (extremes + 0.5) / image.shape
+# -- the page
 
 
-def draw_demo(space: WarpSpace, theta: Array, examples: Images) -> Figure:
-    """The picture: one warp in detail, then versions of all examples (10, rows, columns)."""
-    from dreamwarp.report.figures import new_figure
+def write_page(
+    output: str | os.PathLike[str],
+    split: Split,
+    augmenter: Augmenter,
+    rows: list[Row],
+    rival: tuple[float, float],
+) -> Path:
+    """Write what was done, and pictures of it."""
+    from dreamwarp.report.page import Page
 
-    figure = new_figure(11.0, 8.0)
-    above, below = figure.subfigures(2, 1, squeeze=False, height_ratios=(0.4, 0.6))[:, 0]
-    _draw_detail(above, space, theta[0], examples[3])
-    _draw_versions(below, space, theta, examples)
+    page = Page("dreamwarp: learned augmentation of handwritten digits")
+    page.text(
+        f"{len(split.X)} digits to train on, {N_TRAIN} of each class. Every one is aligned with "
+        "its nearest neighbours in its class by smooth, invertible warps; the distribution of "
+        f"those warps is learned for each class; {N_NEW:,} new digits are training digits under "
+        f"warps drawn from it. Tested on {len(split.X_test):,} other digits."
+    )
+    page.heading("Does it help?")
+    best = min(range(len(rows)), key=lambda i: rows[i].neighbor)
+    page.table(
+        ("training", "nearest neighbour", "small network"),
+        [(row.name, f"{row.neighbor:.2f} %", f"{row.network:.2f} %") for row in rows],
+        best=best,
+    )
+    page.text(
+        f"Elastic noise was given the best of {len(WIDTHS) * len(AMPLITUDES)} settings on "
+        f"{len(split.X_validation)} validation digits: {rival[0]:g} px wide, {rival[1]:g} px "
+        f"strong. The strength of learned warps, {augmenter.strength_:g}, is chosen on the "
+        "training digits."
+    )
+    page.text(f"Judged by the training digits alone: {augmenter.verdict_}")
+    page.heading("New digits")
+    page.figure(draw_versions(split, augmenter), "Top: training digits. Below: new ones from them.")
+    page.heading("What was learned")
+    page.figure(
+        draw_components(split, augmenter),
+        "A digit of each class along the first principal component of its class's warps: "
+        f"{', '.join(f'{deviation:g}' for deviation in DEVIATIONS)} standard deviations.",
+    )
+    page.heading("One alignment")
+    page.figure(draw_pair(split, augmenter), "A pair of neighbours before and after alignment.")
+    return page.save(output)
+
+
+def draw_versions(split: Split, augmenter: Augmenter) -> Figure:
+    """A training digit of each class, and some new ones made from it."""
+    firsts = np.array([np.flatnonzero(split.y == label)[0] for label in augmenter.classes_])
+    images = [split.X[firsts]]
+    for version in range(N_VERSIONS):
+        first = version * len(firsts)
+        images.append(augmenter.transform(split.X[firsts], split.y[firsts], first=first))
+    return _draw_table(images)
+
+
+def draw_components(split: Split, augmenter: Augmenter) -> Figure:
+    """A training digit of each class along the first component of its warps."""
+    images = []
+    for deviation in DEVIATIONS:
+        row = []
+        for label in augmenter.classes_:
+            components = augmenter.model_.components(int(label))
+            theta = deviation * components.standard_deviations[0] * components.directions[:, 0]
+            image = split.X[np.flatnonzero(split.y == label)[0]]
+            row.append(Warp(augmenter.space_, theta).image(image))
+        images.append(np.stack(row))
+    return _draw_table(images)
+
+
+def _draw_table(rows: list[Images]) -> Figure:
+    from dreamwarp.report import figures
+
+    figure = figures.new_figure(0.9 * len(rows[0]), 0.9 * len(rows))
+    all_axes = figure.subplots(len(rows), len(rows[0]))
+    for row, images in enumerate(rows):
+        for column, image in enumerate(images):
+            figures.prepare_axes(all_axes[row, column])
+            figures.draw_image(all_axes[row, column], image)
     return figure
 
 
-def _draw_detail(figure: SubFigure, space: WarpSpace, theta: Array, image: Images) -> None:
-    from dreamwarp.report import figures
+def draw_pair(split: Split, augmenter: Augmenter) -> Figure:
+    """The pair whose difference the alignment reduced most."""
+    from dreamwarp.report.pairs import draw_alignment
 
-    figure.suptitle("One warp: an invertible flow", fontsize=13, color=figures.INK)
-    field, grid, before, after = figure.subplots(1, 4)
-    warp, points = Warp(space, theta), stroke_ends(image)
-
-    # The content of the warped image moves by the inverse, so that is what is drawn.
-    figures.prepare_axes(field, f"velocity, affine on {space.n_cells} triangles")
-    figures.draw_tessellation(field, space)
-    figures.draw_velocity(field, space, -theta)
-    figures.prepare_axes(grid, "where its flow carries a grid")
-    figures.draw_grid(grid, space, -theta)
-    for axes, title, content, marks in (
-        (before, "a digit and four keypoints", image, points),
-        (after, "both warped, still in step", warp.image(image), warp.points(points)),
-    ):
-        figures.prepare_axes(axes, title)
-        figures.draw_image(axes, content)
-        figures.draw_points(axes, marks)
-
-
-def _draw_versions(figure: SubFigure, space: WarpSpace, theta: Array, examples: Images) -> None:
-    from dreamwarp.report import figures
-
-    figure.suptitle("Many warps: every digit becomes many", fontsize=13, color=figures.INK)
-    all_axes = figure.subplots(1 + N_VERSIONS, len(examples))
-    for column, image in enumerate(examples):
-        points = stroke_ends(image)
-        warps = [Warp(space, row) for row in theta[column :: len(examples)][:N_VERSIONS]]
-        versions = [(image, points), *((w.image(image), w.points(points)) for w in warps)]
-        for axes, (content, marks) in zip(all_axes[:, column], versions, strict=True):
-            figures.prepare_axes(axes)
-            figures.draw_image(axes, content)
-            figures.draw_points(axes, marks, size=14.0)
-    all_axes[0, 0].set_ylabel("original", fontsize=10, color=figures.INK)
-    for axes in all_axes[1:, 0]:
-        axes.set_ylabel("warped", fontsize=10, color=figures.INK)
+    alignments = augmenter.alignments_
+    index = int(np.argmax(alignments.loss_before - alignments.loss_after))
+    source, target = augmenter.edges_[index]
+    return draw_alignment(
+        augmenter.space_, split.X[source], split.X[target], alignments, index=index
+    )

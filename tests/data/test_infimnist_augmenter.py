@@ -141,9 +141,9 @@ def test_fit_resample_fills_as_told() -> None:
 @pytest.mark.parametrize(
     ("strategy", "message"),
     [
-        ("some", r"`sampling_strategy` must be 'auto' or a dict.*got 'some'"),
+        ("some", r"`sampling_strategy` must be one of 'auto', .* got 'some'"),
         ({"four": 9}, r"`sampling_strategy` must have labels of `y` as keys, got 'four'"),
-        ({"one": 2}, r"must ask for at least the 3 samples that class 'one' has, got 2"),
+        ({"one": 2}, r"at least the 3 that class 'one' has, got 2"),
     ],
 )
 def test_bad_strategies_are_refused(strategy: Any, message: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from dreamwarp import draws
 from dreamwarp.align import noise
 from dreamwarp.align.block import Aligned, Problem, align_block, count_per_block, pyramid
+from dreamwarp.align.cluster import align_all_on, current_client
 from dreamwarp.align.posterior import Coordinates
 from dreamwarp.align.prior import Prior, SmoothPrior
 from dreamwarp.align.sampling import MAX_CHAINS, Chains
@@ -32,6 +33,9 @@ from dreamwarp.space import WarpSpace
 from dreamwarp.space.compiled import thread_count
 from dreamwarp.validation import check_choice, warn_user
 from dreamwarp.warp import Warp
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 Array = NDArray[np.float64]
 Images = NDArray[np.float32]
@@ -105,6 +109,7 @@ def align_pairs(
     max_steps: int = 50,
     progress: ProgressOption = None,
     n_threads: int | None = None,
+    client: Client | None = None,
 ) -> Alignments:
     """Find warps T^θ for which source ∘ T^θ looks like target.
 
@@ -145,6 +150,8 @@ def align_pairs(
         A progress bar, or a function of (pairs done, pairs in all). Default: a bar on a terminal.
     n_threads : int, optional
         Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it.
+    client : distributed.Client, optional
+        Lets the workers of a cluster do the work, with the same results.
 
     Returns
     -------
@@ -172,7 +179,9 @@ def align_pairs(
         noise_level = _estimate_sigma(problem, source_images, target_images, flat, n_threads)
         problem = replace(problem, similarity=SquaredError(noise_level))
     keep = _decide_to_keep(keep_chains, problem, len(source_images))
-    blocks = _align_all(problem, source_images, target_images, keep, progress, n_threads)
+    work = problem, source_images, target_images, keep, progress
+    cluster = current_client() if client is None else client
+    blocks = _align_all(*work, n_threads) if cluster is None else align_all_on(cluster, *work)
     return _join(problem, blocks, flat, noise_level)
 
 
@@ -320,8 +329,14 @@ def _as_images(space: WarpSpace, name: str, images: ArrayLike) -> Images:
         )
     if 0 in array.shape[1:]:
         raise ValueError(f"`{name}` must have at least one pixel, got shape {array.shape}.")
-    scale = np.iinfo(array.dtype).max if array.dtype.kind in "iu" else 1
-    values = np.ascontiguousarray(array, dtype=np.float32) / np.float32(scale)
+    with np.errstate(over="ignore"):  # the check below says so
+        values = np.ascontiguousarray(array, dtype=np.float32)
+    if (
+        not values.flags.writeable
+    ):  # a type of its own to numba, for which all kernels would compile
+        values = values.copy()
+    if array.dtype.kind in "iu":
+        values /= np.float32(np.iinfo(array.dtype).max)
     if not np.isfinite(values).all():
         first = int(np.argwhere(~np.isfinite(values))[0][0])
         raise ValueError(f"`{name}` must be finite, but sample {first} holds NaN or infinity.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ from dreamwarp.align.sampling import (
     sample_posterior,
 )
 from dreamwarp.align.search import find_maximum
-from dreamwarp.align.similarity import Similarity, SquaredError, squared_error
+from dreamwarp.align.similarity import Custom, Similarity, SquaredError, squared_error
 from dreamwarp.align.surrogate import Surrogate
 
 Array = NDArray[np.float64]
@@ -155,10 +155,10 @@ def _at_resolution(
     pairs = Pairs(
         sources.reshape(n, n_channels, pixels), targets.reshape(n, n_channels, pixels), grid
     )
-    weight = math.prod(shape) / pixels
-    return Posterior(
-        problem.coordinates, problem.precision, pairs, problem.similarity, weight=weight
-    )
+    weight, similarity = math.prod(shape) / pixels, problem.similarity
+    if isinstance(similarity, Custom):  # the user's function sees images, of whatever resolution
+        similarity = replace(similarity, shape=grid.shape)
+    return Posterior(problem.coordinates, problem.precision, pairs, similarity, weight=weight)
 
 
 def _loss(posterior: Posterior, x: Array) -> Array:

@@ -29,8 +29,10 @@ def residual_noise(residuals: NDArray[np.float32], n_axes: int) -> float:
     shape = residuals.shape[2:]
     padded = [2 * size for size in shape]
     power = np.abs(np.fft.rfftn(residuals, padded, axes=axes)) ** 2
-    products = np.fft.irfftn(power.mean(axis=(0, 1)), padded)  # Σ_i r_i r_{i + lag}
-    counts = np.fft.irfftn(np.abs(np.fft.rfftn(np.ones(shape), padded)) ** 2, padded)
+    lags = tuple(range(n_axes))
+    products = np.fft.irfftn(power.mean(axis=(0, 1)), padded, lags)  # Σ_i r_i r_{i + lag}
+    ones = np.fft.rfftn(np.ones(shape), padded, lags)
+    counts = np.fft.irfftn(np.abs(ones) ** 2, padded, lags)
     nearby = _nearby_lags(shape)
     covariance = products[nearby] / np.maximum(counts[nearby], 0.5)
     variance = float(products.flat[0] / counts.flat[0])

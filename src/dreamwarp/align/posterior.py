@@ -48,15 +48,24 @@ class Coordinates:
         matrix[self.unknown[axis, vertex]] = velocities[:, vertex, axis].T
         return matrix
 
+    @cached_property
+    def _to_theta(self) -> Array:
+        """C⁻¹ (d, d), where C is square."""
+        return np.asarray(np.linalg.inv(self._from_theta), dtype=np.float64)
+
+    # einsum below: a matrix product may sum in another order for another number of θ.
+
     def from_theta(self, theta: Array) -> Array:
         """x (n, d) of θ (n, d)."""
-        return theta.copy() if self.mixing is not None else theta @ self._from_theta.T
+        if self.mixing is not None:
+            return theta.copy()
+        return np.einsum("xd,...d->...x", self._from_theta, theta)
 
     def to_theta(self, x: Array) -> Array:
         """θ (n, d) of x (n, d)."""
         if self.mixing is not None:
             return x.copy()
-        return np.linalg.solve(self._from_theta, x.reshape(-1, self.dim).T).T.reshape(x.shape)
+        return np.einsum("dx,...x->...d", self._to_theta, x)
 
     def precision(self, by_theta: Array) -> Array:
         """The matrix of a quadratic form of θ, for x."""
@@ -68,7 +77,7 @@ class Coordinates:
 
     def fields(self, x: Array) -> tuple[Array, Array, Array]:
         """Node velocities (n, nodes, ndim), longest steps (n,), 0 where too violent, and ease."""
-        unknowns = x if self.mixing is None else x @ self.mixing.T
+        unknowns = x if self.mixing is None else np.einsum("ux,nx->nu", self.mixing, x)
         n, cells = len(x), self.mesh.cells
         velocities = np.zeros((n, len(self.mesh.nodes), len(cells)))
         bounds = np.empty(n), np.empty(n), np.empty(n)
@@ -84,8 +93,11 @@ class Coordinates:
         """Derivatives by the unknowns as derivatives by x; of Hessians the lower triangle."""
         if self.mixing is None:
             return gradients, hessians
+        gradients = np.einsum("ux,nu->nx", self.mixing, gradients)
+        if not hessians.size:
+            return gradients, hessians
         full = np.tril(hessians) + np.swapaxes(np.tril(hessians, -1), 1, 2)
-        return gradients @ self.mixing, self.mixing.T @ full @ self.mixing
+        return gradients, self.mixing.T @ full @ self.mixing
 
 
 def build_grid(space: WarpSpace, shape: tuple[int, ...]) -> kernels.Grid:
@@ -182,6 +194,8 @@ class Posterior:
         The latter is (k, d, d), lower triangles, in Gauss-Newton's approximation; (k, 0, 0) if not
         asked for.
         """
+        if not len(x):
+            return np.empty_like(x), np.empty((0, *(2 * x.shape[1:] if second else (0, 0))))
         slopes, curvatures = self.similarity.derivatives(
             self.states.values[chosen], self.pairs.targets[chosen]
         )
@@ -246,6 +260,8 @@ class Posterior:
     ) -> Array:
         kept = chosen[followed]
         density = np.full(len(x), -np.inf)
+        if not len(kept):  # similarities are never asked about nothing
+            return density
         likelihood = self.similarity.log_likelihood(states.values[kept], self.pairs.targets[kept])
         density[followed] = self.weight * likelihood + self.push_prior(x[followed])[0]
         return density

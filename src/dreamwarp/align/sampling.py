@@ -229,14 +229,16 @@ def _run(
 def diagnose(chains: Array) -> tuple[float, float]:
     """Largest split R-hat and smallest effective number of draws of chains (n_chains, n_draws, d).
 
-    By arviz. A coordinate that never moves has neither.
+    By arviz. A coordinate that never moves has neither; NaN if none has, or with fewer draws than
+    arviz needs.
     """
     from arviz_stats.base.array import array_stats
 
     by_coordinate = np.moveaxis(chains, -1, 0)
-    r_hat = array_stats.rhat(by_coordinate, chain_axis=1, draw_axis=2, method="split")
-    ess = array_stats.ess(by_coordinate, chain_axis=1, draw_axis=2, method="mean")
-    return float(np.nanmax(r_hat)), float(np.nanmin(ess))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        r_hat = array_stats.rhat(by_coordinate, chain_axis=1, draw_axis=2, method="split")
+        ess = array_stats.ess(by_coordinate, chain_axis=1, draw_axis=2, method="mean")
+    return float(np.fmax.reduce(r_hat)), float(np.fmin.reduce(ess))
 
 
 def split_r_hat(chains: Array) -> Array:
@@ -244,11 +246,12 @@ def split_r_hat(chains: Array) -> Array:
 
     Gelman and Rubin's ratio of what the variance would be, were the halves of all chains draws of
     one distribution, to what it is within them. The same figure as arviz's ``method="split"``, for
-    all coordinates at once: this one decides when to stop.
+    all coordinates at once: this one decides when to stop. Infinite for what never moves.
     """
     n_chains, n_draws, d = chains.shape
     half = n_draws // 2
     halves = np.concatenate([chains[:, :half], chains[:, n_draws - half :]])
     within = halves.var(axis=1, ddof=1).mean(axis=0)
     between = halves.mean(axis=1).var(axis=0, ddof=1)
-    return np.sqrt((half - 1) / half + between / np.maximum(within, 1e-300))
+    ratio = np.sqrt((half - 1) / half + between / np.maximum(within, 1e-300))
+    return np.where(within > 0.0, ratio, np.inf)

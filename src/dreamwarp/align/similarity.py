@@ -230,12 +230,26 @@ class MutualInformation:
         """The curvature is the mean square slope, what it is on average at the truth."""
         slopes = self.independent * self._inform(values, targets, True)[1]
         curvature = np.mean(slopes * slopes, axis=1) / self.independent
+        self._add_range_slopes(values.reshape(slopes.shape), slopes)
         shape = values.shape
         return slopes.reshape(shape), np.broadcast_to(curvature[:, None, None], shape)
 
+    @staticmethod
+    def _add_range_slopes(values: NDArray[Any], slopes: Array) -> None:
+        """Add to slopes (n, m) that the bins are stretched when the lowest or highest value moves.
+
+        All others then move relative to the bins, in proportion to how near that end they are.
+        """
+        everyone, low, high = np.arange(len(values)), values.argmin(axis=1), values.argmax(axis=1)
+        lowest, highest = values[everyone, low], values[everyone, high]
+        shares = (values - lowest[:, None]) / np.maximum(highest - lowest, 1e-6)[:, None]
+        by_low = np.einsum("nm,nm->n", slopes, 1.0 - shares)
+        by_high = np.einsum("nm,nm->n", slopes, shares)
+        slopes[everyone, low] -= by_low
+        slopes[everyone, high] -= by_high
+
     def _inform(self, values: Values, targets: Values, sloped: bool) -> tuple[Array, Array]:
         x, y = (a.reshape(len(a), -1) for a in (values, targets))
-        # Of the targets' range, as the values' may change with the warp.
         ranges = np.concatenate([self._range(x), self._range(y)], axis=1)
         information = np.empty(len(x))
         slopes = np.empty((len(x), x.shape[1] if sloped else 0))
@@ -277,7 +291,8 @@ class Custom:
         shape = (*values.shape[:2], *self.shape)
         likelihood, gradient = self.function(values.reshape(shape), targets.reshape(shape))
         likelihood = np.asarray(likelihood, dtype=np.float64)
-        gradient = np.asarray(gradient, dtype=np.float64)
+        # A copy: to numba read-only arrays are a type of its own, for which kernels would compile.
+        gradient = np.array(gradient, dtype=np.float64, order="C")
         if likelihood.shape != (len(values),) or gradient.shape != shape:
             raise ValueError(
                 f"`similarity` must return log-likelihoods of shape ({len(values)},) and their "

@@ -119,7 +119,7 @@ def write_images(generator: InfiMNIST, n: int, folder: Path, *, first: int) -> N
     """
     import numpy as np
 
-    from dreamwarp.data.idx import _encode_header
+    from dreamwarp.data.idx import encode_header
     from dreamwarp.files import write_beside
 
     with (
@@ -131,8 +131,8 @@ def write_images(generator: InfiMNIST, n: int, folder: Path, *, first: int) -> N
     ):
         # Arrays of the final shapes that take no memory.
         zero = np.uint8(0)
-        image_stream.write(_encode_header(np.broadcast_to(zero, (n, *generator.image_shape))))
-        label_stream.write(_encode_header(np.broadcast_to(zero, n)))
+        image_stream.write(encode_header(np.broadcast_to(zero, (n, *generator.image_shape))))
+        label_stream.write(encode_header(np.broadcast_to(zero, n)))
         for start in range(first, first + n, BLOCK):
             indices = np.arange(start, min(start + BLOCK, first + n))
             image_stream.write(generator.image(indices).data)

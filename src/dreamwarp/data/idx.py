@@ -97,7 +97,7 @@ def write_idx(path: str | os.PathLike[str], array: ArrayLike) -> Path:
     Path written.
     """
     values, target = np.asarray(array), Path(path)
-    header = _encode_header(values)
+    header = encode_header(values)
     with write_beside(target) as temporary, _open_to_write(temporary) as stream:
         stream.write(header)
         for block in _blocks(values):
@@ -185,7 +185,8 @@ def unpack(file: object, raw: BufferedIOBase) -> Iterator[BufferedIOBase]:
 # -- writing
 
 
-def _encode_header(values: NDArray[Any]) -> bytes:
+def encode_header(values: NDArray[Any]) -> bytes:
+    """The header of a file that holds an array like this."""
     code = CODES.get(values.dtype.newbyteorder("="))
     if code is None:
         raise TypeError(

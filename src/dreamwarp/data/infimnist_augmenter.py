@@ -7,23 +7,23 @@ learned but the range of the images' values.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from dreamwarp.data.class_distances import BLOCK, ClassDistances
 from dreamwarp.data.dataset import check_part
 from dreamwarp.data.infimnist import AMPLITUDE, LOW_32_BITS, WIDTH, deform, smooth_fields
+from dreamwarp.data.sampling_strategy import SamplingStrategy, count_new
 from dreamwarp.draws import Seed, Stream, as_key, integers
 from dreamwarp.progress import Meter
 
 # What `choose_strength` compares, in pixels.
 WIDTHS, AMPLITUDES = (2.0, 3.0, 4.0, 6.0, 8.0), (0.25, 0.5, 0.75, 1.0)
-# Samples compared at a time: their distances to 10,000 others take 160 MB.
-BLOCK = 4000
 
 
 class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
@@ -34,9 +34,10 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
     width, amplitude : float
         Smoothness and strength of the fields that move pixels, in pixels. The defaults are what
         :func:`choose_strength` chose on MNIST.
-    sampling_strategy : "auto" or dict
-        How many samples of a class ``fit_resample`` returns: as many as the largest class has, or
-        what the dict says for its label.
+    sampling_strategy : str, float, dict or callable
+        How many samples of a class ``fit_resample`` returns, as in imbalanced-learn: ``"auto"``, as
+        many as the largest class has; or what a dict says for its label. For more see
+        :func:`dreamwarp.data.sampling_strategy.count_new`.
     image_shape : (rows, columns) or (channels, rows, columns), optional
         For images that come as flat rows (n, features).
     seed : int, numpy.random.Generator or None
@@ -61,7 +62,7 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
         *,
         width: float = WIDTH,
         amplitude: float = AMPLITUDE,
-        sampling_strategy: Literal["auto"] | Mapping[Any, int] = "auto",
+        sampling_strategy: SamplingStrategy = "auto",
         image_shape: tuple[int, ...] | None = None,
         seed: Seed = 0,
     ) -> None:
@@ -169,10 +170,9 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
         y_resampled : (n + n_new,)
         """
         self.fit(X, y)
-        n_missing = self._count_wanted() - self._counts
-        n_classes = len(self.classes_)
+        n_new, n_classes = count_new(self.sampling_strategy, self._y), len(self.classes_)
         # The j-th balanced sample of class c has this number.
-        numbers = np.concatenate([c + n_classes * np.arange(n) for c, n in enumerate(n_missing)])
+        numbers = np.concatenate([c + n_classes * np.arange(n) for c, n in enumerate(n_new)])
         sources = self._balanced_sources(numbers)
         X_new = self._deform(self._images, sources, numbers, None)
         return np.concatenate((_as_samples(X), X_new)), np.concatenate((self._y, self._y[sources]))
@@ -202,33 +202,6 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
             n_threads=n_threads,
         )
         return new.reshape(len(new), *self._sample_shape)
-
-    def _count_wanted(self) -> NDArray[np.int64]:
-        """Samples of each class after resampling."""
-        if isinstance(self.sampling_strategy, Mapping):
-            return self._read_strategy(self.sampling_strategy)
-        if self.sampling_strategy != "auto":
-            raise ValueError(
-                "`sampling_strategy` must be 'auto' or a dict of label: number of samples, got "
-                f"{self.sampling_strategy!r}."
-            )
-        return np.full(len(self.classes_), self._counts.max())
-
-    def _read_strategy(self, strategy: Mapping[Any, int]) -> NDArray[np.int64]:
-        wanted, classes = self._counts.copy(), self.classes_.tolist()
-        for label, count in strategy.items():
-            if label not in classes:
-                raise ValueError(
-                    f"`sampling_strategy` must have labels of `y` as keys, got {label!r}."
-                )
-            place = classes.index(label)
-            if count < wanted[place]:
-                raise ValueError(
-                    f"`sampling_strategy` must ask for at least the {wanted[place]} samples that "
-                    f"class {label!r} has, got {count}. Nothing is ever taken away."
-                )
-            wanted[place] = count
-        return wanted
 
 
 # -- checks
@@ -339,9 +312,9 @@ def choose_strength(
     samples, queries = _as_samples(X), _as_samples(X_validation)
     labels, truth = check_part("X", samples, y), check_part("X_validation", queries, y_validation)
     _check_comparison(samples, queries, widths, amplitudes)
-    start = _Nearest(_flatten(queries), np.full(len(queries), np.inf), labels[:1])
-    for first in range(0, len(samples), BLOCK):
-        start = start.improve(samples[first : first + BLOCK], labels[first : first + BLOCK])
+    classes, codes = np.unique(np.concatenate([labels, truth]), return_inverse=True)
+    codes, truth = codes[: len(labels)], codes[len(labels) :]
+    start = ClassDistances.among(queries, samples, codes, len(classes))
     errors = np.empty((len(widths), len(amplitudes)))
     with Meter("comparing strengths", errors.size * _check_count("n_samples", n_samples)) as meter:
         for place in np.ndindex(errors.shape):
@@ -350,11 +323,11 @@ def choose_strength(
                 width=widths[row], amplitude=amplitudes[column], image_shape=image_shape, seed=seed
             )
             for block in _sample_blocks(augmenter.fit(samples, labels), n_samples):
-                nearest = nearest.improve(*block)
+                nearest = nearest.improve(block[0], np.searchsorted(classes, block[1]))
                 meter.advance(len(block[1]))
-            errors[place] = nearest.error(truth)
+            errors[place] = nearest.errors(truth).mean()
     row, column = divmod(int(errors.argmin()), len(amplitudes))
-    return Strength(widths[row], amplitudes[column], errors, start.error(truth))
+    return Strength(widths[row], amplitudes[column], errors, float(start.errors(truth).mean()))
 
 
 def _check_comparison(
@@ -380,37 +353,3 @@ def _sample_blocks(
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     for first in range(0, n, BLOCK):
         yield augmenter.sample(min(BLOCK, n - first), first=first)
-
-
-def _flatten(samples: NDArray[Any]) -> NDArray[np.float32]:
-    return samples.reshape(len(samples), -1).astype(np.float32)
-
-
-class _Nearest(NamedTuple):
-    """Labels of the nearest samples that queries (m, size) have met so far.
-
-    ``distances`` (m,) are squared, less the squares of the queries.
-    """
-
-    queries: NDArray[np.float32]
-    distances: NDArray[np.floating]
-    labels: NDArray[Any]
-
-    def improve(self, samples: NDArray[Any], labels: NDArray[Any]) -> _Nearest:
-        """Let the queries meet more samples (n, ...)."""
-        values = _flatten(samples)
-        distances = self.queries @ values.T
-        distances *= -2.0
-        distances += np.einsum("nk,nk->n", values, values)
-        closest = distances.argmin(axis=1)
-        least = distances[np.arange(len(distances)), closest]
-        better = least < self.distances
-        return _Nearest(
-            self.queries,
-            np.where(better, least, self.distances),
-            np.where(better, labels[closest], self.labels),
-        )
-
-    def error(self, truth: NDArray[Any]) -> float:
-        """The share of labels that are wrong."""
-        return float(np.mean(self.labels != truth))

@@ -1,6 +1,20 @@
-"""Warps for torch: differentiable by θ, points and images, on any device."""
+"""Warps for torch, differentiable, on any device; and what puts them into training loops."""
 
+from dreamwarp.torch.averaging import average_over_warps
 from dreamwarp.torch.images import warp
+from dreamwarp.torch.learned import LearnedWarp
+from dreamwarp.torch.loading import Indexed, WarpCollate, WarpedDataset, WithIndex
 from dreamwarp.torch.paths import flow
+from dreamwarp.torch.streaming import SampleStream
 
-__all__ = ["flow", "warp"]
+__all__ = [
+    "Indexed",
+    "LearnedWarp",
+    "SampleStream",
+    "WarpCollate",
+    "WarpedDataset",
+    "WithIndex",
+    "average_over_warps",
+    "flow",
+    "warp",
+]

@@ -1,0 +1,44 @@
+"""New samples: an augmenter in the manner of scikit-learn, and generation at scale.
+
+Names are looked up when they are used: scikit-learn takes its time to load.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+# Name to the module that has it.
+PUBLIC = {
+    "Augmenter": "augmenter",
+    "Generated": "generation",
+    "Resampler": "resampler",
+    "SampleSource": "source",
+    "Verdict": "strength",
+    "Verification": "verification",
+    "generate": "generation",
+    "stream": "streaming",
+    "verify": "verification",
+}
+
+__all__ = [
+    "Augmenter",
+    "Generated",
+    "Resampler",
+    "SampleSource",
+    "Verdict",
+    "Verification",
+    "generate",
+    "stream",
+    "verify",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{PUBLIC[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *PUBLIC])

@@ -1,0 +1,498 @@
+"""Augmenter: learns how the members of each class deform into one another, and makes more."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.utils import check_array
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dreamwarp.augment.learning import Settings, align_neighbors, choose_pairs, fit_model
+from dreamwarp.augment.resampler import Resampler
+from dreamwarp.augment.samples import (
+    as_images,
+    as_labels,
+    check_sizes,
+    encode_labels,
+    model_labels,
+)
+from dreamwarp.augment.strength import STRENGTHS, judge_strengths
+from dreamwarp.data.sampling_strategy import SamplingStrategy, count_new
+from dreamwarp.draws import Seed, Stream, as_key, integers
+from dreamwarp.model.labels import refuse_unknown
+from dreamwarp.progress import ProgressOption
+from dreamwarp.resample import INTERPOLATIONS
+from dreamwarp.space import WarpSpace
+from dreamwarp.validation import check_choice, warn_user
+from dreamwarp.warp import Warp
+
+Array = NDArray[Any]
+Integers = NDArray[np.int64]
+
+# Memory for samples on their way: what is made beside the result.
+BLOCK_BYTES = 64 * 2**20
+
+
+class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """More samples of each class, by warps learned from its members.
+
+    Fitting aligns every sample with its nearest neighbours in its class, learns the distribution of
+    the warps between them, and chooses how strong new warps should be.
+
+    Parameters
+    ----------
+    cells : tuple of int
+        Cells per spatial axis, one number for signals, two for images, three for volumes. This says
+        how ``X`` is read: its last axes, as many as there are numbers, are spatial.
+    boundary : {"zero", "slip", "free", "periodic"}
+        What warps do at the border; see :class:`~dreamwarp.WarpSpace`.
+    n_neighbors : int
+        Neighbours of each sample to align with.
+    method : {"map", "laplace", "metropolis", "hmc"}
+        How pairs are aligned; see :func:`~dreamwarp.align_pairs`.
+    similarity : {"ssd", "ncc", "mi"}, object or callable
+        By which aligned samples are compared; see :func:`~dreamwarp.align_pairs`.
+    sigma : float or "auto"
+        Noise of a pixel, for ``"ssd"``; on the [0, 1] scale for integers.
+    displacement, length : float
+        What alignments may look like: root mean square displacement and correlation length, as
+        shares of the domain; see :class:`~dreamwarp.SmoothPrior`.
+    model : {"gaussian", "low-rank", "kde", "template"}
+        Kind of distribution; see :meth:`~dreamwarp.WarpModel.fit`.
+    strength : float or "auto"
+        Factor on the learned warps. ``"auto"``: the one of 0, 0.4, 0.6, 0.8, 1, 1.25 and 1.6 at
+        which a nearest neighbour among samples and warped samples makes the fewest mistakes on
+        held-out samples of ``X``; 0, no warps, if none makes fewer.
+    keep_unusable : bool
+        Whether to learn also from pairs that could not be aligned.
+    discount_poor : bool
+        Whether pairs count less whose alignment left much unexplained.
+    image_shape : tuple of int, optional
+        (*spatial) or (channels, *spatial): ``X`` then has rows, (n, features).
+    sampling_strategy : str, float, dict or callable
+        How many samples of a class ``fit_resample`` returns, as in imbalanced-learn: ``"auto"``, as
+        many as the largest class has; ``"minority"``, ``"not minority"``, ``"not majority"``,
+        ``"all"``; the ratio of two classes; a dict of label: number, or a function that makes one
+        of ``y``.
+    interpolation : {"linear", "nearest", "cubic"}
+        How warped samples are read off.
+    seed : int, numpy.random.Generator or None
+        Sample k depends on the seed and k alone.
+    random_state : int, numpy.random.RandomState or None
+        The name that scikit-learn has for ``seed``. Where it is given, ``seed`` is not looked at.
+    n_threads : int, optional
+        Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it.
+    progress : bool or callable, optional
+        A progress bar, or a function of (pairs aligned, pairs in all). Default: a bar on a
+        terminal.
+
+    Attributes
+    ----------
+    classes_ : (n_classes,)
+        Labels, once each, in order.
+    space_ : WarpSpace
+    edges_ : (e, 2)
+        Samples that were aligned: the first to the second.
+    alignments_ : Alignments
+        What came of it, in the same order.
+    model_ : WarpModel
+        The warps of each class, at the strength chosen. ``model_.save`` keeps it.
+    strength_ : float
+    strength_errors_ : dict of float to float
+        Share of held-out samples mistaken at each strength that was compared, smoothed; empty if
+        there were too few samples to hold some out.
+    verdict_ : Verdict
+        Whether augmentation helps, by how much, with an interval. ``print(aug.verdict_)``.
+    n_features_in_ : int
+        Numbers per sample.
+
+    Notes
+    -----
+    ``X`` may be of integers, booleans or floating-point numbers; new samples have its type, and
+    keep within the range of the sample they are warped from. Its shapes, for cells=(4, 4):
+
+    =========================  ======================================================
+    (n, rows, columns)         images of one channel
+    (n, channels, rows, ...)   images of several channels, which move together
+    (n, features)              rows, with ``image_shape=(rows, columns)`` or with channels
+    =========================  ======================================================
+
+    For cells=(8,), (n, length) are signals and (n, channels, length) signals of several channels.
+    Warps know no pixels: ``transform`` takes samples of another size than those fitted, unless
+    they come as rows, whose number of features scikit-learn wants to stay the same.
+
+    In a pipeline of scikit-learn, ``fit_transform`` warps the training samples, each by its class.
+    Its ``predict`` calls ``transform`` too, without labels, which gives each sample a random warp
+    of all classes. What is wanted is most often to train on more samples and to predict from what
+    comes: imbalanced-learn's pipeline does this, with :meth:`resampler` as the step.
+
+    The strength and the verdict are explained in ``dreamwarp.augment.strength``. They come from the
+    training samples alone.
+
+    Examples
+    --------
+    >>> augmenter = Augmenter(cells=(4, 4), n_neighbors=5, seed=0).fit(X, y)
+    >>> X_new, y_new = augmenter.sample(100_000)
+    """
+
+    def __init__(
+        self,
+        *,
+        cells: int | Sequence[int] = (4, 4),
+        boundary: Literal["zero", "slip", "free", "periodic"] = "zero",
+        n_neighbors: int = 5,
+        method: Literal["map", "laplace", "metropolis", "hmc"] = "map",
+        similarity: Any = "ssd",
+        sigma: float | Literal["auto"] = "auto",
+        displacement: float = 0.05,
+        length: float = 0.25,
+        model: Literal["gaussian", "low-rank", "kde", "template"] = "gaussian",
+        strength: float | Literal["auto"] = "auto",
+        keep_unusable: bool = False,
+        discount_poor: bool = False,
+        image_shape: Sequence[int] | None = None,
+        sampling_strategy: SamplingStrategy = "auto",
+        interpolation: Literal["linear", "nearest", "cubic"] = "linear",
+        seed: Seed = 0,
+        random_state: Seed = None,
+        n_threads: int | None = None,
+        progress: ProgressOption = None,
+    ) -> None:
+        self.cells = cells
+        self.boundary = boundary
+        self.n_neighbors = n_neighbors
+        self.method = method
+        self.similarity = similarity
+        self.sigma = sigma
+        self.displacement = displacement
+        self.length = length
+        self.model = model
+        self.strength = strength
+        self.keep_unusable = keep_unusable
+        self.discount_poor = discount_poor
+        self.image_shape = image_shape
+        self.sampling_strategy = sampling_strategy
+        self.interpolation = interpolation
+        self.seed = seed
+        self.random_state = random_state
+        self.n_threads = n_threads
+        self.progress = progress
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.three_d_array = True
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    # -- learning
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Augmenter:
+        """Learn the warps of each class.
+
+        Parameters
+        ----------
+        X : (n, *spatial), (n, channels, *spatial), or rows with ``image_shape``
+        y : (n,)
+            Labels: whole numbers, words or booleans.
+        """
+        strength = _check_strength(self.strength)
+        check_choice("interpolation", self.interpolation, INTERPOLATIONS)
+        self.space_ = WarpSpace(self.cells, boundary=self.boundary)
+        values = self._read(X, reset=True)
+        self._images = as_images(self.space_, values, self.image_shape)
+        self._sample_shape = values.shape[1:]
+        check_sizes(self.space_, self._images)
+        self._y = as_labels(_required(self, y), len(values))
+        self.classes_, self._codes = np.unique(self._y, return_inverse=True)
+        self._labels = model_labels(self.classes_)
+        self._key = as_key(self.seed if self.random_state is None else self.random_state)
+        # Refuses what can't be warped before it is aligned.
+        Warp(self.space_, np.zeros((1, self.space_.dim))).image(self._images[:1])
+        self._learn()
+        self._set_strength(strength)
+        return self
+
+    def _learn(self) -> None:
+        settings = Settings(
+            self.n_neighbors, self.method, self.similarity, self.sigma, self.displacement,
+            self.length, self.model, self.keep_unusable, self.discount_poor,
+        )  # fmt: skip
+        self.edges_, self.alignments_ = align_neighbors(
+            self.space_, self._images, self._codes, self._labels, settings, seed=self._key,
+            progress=self.progress, n_threads=self.n_threads,
+        )  # fmt: skip
+        self._pairs = choose_pairs(
+            self.edges_, self.alignments_, self._codes, self._labels, settings
+        )
+        self._full_model = fit_model(self.space_, self._pairs, self.model)
+
+    def _set_strength(self, strength: float | None) -> None:
+        """Judge a strength, or choose one, and scale the model by it."""
+        judgement = judge_strengths(
+            self._full_model, self._pairs, self._images, self._codes,
+            strengths=STRENGTHS if strength is None else (0.0, strength), seed=self._key,
+            progress=self.progress, n_threads=self.n_threads,
+        )  # fmt: skip
+        self.strength_, self.verdict_ = judgement.strength, judgement.verdict
+        self.strength_errors_ = judgement.errors
+        self.model_ = self._full_model.scaled(self.strength_)
+        if strength is None and self.strength_ == 0.0:
+            warn_user(
+                "no strength of warps mistakes fewer held-out samples than none, so strength 0 is "
+                "chosen and samples come back as they are: see `verdict_`. Give `strength` a "
+                "number to have them warped all the same.",
+                RuntimeWarning,
+            )
+
+    def with_strength(self, strength: float | Literal["auto"]) -> Augmenter:
+        """A copy with another strength, judged anew. What was learned is shared."""
+        check_is_fitted(self)
+        other = copy.copy(self)
+        other.strength = strength
+        other._set_strength(_check_strength(strength))
+        return other
+
+    # -- making
+
+    def sample(
+        self,
+        n: int,
+        *,
+        label: Any = None,
+        balanced: bool = True,
+        seed: Seed = None,
+        first: int = 0,
+        return_templates: bool = False,
+    ) -> tuple[Array, ...]:
+        """New samples and their labels.
+
+        Sample k is a random member of its class, by a random warp of that class.
+
+        Parameters
+        ----------
+        n : int
+        label : optional
+            The class of all samples. Default: all classes.
+        balanced : bool
+            Whether classes take turns. If not, they come as often as they were fitted.
+        seed : int, numpy.random.Generator or None
+            Default: the one fitted with.
+        first : int
+            Number of the first sample: ``sample(5, first=10)`` gives samples 10 to 14.
+        return_templates : bool
+            Whether to return also which samples of the fit were warped.
+
+        Returns
+        -------
+        X_new : (n, ...)
+            In shape, type and range like the samples fitted.
+        y_new : (n,)
+        templates : (n,) of int, if asked for
+        """
+        check_is_fitted(self)
+        start, n = check_count("first", first), check_count("n", n)
+        key, numbers = self._key_of(seed), np.arange(start, start + n)
+        templates = self._choose_templates(key, numbers, label, balanced)
+        X_new = self._warp_fitted(key, numbers, templates)
+        y_new = self._y[templates]
+        return (X_new, y_new, templates) if return_templates else (X_new, y_new)
+
+    def transform(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        unknown: Literal["error", "pool"] = "error",
+        templates: ArrayLike | None = None,
+        seed: Seed = None,
+        first: int = 0,
+    ) -> Array:
+        """One random warp of each sample.
+
+        Parameters
+        ----------
+        X : (n, ...)
+            As in ``fit``, but of any size, unless in rows.
+        y : (n,), optional
+            Labels: each sample gets a warp of its class. Without, of all classes.
+        unknown : {"error", "pool"}
+            What labels get that were not fitted: an error, or warps of all classes.
+        templates : (n,) of int, optional
+            For model="template": which samples of the fit these are, -1 for none of them. Others
+            get warps of their class.
+        seed : int, numpy.random.Generator or None
+            Default: the one fitted with.
+        first : int
+            Number of the first warp: the next epoch is ``first=len(X)``.
+
+        Returns
+        -------
+        (n, ...)
+            In shape and type like X.
+        """
+        check_is_fitted(self)
+        values = self._read(X, reset=False)
+        images = as_images(self.space_, values, self.image_shape)
+        check_choice("unknown", unknown, ("error", "pool"))
+        codes = np.full(len(values), -1) if y is None else self._encode(y, len(values), unknown)
+        start = check_count("first", first)
+        numbers = np.arange(start, start + len(values))
+        of = np.full(len(values), -1) if templates is None else np.asarray(templates)
+        return self._warp(
+            self._key_of(seed), numbers, images, np.arange(len(values)), codes, of
+        ).reshape(values.shape)
+
+    def fit_transform(self, X: ArrayLike, y: ArrayLike) -> Array:
+        """Learn, and one random warp of each sample by its class."""
+        return self.fit(X, y).transform(X, y, templates=np.arange(len(self._y)))
+
+    def fit_resample(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+        """Learn; then the samples and, after them, new ones as ``sampling_strategy`` asks.
+
+        New samples are those that ``sample`` gives.
+
+        Returns
+        -------
+        X_resampled : (n + n_new, ...)
+        y_resampled : (n + n_new,)
+        """
+        labels = as_labels(_required(self, y), len(np.asarray(y)))
+        n_new = count_new(self.sampling_strategy, labels)
+        self.fit(X, y)
+        n_classes = len(self.classes_)
+        # The j-th balanced sample of class c has this number.
+        numbers = np.concatenate([c + n_classes * np.arange(n) for c, n in enumerate(n_new)])
+        templates = self._choose_templates(self._key, numbers, None, True)
+        X_new = self._warp_fitted(self._key, numbers, templates)
+        X_old = self._images.reshape(-1, *self._sample_shape)
+        return np.concatenate((X_old, X_new)), np.concatenate((self._y, self._y[templates]))
+
+    def resampler(self) -> Resampler:
+        """The same as a step of imbalanced-learn's pipeline: ``fit_resample`` and no transform."""
+        return Resampler(self)
+
+    # -- parts of the above
+
+    def _choose_templates(
+        self, key: int, numbers: Integers, label: Any, balanced: bool
+    ) -> Integers:
+        """Samples of the fit (n,) that become samples ``numbers`` (n,)."""
+        if label is None and not balanced:
+            return integers(key, numbers, len(self._y), n_threads=self.n_threads)
+        if label is None:
+            codes = numbers % len(self.classes_)
+        else:
+            codes = np.repeat(self._encode([label], 1, "error"), len(numbers))
+        # The members of class c are `order[starts[c]:][:counts[c]]`.
+        order, counts = np.argsort(self._codes, kind="stable"), np.bincount(self._codes)
+        starts = np.cumsum(counts) - counts
+        turns = integers(
+            key, numbers, counts[codes], stream=Stream.TEMPLATE, n_threads=self.n_threads
+        )
+        return order[starts[codes] + turns]
+
+    def _warp_fitted(self, key: int, numbers: Integers, templates: Integers) -> Array:
+        new = self._warp(key, numbers, self._images, templates, self._codes[templates], templates)
+        return new.reshape(len(new), *self._sample_shape)
+
+    def _warp(
+        self,
+        key: int,
+        numbers: Integers,
+        images: Array,
+        chosen: Integers,
+        codes: Integers,
+        templates: Array,
+    ) -> Array:
+        """``images[chosen]``, each by a warp of its class; codes of -1 get one of all classes."""
+        out = np.empty((len(chosen), *images.shape[1:]), images.dtype)
+        labels, known = np.array(self._labels), codes >= 0
+        size = max(1, BLOCK_BYTES // (8 * math.prod(images.shape[1:])))
+        for first in range(0, len(chosen), size):
+            block = np.arange(first, min(first + size, len(chosen)))
+            theta = np.empty((len(block), self.space_.dim))
+            for pooled in np.unique(~known[block]):
+                some = block[known[block] != pooled]
+                theta[some - first] = self.model_.draw(
+                    None if pooled else labels[codes[some]], numbers[some], seed=key,
+                    templates=templates[some], n_threads=self.n_threads,
+                )  # fmt: skip
+            out[block] = self._apply(theta, images[chosen[block]])
+        return out
+
+    def _apply(self, theta: NDArray[np.float64], images: Array) -> Array:
+        warped = Warp(self.space_, theta).image(
+            images, interpolation=self.interpolation, n_threads=self.n_threads
+        )
+        if self.interpolation == "cubic":  # which overshoots
+            axes = tuple(range(1, images.ndim))
+            low, high = (f(images, axis=axes, keepdims=True) for f in (np.min, np.max))
+            np.clip(warped, low, high, out=warped)
+        return warped
+
+    def _key_of(self, seed: Seed) -> int:
+        return self._key if seed is None else as_key(seed)
+
+    def _encode(self, y: ArrayLike, n: int, unknown: str) -> Integers:
+        """Class of each label, -1 where there is none."""
+        labels = as_labels(y, n)
+        codes = encode_labels(labels, self.classes_)
+        if unknown == "error" and (codes < 0).any():
+            refuse_unknown(labels[codes < 0][0].item(), self._labels)
+        return codes
+
+    def _read(self, X: Any, *, reset: bool) -> Array:
+        """Samples as an array of finite numbers, in the byte order of the machine."""
+        n_least = 2 if reset else 1
+        n_axes = X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim
+        if n_axes <= 2 and (reset or len(self._sample_shape) == 1):
+            values = validate_data(
+                self, X, reset=reset, dtype="numeric", ensure_min_samples=n_least
+            )
+        else:  # scikit-learn counts the features of rows only
+            values = check_array(
+                X, dtype="numeric", allow_nd=True, ensure_min_samples=n_least, estimator=self,
+                input_name="X",
+            )  # fmt: skip
+            if reset:
+                self.n_features_in_ = math.prod(values.shape[1:])
+        return values.astype(values.dtype.newbyteorder("="), copy=False)
+
+
+# -- checks
+
+
+def _required(augmenter: Augmenter, y: Any) -> Any:
+    if y is None:
+        raise ValueError(
+            f"{type(augmenter).__name__} requires y to be passed, but the target y is None. Warps "
+            "are learned per class; give all samples one label if they have none."
+        )
+    return y
+
+
+def _check_strength(strength: Any) -> float | None:
+    """The strength, or None for "auto"."""
+    if isinstance(strength, str) and strength == "auto":
+        return None
+    real = isinstance(strength, Real) and not isinstance(strength, bool)
+    if not real or not 0.0 <= float(strength) < np.inf:
+        raise ValueError(
+            f'`strength` must be a finite number, not negative, or "auto", got {strength!r}.'
+        )
+    return float(strength)
+
+
+def check_count(name: str, value: int) -> int:
+    """``value``, if it is a whole number that is not negative."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"`{name}` must be a whole number, at least 0, got {value!r}.")
+    return int(value)

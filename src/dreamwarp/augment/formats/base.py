@@ -1,0 +1,100 @@
+"""What every output format offers."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dreamwarp.augment.shards import Shard
+from dreamwarp.augment.source import MAX_NUMBER, Form
+from dreamwarp.augment.stores import Store, hash_file
+
+
+class Writing(NamedTuple):
+    """A shard that is being written.
+
+    Attributes
+    ----------
+    add : callable
+        Takes what ``encode`` returned, block after block.
+    digests : dict of str to str
+        SHA-256 of every file of the shard, by its name; complete once the shard is.
+    """
+
+    add: Callable[[Any], None]
+    digests: dict[str, str]
+
+
+class ShardFormat(ABC):
+    """How shards of samples of a form are written. The same samples give the same bytes.
+
+    Parameters
+    ----------
+    form : Form
+        A ValueError says so if the format can't hold such samples.
+    """
+
+    name: ClassVar[str]
+    max_samples: ClassVar[int] = MAX_NUMBER
+
+    def __init__(self, form: Form) -> None:
+        self.form = form
+        self.check()
+
+    @abstractmethod
+    def check(self) -> None:
+        """Refuse a form that can't be held."""
+
+    def check_size(self, n: int) -> None:
+        """Refuse shards of n samples, if that is too many."""
+        if n > self.max_samples:
+            raise ValueError(
+                f"format {self.name!r} holds at most {self.max_samples} samples per shard, got "
+                f"shards of {n}. Use a smaller `shard_size`, or ask for fewer."
+            )
+
+    @abstractmethod
+    def names(self, shard: Shard) -> tuple[str, ...]:
+        """Names of the files whose hashes stand for the shard."""
+
+    @abstractmethod
+    def encode(self, first: int, X: NDArray[Any], y: NDArray[Any]) -> Any:
+        """Samples ``first`` and following, as ``Writing.add`` takes them.
+
+        For what costs time: it is called by several threads.
+        """
+
+    @abstractmethod
+    def create(self, store: Store, shard: Shard) -> AbstractContextManager[Writing]:
+        """Write a shard, which is there if the block ends well."""
+
+    def count_bytes(self, n: int) -> int | None:
+        """Bytes that n samples take, to within some headers, if that is known beforehand."""
+        return None
+
+    def digests(self, store: Store, shard: Shard) -> dict[str, str]:
+        """SHA-256 of the files of a shard as they are.
+
+        FileNotFoundError if one is missing, ValueError if one can't be what was written.
+        """
+        return {name: hash_file(store, name) for name in self.names(shard)}
+
+
+def label_type(form: Form) -> np.dtype[Any]:
+    """The type that labels are stored in: the smallest that numbers need, or strings."""
+    if form.classes.dtype.kind not in "iu":
+        return form.classes.dtype
+    low, high = int(form.classes.min()), int(form.classes.max())
+    small = low >= 0 and high <= 255
+    return np.dtype(np.uint8) if small else np.dtype(np.int64)
+
+
+def as_bytes(array: NDArray[Any], dtype: np.dtype[Any] | None = None) -> memoryview:
+    """The values of an array in C order, in a given type if any."""
+    values = np.ascontiguousarray(array, dtype or array.dtype)
+    return values.reshape(-1).view(np.uint8).data

@@ -1,0 +1,120 @@
+"""How the samples and labels that users pass are read.
+
+The number of ``cells`` says how many axes of a sample are spatial. They come last; an axis between
+the samples and them is the channels. Rows (n, features) are flattened samples where an
+``image_shape`` is given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dreamwarp.model.labels import check_label
+from dreamwarp.space import WarpSpace
+
+# Whole numbers below this are exact in float64.
+MAX_WHOLE = 2**53
+
+
+def as_images(
+    space: WarpSpace, values: NDArray[Any], image_shape: Sequence[int] | None
+) -> NDArray[Any]:
+    """Samples as (n, *spatial) or (n, channels, *spatial)."""
+    ndim = space.ndim
+    if image_shape is not None and values.ndim == 2:
+        shape = check_image_shape(space, image_shape)
+        if math.prod(shape) != values.shape[1]:
+            raise ValueError(
+                f"`X` must have rows of {math.prod(shape)} features for image_shape={shape}, got "
+                f"{values.shape[1]}. Change `image_shape`, or pass samples of their own shape."
+            )
+        return values.reshape(len(values), *shape)
+    if values.ndim not in (ndim + 1, ndim + 2):
+        raise ValueError(
+            f"`X` must have shape (n, *spatial) or (n, channels, *spatial) with {ndim} spatial "
+            f"axes, as many as `cells` has numbers, got {values.shape}. Flattened samples need "
+            "`image_shape`; signals need `cells` of one number, such as (8,)."
+        )
+    return values
+
+
+def check_image_shape(space: WarpSpace, image_shape: Sequence[int]) -> tuple[int, ...]:
+    """The shape of one sample: (*spatial) or (channels, *spatial)."""
+    sizes = tuple(np.ravel(image_shape).tolist())
+    whole = all(isinstance(size, int) and size > 0 for size in sizes)
+    if not whole or len(sizes) not in (space.ndim, space.ndim + 1):
+        raise ValueError(
+            f"`image_shape` must list {space.ndim} sizes, or {space.ndim + 1} with the number of "
+            f"channels first, for `cells` of {space.ndim} numbers, got {image_shape!r}."
+        )
+    return sizes
+
+
+def check_sizes(space: WarpSpace, images: NDArray[Any]) -> None:
+    """Refuse samples in which no warp could be seen."""
+    spatial = images.shape[images.ndim - space.ndim :]
+    if max(spatial) < 2:
+        raise ValueError(
+            f"`X` must have samples of at least 2 pixels along an axis, got {math.prod(spatial)} "
+            "feature(s) per sample and channel."
+        )
+
+
+def as_labels(y: ArrayLike, n_samples: int) -> NDArray[Any]:
+    """Labels (n,): an array of whole numbers, words or booleans."""
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.shape != (n_samples,):
+        raise ValueError(
+            f"`y` must have shape ({n_samples},), a label for each sample of `X`, got "
+            f"{labels.shape}: inconsistent numbers of samples. One-hot labels go in as "
+            "`y.argmax(axis=1)`."
+        )
+    if labels.dtype.kind == "O":
+        labels = _as_plain(labels)
+    if labels.dtype.kind not in "biufU" or (labels.dtype.kind == "f" and not _is_whole(labels)):
+        raise ValueError(
+            "`y` must hold classes: whole numbers, words or booleans. Unknown label type: "
+            f"{labels.dtype}, with values such as {labels[:3].tolist()}. Cut a measured quantity "
+            "into classes first."
+        )
+    return labels
+
+
+def _as_plain(labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels of dtype object as an array of what they are."""
+    kinds = sorted({type(label).__name__ for label in labels})
+    words = {isinstance(label, str) for label in labels}
+    plain = np.array(labels.tolist()) if len(words) == 1 else labels
+    if plain.ndim != 1 or plain.dtype.kind == "O":
+        raise ValueError(
+            f"`y` must hold labels of one type, words or numbers. Unknown label type: "
+            f"{' and '.join(kinds)}."
+        )
+    return plain
+
+
+def _is_whole(labels: NDArray[Any]) -> bool:
+    finite = np.isfinite(labels).all()
+    return bool(finite and (labels == np.rint(labels)).all() and (abs(labels) < MAX_WHOLE).all())
+
+
+def model_labels(classes: NDArray[Any]) -> list[Any]:
+    """Classes as a model knows them: whole numbers in floating point become integers."""
+    values = classes.astype(np.int64) if classes.dtype.kind == "f" else classes
+    return [check_label(label) for label in values.tolist()]
+
+
+def encode_labels(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Place of each label (n,) among sorted classes; -1 where it is none of them."""
+    # Words and numbers never match, and numpy would make words of numbers to compare them.
+    if (labels.dtype.kind == "U") != (classes.dtype.kind == "U"):
+        return np.full(len(labels), -1)
+    places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    return np.where(classes[places] == labels, places, -1)

@@ -1,0 +1,219 @@
+"""Samples by number: which sample is warped, and how, follows from the seed and the number."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dreamwarp.data.dataset import DataSet
+from dreamwarp.draws import Seed, Stream, as_key, integers
+from dreamwarp.model import WarpModel
+from dreamwarp.model.labels import MAX_LISTED, check_label, encode
+from dreamwarp.validation import check_choice
+from dreamwarp.warp import Warp
+
+Balance = Literal["classes", "data"]
+BALANCES = ("classes", "data")
+
+# Samples are numbered below this.
+MAX_NUMBER = 2**62
+# Values made at a time: what is behind them, some 16 bytes each, should stay in a processor's cache
+# as far as it can, and Python's share of the time should be small.
+BLOCK_VALUES = 2**20
+MAX_BLOCK = 4096
+# Blocks are multiples of this where they can be: kernels do as many warps, or some such, abreast.
+ABREAST = 64
+# Bytes hashed at a time.
+HASHED_BYTES = 16 * 2**20
+
+
+class Form(NamedTuple):
+    """What all samples of a set have in common.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Of one sample.
+    dtype : numpy.dtype
+        Of the values, in native byte order.
+    classes : (n_classes,)
+        Labels, once each, in order.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    classes: NDArray[Any]
+
+    @property
+    def n_bytes(self) -> int:
+        """Size of one sample."""
+        return int(np.prod(self.shape)) * self.dtype.itemsize
+
+    @property
+    def labels(self) -> list[Any]:
+        """The classes as plain Python objects."""
+        return [check_label(label) for label in self.classes]
+
+    @property
+    def block_size(self) -> int:
+        """Samples to make at a time."""
+        size = max(1, min(MAX_BLOCK, BLOCK_VALUES // max(1, int(np.prod(self.shape)))))
+        return size // ABREAST * ABREAST or size
+
+
+class SampleSource:
+    """An endless, numbered supply of samples: data warped by draws from a model.
+
+    Sample k is a member of the data, drawn at random, warped by a θ that is drawn from the model of
+    its class. All of it depends on the seed and k alone, to the bit on one kind of processor: not
+    on batches, threads, processes or machine count.
+
+    Parameters
+    ----------
+    model : WarpModel
+        Must know every class of the data.
+    data : DataSet, or pair (X, y)
+        Samples to warp, and their labels. Of a data set, the part to learn from.
+    seed : int, numpy.random.Generator or None
+    strength : float
+        What warps are scaled by.
+    balance : {"classes", "data"}
+        ``"classes"``: classes take turns, sample k has the label ``classes[k % n_classes]``.
+        ``"data"``: labels come at random, as often as they do in the data.
+
+    Examples
+    --------
+    >>> source = SampleSource(model, dw.data.mnist(), seed=0)
+    >>> X, y = source.make(1_000_000, 64)  # samples 1,000,000 to 1,000,063
+    """
+
+    def __init__(
+        self,
+        model: WarpModel,
+        data: DataSet | tuple[Any, Any],
+        *,
+        seed: Seed = 0,
+        strength: float = 1.0,
+        balance: Balance = "classes",
+    ) -> None:
+        if not isinstance(model, WarpModel):
+            raise TypeError(f"`model` must be a WarpModel, got {type(model).__name__}.")
+        self.model = model
+        self.data = _as_data_set(data)
+        self.key = as_key(seed)
+        self.balance = check_choice("balance", balance, BALANCES)
+        self.strength = float(strength)
+        self._warps = model if strength == 1.0 else model.scaled(strength)
+        _check_axes(model, self.data)
+        _check_classes(model, self.data)
+        classes, codes = np.unique(self.data.y, return_inverse=True)
+        self.form = Form(self.data.X.shape[1:], self.data.X.dtype.newbyteorder("="), classes)
+        # The members of class c are `_members[_starts[c]:][:_counts[c]]`.
+        self._codes = codes
+        self._members = np.argsort(codes, kind="stable")
+        self._counts = np.bincount(codes)
+        self._starts = np.cumsum(self._counts) - self._counts
+
+    def make(
+        self, first: int, n: int, *, n_threads: int | None = None
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Samples ``first`` to ``first + n - 1`` and their labels.
+
+        Returns
+        -------
+        X : (n, *shape)
+            In shape and type like the data.
+        y : (n,)
+        """
+        numbers = np.arange(first, first + n, dtype=np.int64)
+        templates, codes = self._choose(numbers, n_threads)
+        labels = self.form.classes[codes]
+        theta = self._warps.draw(
+            labels, numbers, seed=self.key, templates=templates, n_threads=n_threads
+        )
+        samples = self.data.X[templates].astype(self.form.dtype, copy=False)
+        return Warp(self.model.space, theta).image(samples, n_threads=n_threads), labels
+
+    @cached_property
+    def data_fingerprint(self) -> str:
+        """SHA-256, in hexadecimal, of the samples and labels that are warped."""
+        X, form = self.data.X, self.form
+        digest = hashlib.sha256()
+        digest.update(json.dumps([form.labels, form.dtype.str[1:], X.shape]).encode())
+        digest.update(self._codes.astype("<i8").data)
+        step = max(1, HASHED_BYTES // max(1, form.n_bytes))
+        for start in range(0, len(X), step):
+            digest.update(
+                np.ascontiguousarray(X[start : start + step], form.dtype.newbyteorder("<")).data
+            )
+        return digest.hexdigest()
+
+    def _choose(
+        self, numbers: NDArray[np.int64], n_threads: int | None
+    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Which sample of the data each new one is made of (n,), and its class by number (n,)."""
+        if self.balance == "data":
+            templates = integers(
+                self.key, numbers, len(self._codes), stream=Stream.TEMPLATE, n_threads=n_threads
+            )
+            return templates, self._codes[templates]
+        codes = numbers % len(self._counts)
+        places = integers(
+            self.key, numbers, self._counts[codes], stream=Stream.TEMPLATE, n_threads=n_threads
+        )
+        return self._members[self._starts[codes] + places], codes
+
+
+# -- checks
+
+
+def check_range(first: int, n: int) -> tuple[int, int]:
+    """Number of the first sample, and how many, if such samples there are."""
+    for name, value, lowest in (("first", first, 0), ("n", n, 1)):
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not whole or value < lowest:
+            raise ValueError(f"`{name}` must be a whole number, at least {lowest}, got {value!r}.")
+    if first + n > MAX_NUMBER:
+        raise ValueError(
+            f"samples are numbered below 2^62, got `first` {first} and `n` {n}. Ask for fewer."
+        )
+    return int(first), int(n)
+
+
+def _as_data_set(data: Any) -> DataSet:
+    if isinstance(data, DataSet):
+        return data
+    if not isinstance(data, tuple | list) or len(data) != 2:
+        raise TypeError(f"`data` must be a DataSet or a pair (X, y), got {type(data).__name__}.")
+    return DataSet("data", np.asarray(data[0]), np.asarray(data[1]))
+
+
+def _check_axes(model: WarpModel, data: DataSet) -> None:
+    ndim = model.space.ndim
+    if data.X.ndim not in (ndim + 1, ndim + 2):
+        raise ValueError(
+            f"`{data.name}` must have samples of {ndim} spatial axes, with or without channels "
+            f"before them, as the model's {model.space!r}, got samples of shape {data.X.shape[1:]}."
+            " Use the data that the model was fitted to, or fit a model to this."
+        )
+
+
+def _check_classes(model: WarpModel, data: DataSet) -> None:
+    unknown = data.classes[encode(data.classes, model.classes) < 0]
+    if len(unknown):
+        raise ValueError(
+            f"the model must know every class of `{data.name}`, and has no {_listed(unknown)}. It "
+            f"knows {_listed(model.classes)}. Use the data that it was fitted to, or fit a model "
+            "to this."
+        )
+
+
+def _listed(labels: Any) -> str:
+    few = ", ".join(repr(check_label(label)) for label in labels[:MAX_LISTED])
+    more = len(labels) - MAX_LISTED
+    return f"{few} and {more} more" if more > 0 else few

@@ -1,0 +1,227 @@
+"""``dreamwarp align``: warp one sample onto another, and show how well that went."""
+
+from __future__ import annotations
+
+import json
+import time
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from dreamwarp.commands.fit import parse_cells
+from dreamwarp.files import write_beside
+
+if TYPE_CHECKING:
+    from dreamwarp import Alignments, WarpSpace
+
+THETA_SUFFIXES = (".json", ".npy")
+
+
+def align(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="A",
+            help="Sample to be warped: a PNG or JPEG picture, or a .npy array, channels first.",
+            show_default=False,
+        ),
+    ],
+    target: Annotated[
+        Path,
+        typer.Argument(
+            metavar="B",
+            help="Sample that it shall look like, of the same shape.",
+            show_default=False,
+        ),
+    ],
+    cells: Annotated[
+        str, typer.Option(help="Cells per spatial axis: 16 for signals, 4x4 for images, 4x4x4.")
+    ] = "4x4",
+    boundary: Annotated[
+        Literal["zero", "slip", "free", "periodic"], typer.Option(help="What warps do at borders.")
+    ] = "zero",
+    method: Annotated[
+        Literal["map", "laplace", "metropolis", "hmc"],
+        typer.Option(
+            help="map: the most plausible warp. The others draw one at random from the posterior: "
+            "metropolis as the paper does, hmc faster, laplace approximately."
+        ),
+    ] = "map",
+    sigma: Annotated[
+        str,
+        typer.Option(
+            help="Noise of a pixel, from black to white 1; the less, the closer the fit. auto: "
+            "estimated from the two."
+        ),
+    ] = "auto",
+    similarity: Annotated[
+        Literal["ssd", "ncc", "mi"],
+        typer.Option(
+            help="ssd: intensities agree; ncc: up to contrast and brightness; mi: up to any "
+            "relation."
+        ),
+    ] = "ssd",
+    displacement: Annotated[
+        float, typer.Option(help="How far warps typically move points, in widths of the image.")
+    ] = 0.05,
+    length: Annotated[
+        float, typer.Option(help="How far apart points move on their own, in widths of the image.")
+    ] = 0.25,
+    seed: Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Fixes all that is random.")] = 0,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Picture to write: .png, .svg or .pdf.")
+    ] = Path("align.png"),
+    theta: Annotated[
+        Path | None,
+        typer.Option(help="File for the warp's parameters: .json or .npy.", show_default=False),
+    ] = None,
+) -> None:
+    """Warp a sample so that it looks like another, and draw both, the warp and what is left over.
+
+    [bold]Examples[/bold]
+
+    dreamwarp align a.png b.png
+
+    dreamwarp align a.png b.png --method hmc --cells 6x6 --output out/pair.svg --theta pair.json
+
+    dreamwarp align heart1.npy heart2.npy --cells 16
+    """
+    from dreamwarp import SmoothPrior, WarpSpace, align_pairs
+    from dreamwarp.report.figures import check_picture_path
+
+    check_picture_path(output)
+    _check_theta_path(theta)
+    noise = _parse_sigma(sigma)
+    space = WarpSpace(parse_cells(cells), boundary)
+    pair = _read_pair(space, source, target)
+    prior = SmoothPrior(space, displacement=displacement, length=length)
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        # What they would say is among the lines below.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        result = align_pairs(
+            space, pair[0][None], pair[1][None], method=method, prior=prior, sigma=noise,
+            similarity=similarity, seed=seed,
+        )  # fmt: skip
+    seconds = time.perf_counter() - start
+    typer.echo(f"{method}, {space.dim} parameters, {seconds:.2f} s")
+    for line in describe(result, similarity):
+        typer.echo(line)
+    if theta is not None:
+        write_theta(theta, space, result, method)
+        typer.echo(f"theta written to {theta}")
+    typer.echo(_draw(space, pair, result, output))
+
+
+def describe(result: Alignments, similarity: str) -> Iterator[str]:
+    """Losses and diagnostics of the first pair, line by line."""
+    before, after = float(result.loss_before[0]), float(result.loss_after[0])
+    if similarity == "ssd":
+        share = f", {after / before:.1%} of it" if before > 0 else ""
+        yield f"squared difference before {before:.4g}, after {after:.4g}{share}"
+        yield f"noise sigma {result.sigma:.3g}"
+    else:
+        yield f"minus log-likelihood before {before:.4g}, after {after:.4g}"
+    found = {name: values[0] for name, values in result.diagnostics.items()}
+    if "r_hat" in found:
+        yield (
+            f"R-hat {found['r_hat']:.3f}, {found['ess']:.0f} effective draws, acceptance "
+            f"{found['acceptance']:.2f}, {found['n_sweeps']} sweeps of each chain"
+        )
+    yield f"log-posterior {found['log_posterior']:.4g}, {found['n_steps']} steps of the search"
+    yield "converged" if result.converged[0] else "not converged: take the warp with care"
+    if not result.usable[0]:
+        yield "not usable: the warp makes the source no more alike"
+
+
+def write_theta(path: Path, space: WarpSpace, result: Alignments, method: str) -> None:
+    """θ (d,): alone as ``.npy``, with what it belongs to as ``.json``."""
+    with write_beside(path) as temporary:
+        if path.suffix.lower() == ".npy":
+            np.save(temporary, result.theta[0])
+            return
+        content = {
+            "cells": space.cells,
+            "boundary": space.boundary,
+            "method": method,
+            "sigma": result.sigma,
+            "theta": result.theta[0].tolist(),
+            "loss_before": float(result.loss_before[0]),
+            "loss_after": float(result.loss_after[0]),
+            "converged": bool(result.converged[0]),
+            "diagnostics": {name: float(v[0]) for name, v in result.diagnostics.items()},
+        }
+        temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _draw(
+    space: WarpSpace, pair: tuple[NDArray[Any], NDArray[Any]], result: Alignments, output: Path
+) -> str:
+    """Write the picture; what to say about it."""
+    if space.ndim > 2:
+        return "no picture: only signals and images are drawn"
+    from dreamwarp.report.figures import save_figure
+    from dreamwarp.report.pairs import draw_alignment
+
+    return f"picture written to {save_figure(draw_alignment(space, *pair, result), output)}"
+
+
+# -- checks
+
+
+def _read_pair(space: WarpSpace, source: Path, target: Path) -> tuple[NDArray[Any], NDArray[Any]]:
+    first, second = _read_sample(space, source), _read_sample(space, target)
+    if first.shape != second.shape:
+        raise ValueError(
+            f"`{source}` and `{target}` must have the same shape, got {first.shape} and "
+            f"{second.shape}. Resize one, or convert both to grey or both to colour."
+        )
+    return first, second
+
+
+def _read_sample(space: WarpSpace, path: Path) -> NDArray[Any]:
+    """A sample (*spatial) or (channels, *spatial) that has something in it to align."""
+    from dreamwarp.data import read_image
+    from dreamwarp.data.numpy_files import read_npy
+
+    values = read_npy(path) if path.suffix.lower() == ".npy" else read_image(path)
+    if values.dtype.kind not in "biuf":
+        raise ValueError(f"`{path}` must hold real numbers, and holds {values.dtype}.")
+    if values.ndim not in (space.ndim, space.ndim + 1) or values.size == 0:
+        raise ValueError(
+            f"`{path}` must have as many spatial axes as --cells names, {space.ndim}, and may have "
+            f"channels before them, got shape {values.shape}. Use --cells 16 for signals, 4x4 for "
+            "images, 4x4x4 for volumes."
+        )
+    if not np.isfinite(values).all():
+        raise ValueError(f"`{path}` must be finite, and holds NaN or infinity.")
+    if values.min() == values.max():
+        raise ValueError(
+            f"`{path}` is {values.flat[0]} everywhere: there is nothing in it to align."
+        )
+    return values
+
+
+def _check_theta_path(path: Path | None) -> None:
+    if path is not None and path.suffix.lower() not in THETA_SUFFIXES:
+        raise ValueError(
+            f"`{path}` must end in one of {', '.join(THETA_SUFFIXES)}, which says the format of "
+            "theta."
+        )
+
+
+def _parse_sigma(text: str) -> float | Literal["auto"]:
+    """A number, or "auto"."""
+    if text == "auto":
+        return "auto"
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"sigma must be a number or auto, got {text!r}", param_hint="'--sigma'"
+        ) from None

@@ -1,0 +1,112 @@
+"""``dreamwarp fit``: learn the warps of each class, and keep them in a model file."""
+
+from __future__ import annotations
+
+import re
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+CELLS = re.compile(r"\d+(x\d+){0,2}")
+
+
+def fit(
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="A name, file or folder, as for `dreamwarp data`. The part to learn from is "
+            "taken.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="Model file to write: .dwm.", show_default=False),
+    ],
+    cells: Annotated[
+        str, typer.Option(help="Cells per spatial axis: 16 for signals, 4x4 for images, 4x4x4.")
+    ] = "4x4",
+    boundary: Annotated[
+        Literal["zero", "slip", "free", "periodic"], typer.Option(help="What warps do at borders.")
+    ] = "zero",
+    neighbors: Annotated[
+        int, typer.Option(min=1, help="Neighbours in its class that each sample is aligned with.")
+    ] = 5,
+    method: Annotated[
+        Literal["map", "laplace", "metropolis", "hmc"],
+        typer.Option(help="How pairs are aligned: metropolis is the paper's way, map the fastest."),
+    ] = "map",
+    kind: Annotated[
+        Literal["gaussian", "low-rank", "kde", "template"],
+        typer.Option(help="Kind of distribution: gaussian is the paper's."),
+    ] = "gaussian",
+    strength: Annotated[
+        str,
+        typer.Option(help="Factor on the warps; auto: the one that does best on held-out samples."),
+    ] = "auto",
+    seed: Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Fixes all that is random.")] = 0,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            help="Address of a dask scheduler whose workers align the pairs. By default threads "
+            "of this process do.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Learn how the members of each class deform into one another, and write a model file.
+
+    [bold]Examples[/bold]
+
+    dreamwarp fit mnist -o digits.dwm
+
+    dreamwarp fit leaves/ -o leaves.dwm --cells 6x6 --neighbors 8 --kind template
+
+    dreamwarp fit mnist -o digits.dwm --method metropolis --scheduler tcp://10.0.0.1:8786
+    """
+    from dreamwarp.augment import Augmenter
+    from dreamwarp.data import load
+
+    augmenter = Augmenter(
+        cells=parse_cells(cells), boundary=boundary, n_neighbors=neighbors, method=method,
+        model=kind, strength=parse_strength(strength), seed=seed,
+    )  # fmt: skip
+    samples = load(data)
+    typer.echo(samples.describe())
+    with ExitStack() as stack:
+        if scheduler is not None:
+            from dreamwarp.align.cluster import aligning_on
+            from dreamwarp.cluster import connect
+
+            stack.enter_context(aligning_on(stack.enter_context(connect(scheduler))))
+        augmenter.fit(samples.X, samples.y)
+    augmenter.model_.save(output)
+    typer.echo(str(augmenter.verdict_))
+    typer.echo(
+        f"{len(augmenter.edges_):,} pairs aligned, strength {augmenter.strength_:g}; model written "
+        f"to {output}"
+    )
+
+
+def parse_cells(text: str) -> tuple[int, ...]:
+    """Numbers between the x's."""
+    if not CELLS.fullmatch(text):
+        raise typer.BadParameter(
+            f"cells must be 1 to 3 whole numbers with x between them, such as 4x4, got {text!r}",
+            param_hint="'--cells'",
+        )
+    return tuple(map(int, text.split("x")))
+
+
+def parse_strength(text: str) -> float | Literal["auto"]:
+    """A number, or "auto"."""
+    if text == "auto":
+        return "auto"
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"strength must be a number or auto, got {text!r}", param_hint="'--strength'"
+        ) from None

@@ -1,0 +1,54 @@
+"""``dreamwarp verify``: whether a set of samples is whole, and as it was made."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+# Shards that are listed by number before the rest is only counted.
+MAX_LISTED = 10
+
+
+def verify(
+    output: Annotated[
+        str,
+        typer.Argument(
+            metavar="OUT",
+            help="Folder or address that `dreamwarp sample` wrote to.",
+            show_default=False,
+        ),
+    ],
+) -> None:
+    """Compare every file of a set of samples with the hashes in its manifest.
+
+    Exit code 0: all are there and as they were made. 1: not so.
+
+    [bold]Examples[/bold]
+
+    dreamwarp verify alignmnist
+
+    dreamwarp verify s3://bucket/set
+    """
+    from dreamwarp.augment import verify as check
+
+    found = check(output)
+    settings = found.manifest.settings
+    if not found.is_sound:
+        raise ValueError(
+            f"`{output}` is not sound: {_listed('missing', found.missing)}, "
+            f"{_listed('damaged', found.damaged)}, of {len(found.manifest.shards):,} shards. "
+            "`dreamwarp sample` with `--resume` and the settings in its manifest makes them again."
+        )
+    typer.echo(
+        f"{output} is sound: {len(found.manifest.shards):,} shards, {settings['n']:,} samples, "
+        f"{settings['format']}, seed {settings['seed']}"
+    )
+
+
+def _listed(what: str, numbers: list[int]) -> str:
+    if not numbers:
+        return f"none {what}"
+    few = ", ".join(map(str, numbers[:MAX_LISTED]))
+    more = f" and {len(numbers) - MAX_LISTED:,} more" if len(numbers) > MAX_LISTED else ""
+    return f"{few}{more} {what}"

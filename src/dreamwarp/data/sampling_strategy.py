@@ -1,0 +1,104 @@
+"""How many new samples each class gets: imbalanced-learn's ``sampling_strategy``.
+
+The rules are those of its over-samplers, so that the same option means the same here, whether or
+not it is installed. Nothing is ever taken away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from numbers import Integral, Real
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+SamplingStrategy: TypeAlias = (
+    "str | float | Mapping[Any, int] | Callable[[NDArray[Any]], Mapping[Any, int]]"
+)
+
+WORDS = ("auto", "not majority", "minority", "not minority", "all")
+
+
+def count_new(strategy: SamplingStrategy, y: NDArray[Any]) -> NDArray[np.int64]:
+    """Number of new samples for each class of ``y``, in the order of ``np.unique``: (n_classes,).
+
+    Parameters
+    ----------
+    strategy : str, float, mapping or callable
+        ``"minority"``: the smallest class gets as many as the largest has. ``"not majority"``, also
+        called ``"auto"``, ``"not minority"`` and ``"all"``: so do these. Where sizes are equal, the
+        first class in order is the smallest, or the largest. A float, for two classes: size of the
+        smaller over that of the larger, at most 1. A mapping of label to size, as it shall be
+        afterwards; or a function that makes one of ``y``.
+    y : (n,)
+        Labels.
+    """
+    classes, counts = np.unique(y, return_counts=True)
+    if isinstance(strategy, str):
+        return _count_by_word(strategy, counts)
+    if isinstance(strategy, Mapping):
+        return _count_by_sizes(strategy, classes, counts)
+    if isinstance(strategy, Real) and not isinstance(strategy, bool):
+        return _count_by_ratio(float(strategy), counts)
+    if callable(strategy):
+        sizes = strategy(y)
+        if isinstance(sizes, Mapping):
+            return _count_by_sizes(sizes, classes, counts)
+        raise TypeError(
+            "`sampling_strategy` as a function of `y` must return a dict of label: number of "
+            f"samples, got {sizes!r}."
+        )
+    raise TypeError(
+        "`sampling_strategy` must be a word, a float, a dict of label: number of samples, or a "
+        f"function that makes such a dict of `y`, got {strategy!r}."
+    )
+
+
+def _count_by_word(word: str, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    if word not in WORDS:
+        listed = ", ".join(repr(known) for known in WORDS)
+        raise ValueError(f"`sampling_strategy` must be one of {listed}, got {word!r}.")
+    chosen = np.ones(len(counts), bool)
+    if word == "minority":
+        chosen[:] = False
+        chosen[counts.argmin()] = True
+    elif word == "not minority":
+        chosen[counts.argmin()] = False
+    return np.where(chosen, counts.max() - counts, 0)
+
+
+def _count_by_ratio(ratio: float, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    if len(counts) != 2:
+        raise ValueError(
+            f"`sampling_strategy` may be a float for two classes only, got {ratio:g} and "
+            f"{len(counts)}. Use a dict of label: number of samples."
+        )
+    if not 0.0 < ratio <= 1.0:
+        raise ValueError(f"`sampling_strategy` must be above 0 and at most 1, got {ratio:g}.")
+    larger = int(counts.argmax())
+    n_new = int(ratio * counts[larger] - counts[1 - larger])
+    if n_new < 1:
+        raise ValueError(
+            f"`sampling_strategy` must ask for at least one sample more than there are: above "
+            f"{counts.min() / counts.max():g}, the ratio of the classes as they are, got {ratio:g}."
+        )
+    return np.where(np.arange(2) == larger, 0, n_new)
+
+
+def _count_by_sizes(
+    sizes: Mapping[Any, int], classes: NDArray[Any], counts: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    new, known = np.zeros(len(counts), np.int64), classes.tolist()
+    for label, size in sizes.items():
+        if label not in known:
+            raise ValueError(f"`sampling_strategy` must have labels of `y` as keys, got {label!r}.")
+        place = known.index(label)
+        if not isinstance(size, Integral) or size < counts[place]:
+            raise ValueError(
+                "`sampling_strategy` must ask for whole numbers of samples, and at least the "
+                f"{counts[place]} that class {label!r} has, got {size!r}. Nothing is ever taken "
+                "away."
+            )
+        new[place] = int(size) - counts[place]
+    return new

@@ -1,0 +1,237 @@
+"""Random warps of a model by sample number, for whoever applies them to tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any, Literal, TypedDict
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from dreamwarp.draws import Seed, Stream, as_key, derive_seed, uniforms
+from dreamwarp.model import Label, WarpModel
+from dreamwarp.model.labels import ARRAY_KINDS
+from dreamwarp.model.warpmodel import Unknown
+from dreamwarp.resample import INTERPOLATIONS, Interpolation
+from dreamwarp.torch.images import warp
+from dreamwarp.torch.kernels import n_threads
+from dreamwarp.torch.paths import check_theta, working_dtype
+from dreamwarp.validation import check_choice
+
+Fill = Literal["edge", "constant", "reflect"]
+
+# What to call the labels of a model, by their type.
+KIND_NAMES = {str: "strings", int: "whole numbers", bool: "booleans"}
+
+
+class WarpOptions(TypedDict, total=False):
+    """Which warps are drawn and how pixels are found; see :class:`RandomWarps`."""
+
+    p: float
+    strength: float | None
+    unknown: Unknown
+    classes: Sequence[Label] | None
+    interpolation: Interpolation
+    fill: Fill
+    fill_value: float
+
+
+class RandomWarps:
+    """Draws a warp for every sample, from the model of its class, and applies it to tensors.
+
+    Holds no tensor and no state that changes, so that it can be sent to other processes.
+
+    Parameters
+    ----------
+    model : WarpModel
+    seed : int, numpy.random.Generator or None
+        Read once, here.
+    p : float
+        Probability that a sample is warped; the others are left as they are, to the bit.
+    strength : float, optional
+        Factor on the model's warps.
+    unknown : {"error", "pool"}
+        What labels of no class get, and samples without a label: an error, or the warps of all
+        classes.
+    classes : sequence of labels, optional
+        Labels are then positions in it, as in ``dataset.classes`` of torchvision. Default: labels
+        are as the model has them.
+    interpolation, fill, fill_value
+        As for :func:`dreamwarp.torch.warp`.
+    """
+
+    def __init__(
+        self,
+        model: WarpModel,
+        *,
+        seed: Seed = 0,
+        p: float = 1.0,
+        strength: float | None = None,
+        unknown: Unknown = "error",
+        classes: Sequence[Label] | None = None,
+        interpolation: Interpolation = "linear",
+        fill: Fill = "edge",
+        fill_value: float = 0,
+    ) -> None:
+        if not isinstance(model, WarpModel):
+            raise TypeError(
+                f"`model` must be a WarpModel, got {type(model).__name__}. "
+                "Make one with WarpModel.fit or WarpModel.load."
+            )
+        real = isinstance(p, Real)
+        if not real or not 0.0 <= float(p) <= 1.0:
+            raise ValueError(f"`p` must be a probability, from 0 to 1, got {p!r}.")
+        self.model = model if strength is None else model.scaled(strength)
+        self.key = as_key(seed)
+        self.p = float(p)
+        self.unknown = check_choice("unknown", unknown, ("error", "pool"))
+        self.classes = None if classes is None else _check_known(classes, self.model, unknown)
+        self.interpolation = check_choice("interpolation", interpolation, INTERPOLATIONS)
+        self.fill = check_choice("fill", fill, ("edge", "constant", "reflect"))
+        self.fill_value = fill_value
+
+    def __repr__(self) -> str:
+        return f"{self.model!r}, p={self.p:g}, unknown={self.unknown!r}"
+
+    def epoch_key(self, epoch: int) -> int:
+        """The seed of all draws of an epoch."""
+        return derive_seed(self.key, epoch)
+
+    def draw(
+        self, labels: Any, numbers: ArrayLike, *, key: int, templates: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """θ (n, d): row i depends on (key, numbers[i], labels[i]) alone; 0 where nothing is warped.
+
+        Parameters
+        ----------
+        labels : (n,) labels, as a tensor, an array or a list; None for the warps of all classes
+        numbers : (n,) int
+        key : int
+        templates : (n,) int, optional
+            As for :meth:`WarpModel.draw`.
+        """
+        theta = self.model.draw(
+            self._model_labels(labels), numbers, seed=key, templates=templates,
+            unknown=self.unknown, n_threads=n_threads(),
+        )  # fmt: skip
+        if self.p < 1.0:
+            chances = uniforms(key, numbers, 1, stream=Stream.APPLY, n_threads=n_threads())
+            theta[chances[:, 0] >= self.p] = 0.0
+        return theta
+
+    def apply(self, theta: Tensor, images: Tensor) -> Tensor:
+        """Images (n, *spatial) or (n, channels, *spatial), each warped by its θ (n, d).
+
+        θ that are 0 leave an image as it is, to the bit, unless a derivative by θ is wanted.
+        """
+        if theta.requires_grad:
+            return self._warp(theta, images)
+        moves = theta.any(dim=1)
+        if moves.all():
+            return self._warp(theta, images)
+        out = images.clone()
+        if moves.any():
+            out[moves] = self._warp(theta[moves], images[moves])
+        return out
+
+    def check_images(self, images: Any) -> None:
+        """Refuse what is no batch of samples of the model's space."""
+        check_tensor(images)
+        ndim = self.model.space.ndim
+        if images.ndim not in (ndim + 1, ndim + 2):
+            raise ValueError(
+                f"images must have shape (n, *spatial) or (n, channels, *spatial) with {ndim} "
+                f"spatial axes for {self.model.space!r}, got {tuple(images.shape)}. "
+                "Use `image[None]` for one image."
+            )
+
+    def check_theta(self, theta: Tensor, images: Tensor) -> Tensor:
+        """θ (n, d) for n images, on their device and in the precision they are worked on in."""
+        if not isinstance(theta, Tensor):
+            raise TypeError(
+                f"`theta` must be a torch.Tensor, got {type(theta).__name__}. Use torch.as_tensor."
+            )
+        rows = check_theta(self.model.space, theta)
+        if len(rows) not in (1, len(images)):
+            raise ValueError(
+                f"`theta` must have one row for each of {len(images)} images, or one for all, got "
+                f"{len(rows)}."
+            )
+        return rows.to(images.device, working_dtype(images)).expand(len(images), -1)
+
+    def _warp(self, theta: Tensor, images: Tensor) -> Tensor:
+        space = self.model.space
+        has_channels = images.ndim == space.ndim + 2
+        warped = warp(
+            space, theta, images if has_channels else images.unsqueeze(1),
+            interpolation=self.interpolation, fill=self.fill, fill_value=self.fill_value,
+        )  # fmt: skip
+        return warped if has_channels else warped.squeeze(1)
+
+    def _model_labels(self, labels: Any) -> Any:
+        """Labels (n,) as the model has them, or None."""
+        if labels is None:
+            if self.unknown == "error":
+                raise ValueError(
+                    'warps are drawn by class, and there are no labels. Use unknown="pool" for '
+                    "the warps of all classes."
+                )
+            return None
+        values = _as_array(labels)
+        if self.classes is not None:
+            values = _look_up(values, self.classes)
+        kind = type(self.model.classes[0])
+        if values.size and values.dtype.kind not in ARRAY_KINDS[kind] + "O":
+            raise TypeError(
+                f"labels must be {KIND_NAMES[kind]}, as the classes of the model are, such as "
+                f"{self.model.classes[0]!r}, got {values[0].item()!r}. "
+                "Use `classes` to say which class each number stands for."
+            )
+        return labels if isinstance(labels, list | tuple) and self.classes is None else values
+
+
+def check_tensor(image: Any) -> None:
+    """Refuse images that are no tensors."""
+    if not isinstance(image, Tensor):
+        raise TypeError(
+            f"images must be tensors, got {type(image).__name__}. Turn them into tensors first, or "
+            "use dreamwarp.torchvision.LearnedWarp, which takes PIL images too."
+        )
+
+
+def _as_array(labels: Any) -> NDArray[Any]:
+    values = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    if values.ndim != 1 or (values.size and values.dtype.kind == "f"):
+        raise ValueError(
+            f"labels must be (n,) classes, one for each image, got {values.dtype} of shape "
+            f"{values.shape}. One-hot or soft labels can be turned with labels.argmax(dim=1)."
+        )
+    return values
+
+
+def _look_up(positions: NDArray[Any], classes: Sequence[Label]) -> NDArray[Any]:
+    """Labels at positions (n,) of the classes."""
+    if positions.size and positions.dtype.kind not in "iu":
+        raise TypeError(
+            f"labels must be positions in `classes`, got {positions[0].item()!r}. "
+            "Leave out `classes` if labels are as the model has them."
+        )
+    if positions.size and not 0 <= positions.min() <= positions.max() < len(classes):
+        wrong = positions[(positions < 0) | (positions >= len(classes))][0]
+        raise ValueError(
+            f"labels must be positions in `classes`, from 0 to {len(classes) - 1}, got {wrong}."
+        )
+    return np.array(classes)[positions.astype(np.int64)]
+
+
+def _check_known(classes: Sequence[Label], model: WarpModel, unknown: Unknown) -> tuple[Label, ...]:
+    names = tuple(classes)
+    strange = [name for name in names if name not in model.classes]
+    if not names or len(strange) == len(names) or (strange and unknown == "error"):
+        found = f"got {strange[0]!r}" if strange else "got none"
+        raise ValueError(
+            f"`classes` must list labels that the model has, such as {model.classes[0]!r}, {found}."
+        )
+    return names

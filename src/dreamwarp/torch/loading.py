@@ -1,0 +1,290 @@
+"""Warps in the workers of a DataLoader: the same whatever their number, and however they start."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, default_collate
+
+from dreamwarp.draws import Seed
+from dreamwarp.model import WarpModel
+from dreamwarp.torch.drawing import RandomWarps, WarpOptions, check_tensor
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class SharedEpoch:
+    """A number that reaches workers after they have started: they may outlive an epoch."""
+
+    def __init__(self, epoch: int) -> None:
+        self._value = torch.zeros((), dtype=torch.int64).share_memory_()
+        self.set(epoch)
+
+    def get(self) -> int:
+        """The epoch."""
+        return int(self._value.item())
+
+    def set(self, epoch: int) -> None:
+        """Change it, in all processes."""
+        if not isinstance(epoch, int | np.integer) or isinstance(epoch, bool) or epoch < 0:
+            raise ValueError(f"`epoch` must be a whole number, not negative, got {epoch!r}.")
+        self._value.fill_(int(epoch))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # A copy holds a number of its own, in memory that is not shared until it is asked to be.
+        self.__dict__.update(state)
+        self._value.share_memory_()
+
+
+class _NumberedWarps:
+    """Warps images in samples, or in batches of them, by their index in the data set."""
+
+    def __init__(
+        self,
+        model: WarpModel,
+        *,
+        seed: Seed,
+        epoch: int,
+        keys: Sequence[Any],
+        templates: Sequence[int] | None,
+        **options: Unpack[WarpOptions],
+    ) -> None:
+        if isinstance(keys, str) or len(keys) != 2:
+            raise ValueError(
+                "`keys` must be two: where the image is in a sample, and where its label, got "
+                f"{keys!r}."
+            )
+        self._warps = RandomWarps(model, seed=seed, **options)
+        self._epoch = SharedEpoch(epoch)
+        self._image_key, self._label_key = keys
+        self._templates = None if templates is None else np.asarray(templates)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that warps are drawn for."""
+        return self._epoch.get()
+
+    def set_epoch(self, epoch: int) -> None:
+        """Draw other warps from here on. Call it before an epoch's ``iter(loader)``.
+
+        Workers that go on from epoch to epoch (``persistent_workers``) hear of it too.
+        """
+        self._epoch.set(epoch)
+
+    def _draw(self, labels: Any, numbers: Sequence[int]) -> Tensor:
+        templates = None if self._templates is None else self._templates[numbers]
+        key = self._warps.epoch_key(self.epoch)
+        return torch.from_numpy(self._warps.draw(labels, numbers, key=key, templates=templates))
+
+    def _warp(self, theta: Tensor, images: Tensor) -> Tensor:
+        self._warps.check_images(images)
+        return self._warps.apply(self._warps.check_theta(theta, images), images)
+
+    def _parts(self, sample: Any) -> tuple[Any, Any]:
+        """Image and label of a sample, or images and labels of a batch."""
+        try:
+            return sample[self._image_key], (
+                None if self._label_key is None else sample[self._label_key]
+            )
+        except (KeyError, IndexError, TypeError):
+            raise TypeError(
+                f"samples must have an image at {self._image_key!r} and a label at "
+                f"{self._label_key!r}, got {_outline(sample)}. Use `keys` to say where they are."
+            ) from None
+
+    def _put(self, sample: Any, image: Tensor) -> Any:
+        """A sample of the same type with another image."""
+        if isinstance(sample, Mapping):
+            return {**sample, self._image_key: image}
+        if hasattr(sample, "_replace"):
+            return sample._replace(**{sample._fields[self._image_key]: image})
+        parts = list(sample)
+        parts[self._image_key] = image
+        return parts if isinstance(sample, list) else tuple(parts)
+
+
+class WarpedDataset(_NumberedWarps, Dataset[Any]):
+    """A data set whose images are warped at random, as the members of their class differ.
+
+    The warp of a sample depends on (seed, epoch, index, label) alone: not on the number of workers,
+    nor on how they are started, nor on batches or their order.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        With ``__getitem__`` and ``__len__``. Samples are (image, label, ...), as tuples, lists or,
+        with ``keys``, mappings. Images are tensors, (*spatial) or (channels, *spatial).
+    model : WarpModel
+    seed : int, numpy.random.Generator or None
+    epoch : int
+        See :meth:`set_epoch`.
+    keys : (image, label)
+        Where the image is in a sample, and where its label. A label at None is no label, and needs
+        ``unknown="pool"``.
+    templates : sequence of int, optional
+        For models of kind ``"template"``: which sample of the fit each sample of the data set is,
+        -1 for none. ``range(len(dataset))`` if they are the same.
+    **options
+        ``p``, ``strength``, ``unknown``, ``classes``, ``interpolation``, ``fill`` and
+        ``fill_value``, as for :class:`LearnedWarp`.
+
+    Notes
+    -----
+    A DataLoader asks for whole batches, which are warped in one go where all images are alike in
+    size and dtype.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        model: WarpModel,
+        *,
+        seed: Seed = 0,
+        epoch: int = 0,
+        keys: Sequence[Any] = (0, 1),
+        templates: Sequence[int] | None = None,
+        **options: Unpack[WarpOptions],
+    ) -> None:
+        check_indexable(dataset)
+        if templates is not None and len(templates) != len(dataset):
+            raise ValueError(
+                f"`templates` must be one for each of {len(dataset)} samples, got {len(templates)}."
+            )
+        super().__init__(model, seed=seed, epoch=epoch, keys=keys, templates=templates, **options)
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Samples by index, as a DataLoader asks for them."""
+        numbers = [positive_index(index, len(self)) for index in indices]
+        samples = fetch(self.dataset, numbers)
+        parts = [self._parts(sample) for sample in samples]
+        labels = None if self._label_key is None else [_plain(label) for _, label in parts]
+        theta = self._draw(labels, numbers)
+        warped = self._warp_all(theta, [image for image, _ in parts])
+        return [self._put(sample, image) for sample, image in zip(samples, warped, strict=True)]
+
+    def _warp_all(self, theta: Tensor, images: Sequence[Any]) -> list[Tensor]:
+        for image in images:
+            check_tensor(image)
+        if len({(image.shape, image.dtype, image.device) for image in images}) == 1:
+            return list(self._warp(theta, torch.stack(list(images))))
+        return [self._warp(row, image[None])[0] for row, image in zip(theta, images, strict=True)]
+
+
+class Indexed(NamedTuple):
+    """A sample and its index in the data set."""
+
+    number: int
+    sample: Any
+
+
+class WithIndex(Dataset[Indexed]):
+    """A data set whose samples know their index, as :class:`WarpCollate` needs them."""
+
+    def __init__(self, dataset: Any) -> None:
+        check_indexable(dataset)
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Indexed:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Indexed]:
+        """Samples by index, as a DataLoader asks for them."""
+        numbers = [positive_index(index, len(self)) for index in indices]
+        return [Indexed(*pair) for pair in zip(numbers, fetch(self.dataset, numbers), strict=True)]
+
+
+class WarpCollate(_NumberedWarps):
+    """Makes a batch of samples and warps its images, as a ``collate_fn`` of a DataLoader.
+
+    ``DataLoader(WithIndex(dataset), collate_fn=WarpCollate(model), ...)`` gives the batches that
+    ``DataLoader(WarpedDataset(dataset, model), ...)`` does. Use it where images get their common
+    size only when they are put together.
+
+    Parameters
+    ----------
+    model, seed, epoch, templates, **options
+        As for :class:`WarpedDataset`.
+    keys : (image, label)
+        Where images are in a batch, and where labels.
+    collate_fn : callable
+        Makes a batch of samples. Default: torch's own.
+    """
+
+    def __init__(
+        self,
+        model: WarpModel,
+        *,
+        seed: Seed = 0,
+        epoch: int = 0,
+        keys: Sequence[Any] = (0, 1),
+        templates: Sequence[int] | None = None,
+        collate_fn: Callable[[list[Any]], Any] = default_collate,
+        **options: Unpack[WarpOptions],
+    ) -> None:
+        super().__init__(model, seed=seed, epoch=epoch, keys=keys, templates=templates, **options)
+        self.collate_fn = collate_fn
+
+    def __call__(self, samples: Sequence[Any]) -> Any:
+        """A batch of samples, warped."""
+        if not all(isinstance(sample, Indexed) for sample in samples):
+            raise TypeError(
+                "samples must come with their index, which their warp depends on, got "
+                f"{_outline(samples[0])}. Use DataLoader(WithIndex(dataset), ...)."
+            )
+        batch = self.collate_fn([sample.sample for sample in samples])
+        images, labels = self._parts(batch)
+        theta = self._draw(labels, [sample.number for sample in samples])
+        return self._put(batch, self._warp(theta, images))
+
+
+def check_indexable(dataset: Any) -> None:
+    """Refuse data sets whose samples have no index."""
+    if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+        raise TypeError(
+            f"`dataset` must have __getitem__ and __len__, got {type(dataset).__name__}. Samples "
+            "of a stream have no index: use LearnedWarp on its batches."
+        )
+
+
+def positive_index(index: Any, n: int) -> int:
+    """Index from 0 to n - 1; -1 stands for the last."""
+    number = operator.index(index)
+    if not -n <= number < n:
+        raise IndexError(f"index must be below {n}, the number of samples, got {number}.")
+    return number + n if number < 0 else number
+
+
+def fetch(dataset: Any, indices: list[int]) -> list[Any]:
+    """Samples of a data set, all at once if it can."""
+    if hasattr(dataset, "__getitems__"):
+        return list(dataset.__getitems__(indices))
+    return [dataset[index] for index in indices]
+
+
+def _plain(label: Any) -> Any:
+    return label.item() if isinstance(label, Tensor | np.generic) and label.ndim == 0 else label
+
+
+def _outline(sample: Any) -> str:
+    """A few words on what a sample is."""
+    if isinstance(sample, Mapping):
+        return f"a mapping with {', '.join(map(repr, sample))}"
+    if isinstance(sample, list | tuple):
+        return f"a {type(sample).__name__} of {', '.join(type(part).__name__ for part in sample)}"
+    return f"a {type(sample).__name__}"

@@ -1,0 +1,96 @@
+"""Batches of new samples for a DataLoader, made by its workers as they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import IterableDataset, get_worker_info
+
+from dreamwarp.augment.source import Balance, SampleSource
+from dreamwarp.augment.streaming import check_batch_size, check_end
+from dreamwarp.data.dataset import DataSet
+from dreamwarp.draws import Seed
+from dreamwarp.model import WarpModel
+
+Batch = tuple[torch.Tensor, torch.Tensor]
+
+
+class SampleStream(IterableDataset[Batch]):
+    """New samples in batches: those of :func:`dreamwarp.stream`, as tensors.
+
+    Batch b holds the samples ``first + b * batch_size`` and following, whoever makes it. Workers of
+    a DataLoader take batches in turn, so a loader gives the same batches in the same order whatever
+    the number of its workers. Batches are whole: give the loader ``batch_size=None``.
+
+    Parameters
+    ----------
+    model, data, seed, first, n, batch_size, strength, balance
+        As for :func:`dreamwarp.stream`.
+    rank, world_size : int
+        For training on several devices: this one gets the batches b with b % world_size == rank.
+
+    Attributes
+    ----------
+    classes : (n_classes,)
+        Labels of the data. Those that are whole numbers come as they are, others as their places
+        in this list.
+
+    Examples
+    --------
+    >>> stream = SampleStream(model, dw.data.mnist(), seed=0, batch_size=128)
+    >>> loader = torch.utils.data.DataLoader(stream, batch_size=None, num_workers=2)
+    """
+
+    def __init__(
+        self,
+        model: WarpModel,
+        data: DataSet | tuple[Any, Any],
+        *,
+        seed: Seed = 0,
+        first: int = 0,
+        n: int | None = None,
+        batch_size: int = 256,
+        strength: float = 1.0,
+        balance: Balance = "classes",
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        super().__init__()
+        if not 0 <= rank < world_size:
+            raise ValueError(
+                f"`rank` must be from 0 to `world_size` - 1, got {rank} of {world_size}."
+            )
+        self._source = SampleSource(model, data, seed=seed, strength=strength, balance=balance)
+        self._first, self._end = first, check_end(first, n)
+        self._is_endless = n is None
+        self._batch_size = check_batch_size(batch_size)
+        self._rank, self._world_size = rank, world_size
+        self.classes = self._source.form.classes
+
+    def __len__(self) -> int:
+        if self._is_endless:
+            raise TypeError("a stream without `n` has no end, and no length.")
+        return len(range(self._rank, self._n_batches, self._world_size))
+
+    @property
+    def _n_batches(self) -> int:
+        """Batches for all ranks."""
+        return -(-(self._end - self._first) // self._batch_size)
+
+    def __iter__(self) -> Iterator[Batch]:
+        worker = get_worker_info()
+        place, n_workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
+        n_threads = None if worker is None else 1
+        start, step = self._rank + place * self._world_size, self._world_size * n_workers
+        for batch in range(start, self._n_batches, step):
+            first = self._first + batch * self._batch_size
+            n = min(self._batch_size, self._end - first)
+            X, y = self._source.make(first, n, n_threads=n_threads)
+            yield torch.from_numpy(X), self._as_numbers(y)
+
+    def _as_numbers(self, y: Any) -> torch.Tensor:
+        numbers = y if y.dtype.kind in "iu" else np.searchsorted(self.classes, y)
+        return torch.from_numpy(numbers.astype(np.int64))

@@ -1,0 +1,50 @@
+"""σ from residuals: right for independent noise, larger where it comes in patches."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.ndimage import gaussian_filter
+
+from dreamwarp import Warp, WarpSpace, align_pairs
+from dreamwarp.align import SmoothPrior
+from dreamwarp.align.noise import residual_noise
+from tests.align.problems import smooth_images
+
+
+@pytest.mark.parametrize("shape", [(200,), (28, 20), (12, 10, 8)])
+def test_independent_noise_is_found(shape):
+    residuals = np.random.default_rng(0).normal(0.0, 0.3, (50, 2, *shape)).astype(np.float32)
+    assert residual_noise(residuals, len(shape)) == pytest.approx(0.3, rel=0.1)
+
+
+def test_patches_count_once():
+    # Smoothed by a Gaussian of width w, noise has 4 π w² pixels that err together.
+    noise = np.random.default_rng(0).normal(size=(200, 1, 64, 64))
+    residuals = gaussian_filter(noise, (0, 0, 1.5, 1.5), mode="wrap")
+    expected = residuals.std() * np.sqrt(4.0 * np.pi * 1.5**2)
+    assert residual_noise(residuals, 2) == pytest.approx(expected, rel=0.1)
+
+
+def test_no_residuals_no_noise():
+    assert residual_noise(np.zeros((3, 1, 8, 8), np.float32), 2) == 0.0
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.2])
+def test_noise_of_pairs_is_estimated(noise):
+    space, rng = WarpSpace((3, 3)), np.random.default_rng(0)
+    sources = smooth_images((20, 20), 60)[:, 0].astype(np.float32)
+    theta = SmoothPrior(space, displacement=0.03).sample(60, 1)
+    targets = Warp(space, theta).image(sources) + rng.normal(0.0, noise, sources.shape)
+    found = align_pairs(space, sources, targets, progress=False)
+    assert found.sigma == pytest.approx(noise, rel=0.25)
+
+
+def test_pairs_without_structure_have_no_say():
+    space, images = WarpSpace((2, 2)), smooth_images((14, 14), 6)[:, 0]
+    sources, targets = images[:3].copy(), images[3:].copy()
+    expected = align_pairs(space, sources[:2], targets[:2], progress=False).sigma
+    sources[2] = 0.5
+    with pytest.warns(RuntimeWarning, match="1 of 3 pairs could not be aligned"):
+        found = align_pairs(space, sources, targets, progress=False)
+    assert found.sigma == expected

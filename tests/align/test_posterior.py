@@ -1,0 +1,369 @@
+"""The posterior: its density against plain loops, derivatives against differences, local updates.
+
+All in float32 paths of a tolerance of 1e-4: hence the tolerances here.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dreamwarp import WarpSpace
+from dreamwarp.align import GMRFPrior, SmoothPrior, kernels
+from dreamwarp.align.metropolis import count_words, find_windows
+from dreamwarp.align.posterior import Coordinates, shrink
+from dreamwarp.align.similarity import NormalizedCrossCorrelation, SquaredError
+from tests.align.problems import make_posterior, see_slowly, smooth_images
+from tests.space.cases import make_space, pixel_grid, relative_error
+
+SIGMA = 0.2
+
+# Every number of axes and boundary, images square or not, one channel or more.
+CASES = [
+    ((5,), "zero", False, (40,), 1),
+    ((4,), "free", False, (33,), 3),
+    ((4,), "periodic", False, (40,), 1),
+    ((3, 3), "zero", False, (14, 14), 1),
+    ((3, 2), "slip", False, (10, 15), 3),
+    ((2, 2), "free", False, (12, 9), 1),
+    ((3, 3), "periodic", False, (12, 12), 1),
+    ((3, 3), "zero", True, (12, 14), 1),
+    ((2, 2), "periodic", True, (12, 12), 3),
+    ((2, 2, 2), "zero", False, (7, 6, 8), 1),
+    ((2, 1, 1), "slip", False, (6, 6, 6), 3),
+    ((1, 1, 2), "free", False, (6, 5, 6), 1),
+    ((2, 2, 1), "periodic", False, (6, 6, 6), 1),
+    ((2, 1, 1), "free", True, (6, 6, 6), 1),
+]
+
+
+def name_of(case):
+    cells, boundary, preserving, shape, channels = case
+    kind = "-volume" if preserving else ""
+    return f"{'x'.join(map(str, cells))}-{boundary}{kind}-{'x'.join(map(str, shape))}-{channels}"
+
+
+over_cases = pytest.mark.parametrize("case", CASES, ids=name_of)
+
+
+def set_up(case, *, n=3, similarity=None, remembering=False):
+    """A posterior of n pairs, with θ drawn from its prior."""
+    cells, boundary, preserving, shape, channels = case
+    space = make_space(cells, boundary, preserving)
+    prior = SmoothPrior(space, displacement=0.04)
+    sources = smooth_images(shape, n, channels=channels, seed=1)
+    targets = smooth_images(shape, n, channels=channels, seed=2)
+    similarity = SquaredError(SIGMA) if similarity is None else similarity
+    n_words = count_words(Coordinates(space)) if remembering else 0
+    posterior = make_posterior(space, sources, targets, similarity, n_words=n_words, prior=prior)
+    return posterior, prior, sources, targets, prior.sample(n, seed=3)
+
+
+# -- against plain loops
+
+
+@over_cases
+def test_density_is_that_of_plain_loops(case):
+    posterior, prior, sources, targets, theta = set_up(case, n=2)
+    everyone = np.arange(2)
+    x = posterior.coordinates.from_theta(theta)
+    found = posterior.log_density(x, everyone)
+    start = posterior.log_density(np.zeros_like(x), everyone)
+    for i in everyone:
+        seen = see_slowly(prior.space, theta[i], sources[i]) - targets[i].reshape(
+            len(targets[i]), -1
+        )
+        before = sources[i] - targets[i]
+        gain = (np.sum(before**2) - np.sum(seen**2)) / (2.0 * SIGMA**2)
+        gain += prior.log_prob(theta[i]) - prior.log_prob(np.zeros(prior.space.dim))
+        assert found[i] - start[i] == pytest.approx(gain, abs=0.02, rel=2e-4)
+
+
+@over_cases
+def test_hessian_is_that_of_the_gradient_of_the_flow(case):
+    posterior, prior, sources, _, theta = set_up(case, n=1)
+    x, space = posterior.coordinates.from_theta(theta), prior.space
+    posterior.log_density(x, np.arange(1))
+    gradient, hessian = posterior.derivatives(x, np.arange(1))
+    jacobian = _jacobian(space, theta[0], sources[0])
+    expected = jacobian.T @ jacobian / SIGMA**2
+    full = np.tril(hessian[0]) + np.tril(hessian[0], -1).T
+    # d/dθ = Cᵀ d/dx.
+    change = posterior.coordinates.from_theta(np.eye(space.dim)).T
+    assert relative_error(change.T @ full @ change, expected) < 2e-3
+    residuals = (posterior.pairs.targets - posterior.states.values)[0].ravel()
+    by_theta = jacobian.T @ residuals / SIGMA**2 + prior.gradient(theta[0])
+    assert relative_error(change.T @ gradient[0], by_theta) < 2e-3
+
+
+def _jacobian(space, theta, image):
+    """d value / dθ of every pixel and channel by differences of images and ``flow_gradient``."""
+    shape = image.shape[1:]
+    points = pixel_grid(*shape)
+    moved = space.flow(theta, points, method="exact")
+    by_theta = space.flow_gradient(theta, points)
+    rows = []
+    for channel in image:
+        slopes = np.array([_slopes(channel, p, space.boundary == "periodic") for p in moved])
+        rows.append(np.einsum("mk,mkd->md", slopes, by_theta))
+    return np.concatenate(rows)
+
+
+def _slopes(image, point, periodic):
+    """Gradient of the linear interpolant of an image at a point, by its definition per axis."""
+    places = point * image.shape - 0.5
+    low = np.floor(places).astype(int)
+    share = places - low
+    out = np.zeros(image.ndim)
+    for corner in np.ndindex(*(2,) * image.ndim):
+        index = low + corner
+        index = index % image.shape if periodic else np.clip(index, 0, np.array(image.shape) - 1)
+        weights = np.where(corner, share, 1.0 - share)
+        for k in range(image.ndim):
+            others = np.prod(np.delete(weights, k))
+            sign = 1.0 if corner[k] else -1.0
+            out[k] += sign * image.shape[k] * others * image[tuple(index)]
+    return out
+
+
+@over_cases
+def test_gradient_is_that_of_differences(case):
+    posterior, _, _, _, theta = set_up(case, n=2)
+    everyone, rng = np.arange(2), np.random.default_rng(0)
+    x = posterior.coordinates.from_theta(theta)
+    posterior.log_density(x, everyone)
+    gradient = posterior.derivatives(x, everyone, second=False)[0]
+    scale = np.abs(x).mean()
+    for _ in range(4):
+        direction = rng.normal(size=x.shape)
+        direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+        step = 0.02 * scale * direction
+        up, down = (
+            posterior.log_density(x + step, everyone),
+            posterior.log_density(x - step, everyone),
+        )
+        slope = (up - down) / (0.04 * scale)
+        expected = np.einsum("nd,nd->n", gradient, direction)
+        size = np.linalg.norm(gradient, axis=1)
+        # The interpolant has kinks: differences only come near.
+        np.testing.assert_allclose(slope / size, expected / size, atol=0.03)
+
+
+def test_gradient_alone_is_that_with_the_hessian():
+    posterior, _, _, _, theta = set_up(CASES[4])
+    x, everyone = posterior.coordinates.from_theta(theta), np.arange(3)
+    posterior.log_density(x, everyone)
+    gradient, nothing = posterior.derivatives(x, everyone, second=False)
+    assert nothing.size == 0
+    np.testing.assert_array_equal(posterior.derivatives(x, everyone)[0], gradient)
+
+
+def test_the_log_of_crossings_grows_as_needed():
+    space = WarpSpace((12, 12))
+    images = smooth_images((16, 16), 4)
+    posterior = make_posterior(space, images[:2], images[2:], SquaredError(SIGMA))
+    x = posterior.coordinates.from_theta(SmoothPrior(space, displacement=0.15).sample(2, 0))
+    posterior.log_density(x, np.arange(2))
+    roomy = posterior.derivatives(x, np.arange(2))
+    before, posterior._capacity = posterior._capacity, 10
+    again = posterior.derivatives(x, np.arange(2))
+    assert posterior._capacity > 10
+    assert before > 0
+    for one, other in zip(roomy, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_pairs_do_not_notice_each_other():
+    posterior, _, _, _, theta = set_up(CASES[3])
+    x = posterior.coordinates.from_theta(theta)
+    together = posterior.log_density(x, np.arange(3))
+    derivatives = posterior.derivatives(x, np.arange(3))
+    for i in (2, 0):
+        alone = posterior.log_density(x[i : i + 1], np.array([i]))
+        assert alone[0] == together[i]
+        one = posterior.derivatives(x[i : i + 1], np.array([i]))
+        for of_one, of_all in zip(one, derivatives, strict=True):
+            np.testing.assert_array_equal(of_one[0], of_all[i])
+
+
+def test_violent_fields_have_no_density():
+    posterior, _, _, _, theta = set_up(CASES[3])
+    x = posterior.coordinates.from_theta(theta)
+    x[1] *= 1e4
+    density = posterior.log_density(x, np.arange(3))
+    assert density[1] == -np.inf
+    assert np.isfinite(density[[0, 2]]).all()
+
+
+@pytest.mark.parametrize("similarity", [SquaredError(0.1), NormalizedCrossCorrelation()])
+def test_nothing_to_do_is_no_trouble(similarity):
+    posterior, *_ = set_up(CASES[3], similarity=similarity)
+    nobody, nothing = np.empty(0, np.int64), np.empty((0, posterior.coordinates.dim))
+    assert posterior.log_density(nothing, nobody).shape == (0,)
+    gradient, hessian = posterior.derivatives(nothing, nobody)
+    assert gradient.shape == nothing.shape
+    assert hessian.shape == (0, *2 * nothing.shape[1:])
+
+
+# -- changes at a few nodes
+
+
+@over_cases
+def test_density_after_a_local_change_is_that_of_a_new_start(case):
+    posterior, prior, _, _, theta = set_up(case, remembering=True)
+    other, *_ = set_up(case, remembering=True)
+    x, everyone = posterior.coordinates.from_theta(theta), np.arange(3)
+    nearby = posterior.coordinates.from_theta(prior.sample(3, seed=8))
+    posterior.log_density(x, everyone)
+    for window in find_windows(posterior.coordinates):
+        if len(window.coordinates) == x.shape[1]:
+            continue
+        backup = make_backup(posterior)
+        before = [each.copy() for each in posterior.states]
+        trial = x.copy()
+        trial[:, window.coordinates] = nearby[:, window.coordinates]
+        found, followed = posterior.log_density_nearby(trial, everyone, window.changed, backup)
+        assert followed.all()
+        np.testing.assert_allclose(found, other.log_density(trial, everyone), atol=0.02, rtol=2e-4)
+        n_listed = backup.n_listed.copy()
+        kernels.restore(0, 3, everyone, backup, posterior.states)
+        for one, old in zip(posterior.states, before, strict=True):
+            np.testing.assert_array_equal(one, old)
+        assert (n_listed > 0).all()
+
+
+def make_backup(posterior):
+    return kernels.Backup(
+        np.empty(posterior.states.regions.shape, np.int64),
+        np.zeros(len(posterior), np.int64),
+        posterior.make_states(),
+    )
+
+
+def test_local_changes_only_touch_what_feels_them():
+    posterior, prior, _, _, theta = set_up(((6, 6), "zero", False, (24, 24), 1), remembering=True)
+    x, everyone = posterior.coordinates.from_theta(theta), np.arange(3)
+    posterior.log_density(x, everyone)
+    backup = make_backup(posterior)
+    shares = []
+    for window in find_windows(posterior.coordinates):
+        if len(window.coordinates) < x.shape[1]:
+            posterior.log_density_nearby(x, everyone, window.changed, backup)
+            shares.append(backup.n_listed.mean() / 24**2)
+    assert np.mean(shares) < 0.2
+
+
+def test_many_local_changes_do_not_add_up_to_an_error():
+    posterior, prior, _, _, theta = set_up(CASES[3], remembering=True)
+    x, everyone = posterior.coordinates.from_theta(theta), np.arange(3)
+    posterior.log_density(x, everyone)
+    windows = [w for w in find_windows(posterior.coordinates) if len(w.coordinates) < x.shape[1]]
+    for seed in range(5):
+        goal = posterior.coordinates.from_theta(prior.sample(3, seed=seed))
+        for window in windows:
+            x[:, window.coordinates] = goal[:, window.coordinates]
+            found, _ = posterior.log_density_nearby(
+                x, everyone, window.changed, make_backup(posterior)
+            )
+    np.testing.assert_allclose(found, posterior.log_density(x, everyone), atol=0.02, rtol=2e-4)
+
+
+def test_windows_hold_every_coordinate_that_can_move():
+    for cells, boundary in (((3, 3), "zero"), ((3, 2), "slip"), ((3, 3), "periodic")):
+        coordinates = Coordinates(make_space(cells, boundary))
+        alone = [w for w in find_windows(coordinates) if len(w.coordinates) < coordinates.dim]
+        listed = np.sort(np.concatenate([w.coordinates for w in alone]))
+        np.testing.assert_array_equal(listed, np.arange(coordinates.dim))
+
+
+# -- coordinates
+
+
+@over_cases
+def test_coordinates_go_there_and_back(case):
+    cells, boundary, preserving, *_ = case
+    space = make_space(cells, boundary, preserving)
+    coordinates, prior = Coordinates(space), SmoothPrior(space)
+    theta = prior.sample(4, 0)
+    x = coordinates.from_theta(theta)
+    np.testing.assert_allclose(coordinates.to_theta(x), theta, atol=1e-10)
+    energy = np.einsum("nd,de,ne->n", x, coordinates.precision(prior.precision), x)
+    np.testing.assert_allclose(energy, np.einsum("nd,de,ne->n", theta, prior.precision, theta))
+    velocities = coordinates.fields(x)[0][:, : len(space.tessellation.vertices)]
+    np.testing.assert_allclose(velocities, space.vertex_velocities(theta), atol=1e-6)
+
+
+# -- coarse images
+
+
+def test_coarse_images_keep_constants_and_means():
+    images = np.full((2, 3, 30, 21), 0.7, np.float32)
+    coarse = shrink(images, (15, 11))
+    assert coarse.shape == (2, 3, 15, 11)
+    np.testing.assert_allclose(coarse, 0.7, rtol=1e-6)
+
+
+def test_coarse_images_keep_structure_in_place():
+    fine = smooth_images((48, 48), 1)
+    coarse = shrink(fine.astype(np.float32), (24, 24))[0, 0]
+    averaged = fine[0, 0].reshape(24, 2, 24, 2).mean(axis=(1, 3))
+    assert np.abs(coarse - averaged)[2:-2, 2:-2].max() < 0.02
+
+
+# -- many small systems
+
+
+def random_systems(n=5, d=17, seed=0):
+    rng = np.random.default_rng(seed)
+    roots = rng.normal(size=(n, d, d + 3))
+    return roots @ np.swapaxes(roots, 1, 2), rng.normal(size=(n, d))
+
+
+def test_steps_are_those_of_numpy():
+    matrices, gradients = random_systems()
+    precision = random_systems(1, seed=1)[0][0]
+    damping, steps = np.linspace(0.0, 2.0, 5), np.empty_like(gradients)
+    kernels.solve_damped(0, 5, np.tril(matrices), precision, damping, gradients, steps)
+    for i in range(5):
+        whole = matrices[i] + precision
+        whole += damping[i] * np.diag(np.diag(whole))
+        np.testing.assert_allclose(steps[i], np.linalg.solve(whole, gradients[i]), rtol=1e-9)
+
+
+def test_steps_of_indefinite_systems_are_nan():
+    matrices, gradients = random_systems()
+    matrices[2] -= 100.0 * np.eye(17)
+    steps = np.empty_like(gradients)
+    kernels.solve_damped(0, 5, matrices, np.zeros((17, 17)), np.zeros(5), gradients, steps)
+    assert np.isnan(steps[2]).all()
+    assert np.isfinite(np.delete(steps, 2, axis=0)).all()
+
+
+def test_factors_are_those_of_numpy():
+    matrices, values = random_systems()
+    factors, good = np.tril(matrices), np.empty(5, np.bool_)
+    kernels.factorise_all(0, 5, factors, good)
+    lower = np.linalg.cholesky(matrices)
+    assert good.all()
+    np.testing.assert_allclose(np.tril(factors), lower, rtol=1e-9, atol=1e-9)
+    for transposed in (False, True):
+        out = values.copy()
+        kernels.divide_all(0, 5, factors, transposed, out)
+        side = np.swapaxes(lower, 1, 2) if transposed else lower
+        np.testing.assert_allclose(out, np.linalg.solve(side, values[..., None])[..., 0], rtol=1e-8)
+    out = np.empty_like(values)
+    kernels.multiply_all(0, 5, factors, values, out)
+    np.testing.assert_allclose(out, np.einsum("nji,nj->ni", lower, values), rtol=1e-9, atol=1e-9)
+    kernels.multiply_symmetric(0, 5, np.tril(matrices), values, out)
+    np.testing.assert_allclose(out, np.einsum("nij,nj->ni", matrices, values), rtol=1e-9, atol=1e-9)
+
+
+def test_the_prior_is_weighed_as_it_says():
+    space = make_space((3, 3), "free")
+    images, prior = smooth_images((8, 8), 4), GMRFPrior(space)
+    posterior = make_posterior(space, images[:2], images[2:], SquaredError(1.0), prior=prior)
+    theta = prior.sample(2, 0)
+    x = posterior.coordinates.from_theta(theta)
+    density, gradient = posterior.push_prior(x)
+    np.testing.assert_allclose(density, prior.log_prob(theta), rtol=1e-7)
+    np.testing.assert_allclose(gradient, -x @ posterior.precision, rtol=1e-7, atol=1e-7)

@@ -1,0 +1,148 @@
+"""Samples by number."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from dreamwarp import Warp
+from dreamwarp.augment import SampleSource
+from dreamwarp.augment.source import MAX_NUMBER, Form, check_range
+from dreamwarp.data import DataSet
+from dreamwarp.draws import Stream, integers
+from tests.augment.generation_cases import SHAPE, make_data, make_model
+
+
+def test_a_sample_is_a_member_of_its_class_warped_by_a_draw_of_its_class() -> None:
+    model, data = make_model(), make_data()
+    X, y = SampleSource(model, data, seed=7).make(100, 40)
+    for k, (sample, label) in enumerate(zip(X, y, strict=True), start=100):
+        members = np.flatnonzero(data.y == label)
+        template = members[integers(7, [k], len(members), stream=Stream.TEMPLATE)[0]]
+        theta = model.draw([label], [k], seed=7)
+        np.testing.assert_array_equal(sample, Warp(model.space, theta).image(data.X[template])[0])
+    np.testing.assert_array_equal(y, np.arange(100, 140) % 3)
+    assert X.dtype == np.uint8 and X.shape == (40, *SHAPE)
+
+
+@pytest.mark.parametrize("balance", ["classes", "data"])
+def test_batches_and_threads_leave_no_trace(balance: str) -> None:
+    source = SampleSource(make_model(), make_data(), seed=3, balance=balance)
+    X, y = source.make(5, 200, n_threads=2)
+    for first, n in ((5, 1), (6, 63), (69, 136)):
+        X_part, y_part = source.make(first, n, n_threads=1)
+        np.testing.assert_array_equal(X_part, X[first - 5 :][:n])
+        np.testing.assert_array_equal(y_part, y[first - 5 :][:n])
+
+
+def test_seeds_differ() -> None:
+    X, other = (SampleSource(make_model(), make_data(), seed=s).make(0, 9)[0] for s in (0, 1))
+    assert not (other == X).all(axis=(1, 2)).any()
+
+
+def test_balance_of_the_data_is_kept() -> None:
+    _, y = SampleSource(make_model(), make_data(), balance="data").make(0, 5000)
+    np.testing.assert_allclose(np.bincount(y) / 5000, [0.2, 0.2, 0.6], atol=0.03)
+
+
+def test_strength_scales_the_warps() -> None:
+    model, data = make_model(), make_data()
+    X, _ = SampleSource(model, data, strength=0.5).make(0, 9)
+    np.testing.assert_array_equal(X, SampleSource(model.scaled(0.5), data).make(0, 9)[0])
+    still, labels = SampleSource(model, data, strength=0.0).make(0, 9)
+    for sample, label in zip(still, labels, strict=True):
+        assert (sample == data.X[data.y == label]).all(axis=(1, 2)).any()
+
+
+def test_channels_signals_strings_and_foreign_byte_order() -> None:
+    names = ("cat", "dog", "ox")
+    colored = make_data(names, shape=(3, *SHAPE))
+    X, y = SampleSource(make_model(names), colored).make(0, 6)
+    assert X.shape == (6, 3, *SHAPE) and y.tolist() == [*names, *names]
+    signals = make_data(shape=(30,), dtype="float32")
+    swapped = DataSet("swapped", signals.X.astype(">f4"), signals.y)
+    model = make_model(cells=(6,))
+    found = [SampleSource(model, data).make(0, 6)[0] for data in (signals, swapped)]
+    np.testing.assert_array_equal(found[0], found[1])
+    assert found[1].dtype == np.float32 and found[1].dtype.isnative
+
+
+def test_the_fingerprint_of_data_is_that_of_its_values() -> None:
+    data = make_data()
+    X, y = data.X, data.y
+    alike = [(X, y), DataSet("other name", X.copy(), y.astype(np.int32))]
+    different = [(X[:-1], y[:-1]), (X + 1, y), (X, np.roll(y, 1)), (X.astype(np.int16), y)]
+    of = [SampleSource(make_model(), d).data_fingerprint for d in (data, *alike, *different)]
+    assert len(set(of[:3])) == 1 and len(set(of)) == 1 + len(different)
+
+
+def test_models_that_do_not_fit_are_refused() -> None:
+    data = make_data()
+    with pytest.raises(
+        ValueError, match=r"must know every class of `small`, and has no 2\. It kno"
+    ):
+        SampleSource(make_model((0, 1)), data)
+    with pytest.raises(ValueError, match=r"has no 0, 1, 2\. It knows '0', '1', '2'\. Use the data"):
+        SampleSource(make_model(("0", "1", "2")), data)
+    with pytest.raises(
+        ValueError, match=r"must have samples of 1 spatial axes.*got samples of sha"
+    ):
+        SampleSource(make_model(cells=(4,)), make_data(shape=(4, 4, 4)))
+    with pytest.raises(TypeError, match=r"`model` must be a WarpModel, got str"):
+        SampleSource("model.dwm", data)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"`data` must be a DataSet or a pair \(X, y\), got str"):
+        SampleSource(make_model(), "mnist")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"`strength` must be a finite number, not negative"):
+        SampleSource(make_model(), data, strength=-1.0)
+    with pytest.raises(ValueError, match=r"`balance` must be one of 'classes', 'data', got 'even'"):
+        SampleSource(make_model(), data, balance="even")  # type: ignore[arg-type]
+
+
+def test_many_classes_are_not_all_listed() -> None:
+    classes = tuple(range(100, 112))
+    with pytest.raises(ValueError, match=r"has no 100, 101, .* 109 and 2 more\."):
+        SampleSource(make_model(), make_data(classes, n=200))
+
+
+@pytest.mark.parametrize(
+    ("first", "n", "message"),
+    [
+        (0, 0, "`n` must be a whole number, at least 1, got 0."),
+        (0, -5, "`n` must be a whole number, at least 1, got -5."),
+        (0, 1.5, "`n` must be a whole number, at least 1, got 1.5."),
+        (0, True, "`n` must be a whole number, at least 1, got True."),
+        (-1, 5, "`first` must be a whole number, at least 0, got -1."),
+        (1, MAX_NUMBER, "samples are numbered below 2^62"),
+    ],
+)
+def test_absurd_numbers_are_refused(first: int, n: int, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        check_range(first, n)
+
+
+def test_blocks_are_bounded_and_never_empty() -> None:
+    def size(*shape: int) -> int:
+        return Form(shape, np.dtype(np.uint8), np.arange(2)).block_size
+
+    assert size(28, 28) % 64 == 0 and 1000 < size(28, 28) < 1400
+    assert size(8) == 4096 and size(3, 512, 512) == 1 and size(3, 4000, 4000) == 1
+
+
+def test_an_augmenter_gives_the_same_samples() -> None:
+    from dreamwarp import Augmenter
+
+    rng = np.random.default_rng(0)
+    X = rng.integers(0, 256, (24, 12, 12)).astype(np.uint8)
+    y = np.arange(24) % 2
+    augmenter = Augmenter(
+        cells=(2, 2), n_neighbors=2, strength=0.5, sigma=0.1, seed=4, progress=False
+    )
+    augmenter.fit(X, y)
+    for balanced, balance in ((True, "classes"), (False, "data")):
+        X_new, y_new = augmenter.sample(30, balanced=balanced, first=11)
+        source = SampleSource(augmenter.model_, (X, y), seed=4, balance=balance)  # type: ignore[arg-type]
+        X_same, y_same = source.make(11, 30)
+        np.testing.assert_array_equal(X_new, X_same)
+        np.testing.assert_array_equal(y_new, y_same)

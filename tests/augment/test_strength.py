@@ -1,0 +1,123 @@
+"""The choice of a strength, and the verdict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.stats
+
+import dreamwarp as dw
+from dreamwarp.augment import strength
+from dreamwarp.augment.strength import (
+    N_HELD_OUT,
+    compare,
+    make_folds,
+    mean_interval,
+    shrink_images,
+    smooth_errors,
+    standardize,
+)
+from dreamwarp.data.class_distances import ClassDistances
+from tests.augment.cases import heights, textures
+
+
+def distances(own: Any, other: Any) -> ClassDistances:
+    values = np.stack([own, other], axis=1).astype(np.float32)
+    return ClassDistances(np.zeros((len(values), 1), np.float32), values[:, 0], values)
+
+
+def test_errors_are_those_of_the_nearest_neighbour_but_smooth() -> None:
+    own, other = np.array([1.0, 4.0, 2.0, 2.0]), np.array([4.0, 1.0, 2.0, 2.0 * 1.05**2])
+    errors = smooth_errors(distances(own, other), np.zeros(4, np.int64))
+    np.testing.assert_allclose(errors, [0.0, 1.0, 0.5, 1 / (1 + 1.05**20)], atol=1e-5)
+    np.testing.assert_allclose(
+        smooth_errors(distances(own, other), np.ones(4, np.int64)), 1.0 - errors, atol=1e-6
+    )
+    # Duplicates on both sides, and a class that was never met.
+    odd = smooth_errors(distances([0.0, np.inf], [0.0, 1.0]), np.zeros(2, np.int64))
+    np.testing.assert_allclose(odd, [0.5, 1.0])
+
+
+@pytest.mark.parametrize("counts", [(30, 30), (400, 900, 1), (5000, 4000), (2, 3, 1, 1)])
+def test_folds_divide_every_class_and_hold_out_about_as_many(counts: tuple[int, ...]) -> None:
+    codes = np.repeat(np.arange(len(counts)), counts)
+    folds = make_folds(codes, 0)
+    total = np.sum(folds, axis=0)
+    assert total.max() == 1
+    alone = np.isin(codes, np.flatnonzero(np.array(counts) == 1))
+    assert not total[alone].any()
+    n_held_out = total.sum()
+    assert min(N_HELD_OUT, (~alone).sum()) * 0.99 <= n_held_out <= 1.5 * N_HELD_OUT
+    for fold in folds:
+        for code, count in enumerate(counts):
+            expected = count * len(fold) / len(codes) / max(5, np.ceil(len(codes) / N_HELD_OUT))
+            assert abs(fold[codes == code].sum() - expected) <= 1
+    assert any(
+        (fold != other).any() for fold, other in zip(folds, make_folds(codes, 1), strict=True)
+    )
+
+
+def test_large_samples_are_averaged_down() -> None:
+    X = np.random.default_rng(0).random((2, 3, 64, 40))
+    small = shrink_images(X, 2)
+    assert small.shape == (2, 3, 32, 32)
+    np.testing.assert_allclose(small[..., :, 0], X[..., 0].reshape(2, 3, 32, 2).mean(axis=3), 1e-6)
+    np.testing.assert_allclose(shrink_images(X[:, 0, :20, :20], 2), X[:, 0, :20, :20], 1e-6)
+    large = standardize(np.float32(1e3) + small)
+    assert abs(large.mean()) < 1e-3 and abs(large.std() - 1.0) < 1e-3
+    assert not standardize(np.ones((2, 4), np.float32)).any()
+
+
+def test_the_interval_is_students() -> None:
+    values = np.random.default_rng(0).standard_normal(30)
+    expected = scipy.stats.ttest_1samp(values, 0.0).confidence_interval()
+    np.testing.assert_allclose(mean_interval(values), expected)
+    assert mean_interval(values[:1]) == (-np.inf, np.inf)
+
+
+def test_a_verdict_says_what_it_found() -> None:
+    without, better = np.full(100, 0.2), np.tile([0.0, 0.1], 50)
+    verdict = compare(without, better)
+    assert verdict.helps and verdict.interval[0] < verdict.improvement < verdict.interval[1]
+    assert (verdict.error_without, verdict.error_with) == pytest.approx((0.2, 0.05))
+    assert str(verdict).startswith("augmentation helps: of 100 held-out training samples")
+    assert "20.0% without warped samples and 5.0% with them, better by 15.0 points" in str(verdict)
+    worse = compare(better, without)
+    assert not worse.helps and worse.improvement == pytest.approx(-0.15)
+    assert str(worse).startswith("leave it: ")
+    assert not compare(without, without).helps
+
+
+def test_what_wins_by_chance_does_not_help() -> None:
+    # At no strength is anything better, but the best of six is always better than none.
+    random = np.random.default_rng(0)
+    helps, looks_better = 0, 0
+    for _ in range(1000):
+        errors = np.clip(random.normal(0.3, 0.2, (7, 100)), 0.0, 1.0)
+        judged = strength._conclude(errors, strength.STRENGTHS)
+        helps += judged.verdict.helps
+        looks_better += compare(errors[0], errors[errors.mean(axis=1).argmin()]).helps
+    assert helps < 50 and looks_better > 75
+
+
+def test_among_equals_the_smallest_strength_wins() -> None:
+    errors = np.tile([[0.5], [0.2], [0.1], [0.1], [0.09995], [0.3], [0.4]], 10)
+    judged = strength._conclude(errors, strength.STRENGTHS)
+    assert judged.strength == strength.STRENGTHS[2]
+    assert judged.errors[0.0] == pytest.approx(0.5)
+    assert judged.verdict.error_with == pytest.approx(0.1)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:no strength of warps:RuntimeWarning")
+@pytest.mark.parametrize("seed", range(10))
+def test_the_verdict_tells_warps_that_help_from_warps_that_carry_the_class(seed: int) -> None:
+    X, y = textures(25, seed)
+    helped = dw.Augmenter(cells=(3, 3), seed=seed, progress=False).fit(X, y)
+    assert helped.verdict_.helps, helped.verdict_
+    assert helped.strength_ > 0.0
+    X, y = heights(120, seed)
+    hurt = dw.Augmenter(sigma=0.1, seed=seed, progress=False).fit(X, y)
+    assert not hurt.verdict_.helps, hurt.verdict_
