@@ -232,5 +232,5 @@ def _note(report: Report, names: tuple[str, ...]) -> None:
 def _words(key: str, value: float) -> str:
     if key.startswith("seconds"):
         return duration(value)
-    share = key.startswith(("SSD", "pairs ", "pixels "))
+    share = key.startswith(("SSD", "pairs ", "area "))
     return f"{value:.2%}" if share else f"{value:,.4g}"

@@ -218,8 +218,11 @@ def _transform_maps(sitk: Any, transforms: list[Any], points: Array) -> Array:
 def libcpab(
     *, n_threads: int, cells: int, rate: float, n_steps: int = LIBCPAB_STEPS
 ) -> Registration:
-    """libcpab's warps under torch's Adam, all pairs in one batch."""
-    mapped = _Libcpab((cells, cells), n_threads)
+    """libcpab's warps under torch's Adam, in one batch per thread.
+
+    That is faster than one batch in which torch spreads each of many small steps over threads.
+    """
+    mapped = _Libcpab((cells, cells), 1)
     torch = mapped.torch
 
     def see(images: Any, moved: Any) -> Any:
@@ -229,7 +232,7 @@ def libcpab(
             images, places, padding_mode="border", align_corners=False
         )
 
-    def register(sources: Array, targets: Array) -> Maps:
+    def descend(sources: Array, targets: Array) -> Any:
         points = mapped.grid(pixel_centers(sources.shape[1:]))
         images, wanted = torch.tensor(sources[:, None]), torch.tensor(targets[:, None])
         generator = torch.Generator().manual_seed(0)
@@ -241,7 +244,13 @@ def libcpab(
             seen = see(images, mapped.transformer.transform_grid(points, theta))
             (seen - wanted).square().sum().backward()
             optimizer.step()
-        return partial(_flow_maps, partial(flow, theta.detach()), sources.shape[1:])
+        return theta.detach()
+
+    def register(sources: Array, targets: Array) -> Maps:
+        batches = (np.array_split(images, n_threads) for images in (sources, targets))
+        with ThreadPoolExecutor(n_threads) as pool:
+            theta = torch.cat(list(pool.map(descend, *batches)))
+        return partial(_flow_maps, partial(flow, theta), sources.shape[1:])
 
     def flow(theta: Any, points: Array) -> Array:
         with torch.no_grad():

@@ -39,6 +39,13 @@ def digits() -> NDArray[np.float32]:
     return np.clip(large, 0.0, 1.0).astype(np.float32)
 
 
+def threes() -> NDArray[np.float32]:
+    """All threes of :func:`digits`: (183, 24, 24)."""
+    from sklearn.datasets import load_digits
+
+    return digits()[load_digits().target == 3]
+
+
 def make_posterior(
     space: WarpSpace, sources: Array, targets: Array, similarity: Any, *, n_words: int = 0,
     prior: Prior | None = None,

@@ -13,7 +13,7 @@ import pytest
 from dreamwarp import Warp, WarpSpace, align_pairs
 from dreamwarp.align import GMRFPrior, SmoothPrior
 from dreamwarp.align.similarity import MutualInformation, SquaredError
-from tests.align.problems import digits, smooth_images
+from tests.align.problems import smooth_images, threes
 from tests.space.cases import make_space
 
 METHODS = ("map", "laplace", "metropolis", "hmc")
@@ -30,8 +30,8 @@ def align(sources, targets, *, cells=(2, 2), boundary="zero", **options):
 
 def some_digits(n, seed=0):
     """Sources and targets that show the same digit: (n, 24, 24) each."""
-    first = 10 * np.random.default_rng(seed).permutation(100)[: 2 * n].reshape(2, n)
-    return digits()[first[0]], digits()[first[1]]
+    chosen = np.random.default_rng(seed).permutation(len(threes()))[: 2 * n].reshape(2, n)
+    return threes()[chosen[0]], threes()[chosen[1]]
 
 
 # -- what comes out
@@ -140,8 +140,7 @@ def test_volume_preserving_spaces_are_aligned_in(method):
     assert found.usable.all()
 
 
-@pytest.mark.parametrize("similarity", ["ssd", "ncc", "mi"])
-def test_own_functions_and_objects_do_as_the_built_in_ones(similarity):
+def test_own_functions_and_objects_do_as_the_built_in_ones():
     sources, targets = some_digits(3)
 
     def squared(values, targets):
@@ -346,12 +345,13 @@ def align_threads():
 @pytest.mark.parametrize("method", ["metropolis", "hmc"])
 def test_an_interruption_stops_everything_promptly(method):
     sources, targets = some_digits(45)
-    timer = threading.Timer(1.0, signal.raise_signal, [signal.SIGINT])
+    main = threading.main_thread().ident
+    timer = threading.Timer(1.0, signal.pthread_kill, [main, signal.SIGINT])
     timer.start()
     start = time.monotonic()
     try:
         with pytest.raises(KeyboardInterrupt):
-            align(sources, targets, method=method, n_draws=100_000, max_draws=100_000)
+            align(sources, targets, method=method, n_draws=2000, max_draws=2000)
     finally:
         timer.cancel()
     assert time.monotonic() - start < 20.0

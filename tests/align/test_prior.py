@@ -366,8 +366,8 @@ def test_priors_can_be_pickled(kind):
 def test_priors_say_what_they_are():
     space = make_space((4, 4), "zero")
     start = "WarpSpace((4, 4), boundary='zero')"
-    assert repr(SmoothPrior(space)) == f"SmoothPrior({start}, displacement=0.05, length=0.25)"
-    assert repr(GMRFPrior(space, order=1)) == f"GMRFPrior({start}, displacement=0.05, order=1)"
+    assert repr(SmoothPrior(space)) == f"SmoothPrior({start}, displacement=0.08, length=0.25)"
+    assert repr(GMRFPrior(space, order=1)) == f"GMRFPrior({start}, displacement=0.08, order=1)"
 
 
 # -- bad input

@@ -73,18 +73,18 @@ def test_what_coarse_images_suggest_is_taken_only_if_better():
 # -- known warps (acceptance 5 and 6)
 
 CASES = [
-    ((4, 4), "zero", (28, 28), {}),
-    ((4, 4), "free", (28, 28), {}),
-    ((3, 3), "periodic", (28, 28), {}),
-    ((3, 4), "slip", (24, 32), {}),
-    ((8,), "zero", (128,), {}),
-    ((2, 2, 2), "zero", (16, 16, 16), {}),
+    ((4, 4), "zero", (28, 28)),
+    ((4, 4), "free", (28, 28)),
+    ((3, 3), "periodic", (28, 28)),
+    ((3, 4), "slip", (24, 32)),
+    ((8,), "zero", (128,)),
+    ((2, 2, 2), "zero", (16, 16, 16)),
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"{c[0]}-{c[1]}-{c[2]}")
 def test_known_warps_of_waves_are_found_again(case):
-    cells, boundary, shape, _ = case
+    cells, boundary, shape = case
     space, errors = make_space(cells, boundary), []
     for seed in range(3):
         # Waves that wrap round, for the sake of the periodic space.
@@ -152,16 +152,10 @@ def test_mutual_information_finds_warps_whatever_the_intensities(change):
     assert np.mean(errors) < 0.5
 
 
-def test_squared_error_does_not_find_warps_of_inverted_digits():
-    errors = []
-    for i in range(8):
-        errors.append(recover_unreliably(digits()[i], seed=i))
-    assert np.mean(errors) > 0.5
-
-
 @pytest.mark.filterwarnings("ignore:.*(could not be aligned|not converged)")
-def recover_unreliably(image, seed):
-    return recover(image, "ssd", change=_invert, seed=seed, sigma=0.1)
+def test_squared_error_does_not_find_warps_of_inverted_digits():
+    errors = [recover(digits()[i], "ssd", change=_invert, seed=i, sigma=0.1) for i in range(8)]
+    assert np.mean(errors) > 0.5
 
 
 def test_a_warp_and_its_inverse_go_both_ways():

@@ -411,8 +411,8 @@ def _check_sigma(sigma: Any) -> float:
 
 def _is_flat(images: Images) -> NDArray[np.bool_]:
     """Which of the images (n, channels, *spatial) are constant."""
-    flat = images.reshape(len(images), -1)
-    low, high = flat.min(axis=1, initial=np.inf), flat.max(axis=1, initial=-np.inf)
+    axes = tuple(range(1, images.ndim))
+    low, high = images.min(axis=axes), images.max(axis=axes)
     return high - low <= FLAT * np.maximum(np.abs(low), np.abs(high))
 
 

@@ -117,7 +117,7 @@ class SmoothPrior(Prior):
     ----------
     space : WarpSpace
     displacement : float
-        Root mean square displacement, as a share of the domain: 0.05 are 1.4 pixels of 28.
+        Root mean square displacement, as a share of the domain: 0.08 are 2.2 pixels of 28.
     length : float
         Correlation length, as a share of the domain.
 
@@ -152,7 +152,7 @@ class SmoothPrior(Prior):
     """
 
     def __init__(
-        self, space: WarpSpace, *, displacement: float = 0.05, length: float = 0.25
+        self, space: WarpSpace, *, displacement: float = 0.08, length: float = 0.25
     ) -> None:
         _check_space(space)
         self.displacement = _check_displacement(displacement)
@@ -212,7 +212,7 @@ class GMRFPrior(Prior):
     (82, 80)
     """
 
-    def __init__(self, space: WarpSpace, *, displacement: float = 0.05, order: int = 2) -> None:
+    def __init__(self, space: WarpSpace, *, displacement: float = 0.08, order: int = 2) -> None:
         _check_space(space)
         self.displacement = _check_displacement(displacement)
         if order not in (1, 2):
