@@ -290,7 +290,7 @@ CHOSEN: dict[str, tuple[Callable[..., Registration], dict[str, Any]]] = {
     "SimpleITK demons": (demons, {"smoothing": 0.3, "n_iterations": 200}),
     "SimpleITK demons, default smoothing": (demons, {"smoothing": 1.0, "n_iterations": 200}),
     "SimpleITK B-spline": (bspline, {"mesh": 8, "n_iterations": 100}),
-    "libcpab with Adam": (libcpab, {"cells": 4, "rate": 0.03}),
+    "libcpab with Adam": (libcpab, {"cells": 4, "rate": 0.1}),
 }  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from dreamwarp.data.elastic import deform_elastically
 from dreamwarp.warp import Warp
@@ -142,7 +143,7 @@ def network_error(X: Images, y: Labels, X_new: Images, y_new: Labels, *, seed: i
         (128,), batch_size=batch, max_iter=max(1, n_updates * batch // len(X)),
         n_iter_no_change=n_updates, random_state=seed,
     )  # fmt: skip
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), threadpool_limits(1):  # so small, threads would only wait
         warnings.simplefilter("ignore", ConvergenceWarning)  # it ends when it is told to
         network.fit(X.reshape(len(X), -1), y)
     return 100.0 * float(np.mean(network.predict(X_new.reshape(len(X_new), -1)) != y_new))

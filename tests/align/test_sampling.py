@@ -42,7 +42,8 @@ def chance_of_draws(theta, covariance):
     spread = white.T @ white / n
     ratio = n * (np.trace(spread) - np.linalg.slogdet(spread)[1] - d)
     of_spread = scipy.stats.chi2(d * (d + 1) / 2).sf(ratio)
-    return 2.0 * min(of_spread, scipy.stats.kstest(white.ravel(), "norm").pvalue)
+    of_shape = scipy.stats.kstest(white.ravel(), "norm").pvalue
+    return min(1.0, 2.0 * of_spread, 2.0 * of_shape)
 
 
 # -- a likelihood that says nothing: the prior must come back
@@ -59,6 +60,7 @@ def draw_flat(method, n, **options):
     return found.theta, prior
 
 
+@pytest.mark.filterwarnings("ignore:.*not converged")  # a chain may stand still for four draws
 @pytest.mark.parametrize("method", ["laplace", *SAMPLERS])
 def test_a_flat_likelihood_gives_back_the_prior(method):
     theta, prior = draw_flat(method, 256)
@@ -66,8 +68,9 @@ def test_a_flat_likelihood_gives_back_the_prior(method):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*not converged")
 @pytest.mark.parametrize("method", ["laplace", *SAMPLERS])
-def test_a_flat_likelihood_gives_back_the_prior_to_two_percent(method):
+def test_a_flat_likelihood_gives_back_the_covariance_of_the_prior(method):
     theta, prior = draw_flat(method, 5000)
     assert chance_of_draws(theta, prior.covariance) > CHANCE
     found = np.einsum("nd,ne->de", theta, theta) / len(theta)
@@ -204,14 +207,14 @@ def calibrate(method, *, n=128, n_draws=60, thin=6):
     return min(1.0, len(chances) * chances.min())
 
 
-@pytest.mark.filterwarnings("ignore:.*could not be aligned")
+@pytest.mark.filterwarnings("ignore:.*(could not be aligned|not converged)")
 @over_samplers
 def test_ranks_are_uniform(method):
     assert calibrate(method) > CHANCE
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*could not be aligned")
+@pytest.mark.filterwarnings("ignore:.*(could not be aligned|not converged)")
 @over_samplers
 def test_ranks_are_uniform_for_many(method):
     assert calibrate(method, n=2000, n_draws=200, thin=20) > CHANCE
@@ -251,7 +254,7 @@ def agree(pairs, n_draws):
 PAIRS = np.array([[0, 10], [1, 11], [2, 12], [3, 13]])
 
 
-@pytest.mark.filterwarnings("ignore:.*could not be aligned")
+@pytest.mark.filterwarnings("ignore:.*(could not be aligned|not converged)")
 @pytest.mark.parametrize("n_draws", [200, pytest.param(3000, marks=pytest.mark.slow)])
 def test_samplers_agree_on_real_pairs(n_draws):
     found = agree(PAIRS, n_draws)
@@ -264,7 +267,7 @@ def test_samplers_agree_on_real_pairs(n_draws):
     assert np.sqrt(np.mean(ratio**2)) < 2.0
 
 
-@pytest.mark.filterwarnings("ignore:.*could not be aligned")
+@pytest.mark.filterwarnings("ignore:.*(could not be aligned|not converged)")
 def test_laplace_is_near_the_posterior():
     space, n = make_space((2, 2), "zero"), 64
     source, target = (np.repeat(digits()[[i]], n, axis=0) for i in PAIRS[1])
@@ -309,7 +312,7 @@ def test_chains_that_never_move_have_not_mixed():
 
 
 def test_too_few_draws_have_no_diagnosis():
-    assert np.isnan(diagnose(make_chains()[:1, :4])).all()
+    assert np.isnan(diagnose(make_chains()[:1, :4])[0])
 
 
 @over_samplers
@@ -341,6 +344,20 @@ def test_recorded_densities_are_those_of_the_draws(method):
         expected = posterior.log_density(x, np.arange(2))
         recorded = [heights[0, draw] for heights in found.densities]
         np.testing.assert_allclose(recorded, expected, atol=0.02, rtol=2e-4)
+
+
+@pytest.mark.filterwarnings("ignore:.*not converged")
+@over_samplers
+def test_chains_stay_out_of_fields_that_can_not_be_followed(method):
+    space = make_space((2, 2), "zero")
+    images = np.random.default_rng(0).random((2, 16, 6, 6))
+    found = align_pairs(
+        space, *images, method=method, prior=SmoothPrior(space, displacement=0.8),
+        similarity=flat, n_burn_in=16, n_draws=8, max_draws=8, r_hat=100.0, keep_chains=True,
+        progress=False,
+    )  # fmt: skip
+    assert np.isfinite(found.log_posteriors).all()
+    assert np.isfinite(found.diagnostics["acceptance"]).all()
 
 
 @over_samplers

@@ -99,8 +99,10 @@ def _periodic_waves(shape, seed):
     rng = np.random.default_rng(seed)
     axes = np.meshgrid(*[(np.arange(n) + 0.5) / n for n in shape], indexing="ij")
     waves = [
-        np.sin(2.0 * np.pi * sum(k * a for k, a in zip(rng.integers(-2, 3, len(shape)), axes)) + p)
-        for p in rng.uniform(0.0, 6.0, 8)
+        np.sin(2.0 * np.pi * np.tensordot(turns, axes, 1) + phase)
+        for turns, phase in zip(
+            rng.integers(-2, 3, (8, len(shape))), rng.uniform(0.0, 6.0, 8), strict=True
+        )
     ]
     return 0.5 + np.sum(waves, axis=0) / 16.0
 

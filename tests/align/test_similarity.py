@@ -50,10 +50,10 @@ def test_slopes_are_those_of_differences(similarity):
     found = np.empty_like(slopes)
     for index in np.ndindex(values.shape[1:]):
         step = np.zeros(values.shape)
-        step[:, *index] = 1e-6
+        step[(slice(None), *index)] = 1e-6
         up = similarity.log_likelihood(values + step, targets)
         down = similarity.log_likelihood(values - step, targets)
-        found[:, *index] = (up - down) / 2e-6
+        found[(slice(None), *index)] = (up - down) / 2e-6
     assert relative_error(slopes, found) < 1e-6
     assert slopes.shape == curvatures.shape == values.shape
     assert (curvatures >= 0.0).all()

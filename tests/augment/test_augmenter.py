@@ -63,7 +63,10 @@ def test_the_model_is_that_of_the_stages(fitted: dw.Augmenter) -> None:
     X, y = warped_shapes()
     edges = dw.neighbor_pairs(X, y, n_neighbors=5)
     space = dw.WarpSpace((2, 2))
-    found = dw.align_pairs(space, X[edges[:, 0]], X[edges[:, 1]], sigma=0.3, progress=False)
+    prior = dw.SmoothPrior(space, displacement=fitted.displacement, length=fitted.length)
+    found = dw.align_pairs(
+        space, X[edges[:, 0]], X[edges[:, 1]], prior=prior, sigma=0.3, progress=False
+    )
     theta = {label: found.theta[y[edges[:, 0]] == label] for label in fitted.classes_}
     own_edges = {label: edges[y[edges[:, 0]] == label] for label in fitted.classes_}
     model = dw.WarpModel.fit(space, theta, edges=own_edges)

@@ -124,6 +124,8 @@ def sample_posterior(
     random = _Random(seed, chain_numbers)
     normals = OVERDISPERSION * random.normals(everyone, 0, modes.shape[1])
     x = surrogate.spread(normals, everyone)
+    violent = ~np.isfinite(of_chains.log_density(x, everyone))
+    x[violent] = surrogate.centers[violent]  # no chain starts where paths can't be followed
     kind = Metropolis if method == "metropolis" else Hamiltonian
     chains: Transition = kind(of_chains, surrogate, x)
     return _run(chains, options, random, n, stop)
@@ -229,8 +231,8 @@ def _run(
 def diagnose(chains: Array) -> tuple[float, float]:
     """Largest split R-hat and smallest effective number of draws of chains (n_chains, n_draws, d).
 
-    By arviz. A coordinate that never moves has neither; NaN if none has, or with fewer draws than
-    arviz needs.
+    By arviz. A coordinate that never moves has neither. NaN if none has, as where draws are too few
+    for arviz.
     """
     from arviz_stats.base.array import array_stats
 

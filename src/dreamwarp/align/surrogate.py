@@ -52,7 +52,8 @@ class Surrogate:
         covariances = np.einsum("nsi,nsj->nij", white, white) / (n_draws - 1)
         variances, directions = np.linalg.eigh(covariances)
         chance = (1.0 + np.sqrt(d * DRAWS_PER_EFFECTIVE / n_draws)) ** 2
-        stretch = np.where(variances > chance, 1.0 / variances - 1.0, 0.0)
+        stretched = variances > chance
+        stretch = np.where(stretched, 1.0 / np.maximum(variances, chance) - 1.0, 0.0)
         # H becomes L (I + Σ (1/s - 1) u uᵀ) Lᵀ: variance s along L⁻ᵀ u.
         moved = np.tril(near.factors) @ directions
         added = np.einsum("nik,nk,njk->nij", moved, stretch, moved)
