@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dreamwarp.data import progress
+from dreamwarp import progress
 from dreamwarp.progress import Meter, show_waiting
 
 
