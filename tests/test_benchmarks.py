@@ -248,7 +248,7 @@ def full_results(results: Path, tmp_path: Path) -> Path:
 
 def test_readme_is_filled_between_its_marks(full_results: Path, tmp_path: Path) -> None:
     page = tmp_path / "README.md"
-    page.write_text(f"before\n{readme.BEGIN}\nold\n{readme.END}\nafter\n", encoding="utf-8")
+    page.write_text(f"before\n{readme.BEGIN}\nstale\n{readme.END}\nafter\n", encoding="utf-8")
     for _ in range(2):  # filling it again changes nothing
         done = run_module(
             "benchmarks.readme", "--results", str(full_results), "--readme", str(page)
@@ -257,7 +257,7 @@ def test_readme_is_filled_between_its_marks(full_results: Path, tmp_path: Path) 
         text = page.read_text(encoding="utf-8")
         assert text.startswith(f"before\n{readme.BEGIN}\n| measured |")
         assert text.endswith(f"{readme.END}\nafter\n")
-        assert "old" not in text
+        assert "stale" not in text
         assert "| 2-D flow against libcpab, natural strength | not measured | ≥ 100 × |" in text
 
 
