@@ -17,8 +17,8 @@ from dreamwarp.align.surrogate import Surrogate
 
 Array = NDArray[np.float64]
 
-# Chains start at draws of Laplace's approximation, spread by this. Further out they may get caught in
-# places that have next to no share in the posterior.
+# Chains start at draws of Laplace's approximation, spread by this. Further out they may get caught
+# in places that have next to no share in the posterior.
 OVERDISPERSION = 1.0
 # Sizes of proposals settle like 1 / sweeps to this power (Robbins and Monro: between 1/2 and 1).
 SETTLING = 0.6
