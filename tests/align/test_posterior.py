@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dreamwarp import WarpSpace
-from dreamwarp.align import GMRFPrior, SmoothPrior, kernels
+from dreamwarp.align import GMRFPrior, SmoothPrior, algebra, kernels
 from dreamwarp.align.metropolis import count_words, find_windows
 from dreamwarp.align.posterior import Coordinates, shrink
 from dreamwarp.align.similarity import NormalizedCrossCorrelation, SquaredError
@@ -321,7 +321,7 @@ def test_steps_are_those_of_numpy():
     matrices, gradients = random_systems()
     precision = random_systems(1, seed=1)[0][0]
     damping, steps = np.linspace(0.0, 2.0, 5), np.empty_like(gradients)
-    kernels.solve_damped(0, 5, np.tril(matrices), precision, damping, gradients, steps)
+    algebra.solve_damped(0, 5, np.tril(matrices), precision, damping, gradients, steps)
     for i in range(5):
         whole = matrices[i] + precision
         whole += damping[i] * np.diag(np.diag(whole))
@@ -332,7 +332,7 @@ def test_steps_of_indefinite_systems_are_nan():
     matrices, gradients = random_systems()
     matrices[2] -= 100.0 * np.eye(17)
     steps = np.empty_like(gradients)
-    kernels.solve_damped(0, 5, matrices, np.zeros((17, 17)), np.zeros(5), gradients, steps)
+    algebra.solve_damped(0, 5, matrices, np.zeros((17, 17)), np.zeros(5), gradients, steps)
     assert np.isnan(steps[2]).all()
     assert np.isfinite(np.delete(steps, 2, axis=0)).all()
 
@@ -340,19 +340,19 @@ def test_steps_of_indefinite_systems_are_nan():
 def test_factors_are_those_of_numpy():
     matrices, values = random_systems()
     factors, good = np.tril(matrices), np.empty(5, np.bool_)
-    kernels.factorise_all(0, 5, factors, good)
+    algebra.factorise_all(0, 5, factors, good)
     lower = np.linalg.cholesky(matrices)
     assert good.all()
     np.testing.assert_allclose(np.tril(factors), lower, rtol=1e-9, atol=1e-9)
     for transposed in (False, True):
         out = values.copy()
-        kernels.divide_all(0, 5, factors, transposed, out)
+        algebra.divide_all(0, 5, factors, transposed, out)
         side = np.swapaxes(lower, 1, 2) if transposed else lower
         np.testing.assert_allclose(out, np.linalg.solve(side, values[..., None])[..., 0], rtol=1e-8)
     out = np.empty_like(values)
-    kernels.multiply_all(0, 5, factors, values, out)
+    algebra.multiply_all(0, 5, factors, values, out)
     np.testing.assert_allclose(out, np.einsum("nji,nj->ni", lower, values), rtol=1e-9, atol=1e-9)
-    kernels.multiply_symmetric(0, 5, np.tril(matrices), values, out)
+    algebra.multiply_symmetric(0, 5, np.tril(matrices), values, out)
     np.testing.assert_allclose(out, np.einsum("nij,nj->ni", matrices, values), rtol=1e-9, atol=1e-9)
 
 

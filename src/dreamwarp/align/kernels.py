@@ -1,4 +1,4 @@
-"""Kernels of alignment: sources seen through warps, their derivatives, and normal equations.
+"""Kernels of alignment: sources seen through warps, and derivatives of what is seen.
 
 One task is a pair. Unknowns are the free velocities at the vertices (``space.basis.Basis``), in
 which the derivative of a pixel is a short sparse row. Dimensions of shared arrays:
@@ -19,7 +19,7 @@ from dreamwarp.align.paths import Field, Log, Paths, follow, place
 from dreamwarp.interpolation import LINEAR, combine, find_taps
 from dreamwarp.interpolation import layout as interpolation_layout
 from dreamwarp.interpolation import scratch as interpolation_scratch
-from dreamwarp.space.compiled import inlined, kernel, lane_kernel, part
+from dreamwarp.space.compiled import inlined, kernel, part
 from dreamwarp.space.fast import Lanes, fill_table
 from dreamwarp.space.lanes import LANES, read
 from dreamwarp.space.passes import layout, row_length
@@ -145,7 +145,7 @@ def add_row(path, i, regions, weights, slope, curvature, rows):
 
 
 @part
-def split_channels(slopes, force, metric, i, path, regions, weights, rows):
+def split_channels(force, metric, i, path, regions, weights, rows):
     """Turn Σ_c u_c g_c and Σ_c w_c g_c g_cᵀ of a pixel into rows, by L D Lᵀ of the second."""
     n = len(force)
     floor = 0.0
@@ -204,9 +204,7 @@ def choose_rows(grid, source, t, states, slopes, curvatures, places, work, force
                         h = read(work, result + (j + 1) * n_taps, i)
                         metric[i, k, j] += curvatures[c, start + i] * g * h
         for i in range(count):
-            path = split_channels(
-                slopes, force[i], metric[i], start + i, path, regions, weights, rows
-            )
+            path = split_channels(force[i], metric[i], start + i, path, regions, weights, rows)
     return path
 
 
@@ -306,135 +304,6 @@ def linearise(
             add_square(row, touched, n_touched, slope, curvature, gradient, hessian)
             for i in range(n_touched):
                 row[touched[i]] = 0.0
-
-
-# -- linear algebra of many small systems
-
-
-@lane_kernel
-def subtract_row(factor, source, target, length):
-    """target -= factor source, for the first ``length`` numbers."""
-    for j in range(length):
-        target[j] -= factor * source[j]
-
-
-@part
-def factorise(matrix):
-    """Lower triangle to its Cholesky factor L, in place; False if it is not positive definite."""
-    n = len(matrix)
-    for k in range(n):
-        # Column k stands in row k of the upper triangle, so that updates run along rows.
-        if not matrix[k, k] > 0.0:
-            return False
-        root = np.sqrt(matrix[k, k])
-        matrix[k, k] = root
-        for i in range(k + 1, n):
-            matrix[i, k] /= root
-            matrix[k, i] = matrix[i, k]
-        for i in range(k + 1, n):
-            subtract_row(matrix[i, k], matrix[k, k + 1 :], matrix[i, k + 1 :], i - k)
-    return True
-
-
-@part
-def divide_lower(factor, values):
-    """values <- L⁻¹ values."""
-    for i in range(len(values)):
-        total = values[i]
-        for j in range(i):
-            total -= factor[i, j] * values[j]
-        values[i] = total / factor[i, i]
-
-
-@part
-def divide_upper(factor, values):
-    """values <- L⁻ᵀ values; row k of the upper triangle holds column k of L."""
-    for i in range(len(values) - 1, -1, -1):
-        total = values[i]
-        for j in range(i + 1, len(values)):
-            total -= factor[i, j] * values[j]
-        values[i] = total / factor[i, i]
-
-
-@kernel
-def weigh_prior(first, last, precision, x, densities, gradients):
-    """-xᵀ P x / 2 of x (n, d), and its gradient -P x."""
-    for t in range(first, last):
-        gradient = gradients[t]
-        gradient[:] = 0.0
-        for i in range(len(precision)):
-            subtract_row(x[t, i], precision[i], gradient, len(precision))
-        total = 0.0
-        for i in range(len(precision)):
-            total += x[t, i] * gradient[i]
-        densities[t] = 0.5 * total
-
-
-@kernel
-def solve_damped(first, last, hessians, precision, damping, gradients, steps):
-    """Levenberg-Marquardt steps (H + P + λ diag(H + P))⁻¹ g; NaN where that is not positive.
-
-    Parameters
-    ----------
-    hessians : (n, d, d)
-        Lower triangles.
-    precision : (d, d)
-    damping : (n,)
-    gradients, steps : (n, d)
-    """
-    d = len(precision)
-    matrix = np.empty((d, d))
-    for t in range(first, last):
-        for i in range(d):
-            for j in range(i):
-                matrix[i, j] = hessians[t, i, j] + precision[i, j]
-            matrix[i, i] = (hessians[t, i, i] + precision[i, i]) * (1.0 + damping[t])
-        steps[t] = gradients[t]
-        if factorise(matrix):
-            divide_lower(matrix, steps[t])
-            divide_upper(matrix, steps[t])
-        else:
-            steps[t] = np.nan
-
-
-@kernel
-def factorise_all(first, last, matrices, good):
-    """Lower triangles (n, d, d) to factors, in place, upper triangle mirrored; which could be."""
-    for t in range(first, last):
-        good[t] = factorise(matrices[t])
-
-
-@kernel
-def divide_all(first, last, factors, transposed, values):
-    """values (n, d) <- L⁻¹ values, or L⁻ᵀ values."""
-    for t in range(first, last):
-        if transposed:
-            divide_upper(factors[t], values[t])
-        else:
-            divide_lower(factors[t], values[t])
-
-
-@kernel
-def multiply_all(first, last, factors, values, products):
-    """products (n, d) <- Lᵀ values; row k of the upper triangle holds column k of L."""
-    for t in range(first, last):
-        for i in range(values.shape[1]):
-            total = 0.0
-            for j in range(i, values.shape[1]):
-                total += factors[t, i, j] * values[t, j]
-            products[t, i] = total
-
-
-@kernel
-def multiply_symmetric(first, last, matrices, values, products):
-    """products (n, d) <- matrices values, of which lower triangles are given."""
-    for t in range(first, last):
-        for i in range(values.shape[1]):
-            products[t, i] = 0.0
-            for j in range(i):
-                products[t, i] += matrices[t, i, j] * values[t, j]
-                products[t, j] += matrices[t, i, j] * values[t, i]
-            products[t, i] += matrices[t, i, i] * values[t, i]
 
 
 # -- changes at a few nodes

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.align import kernels
+from dreamwarp.align import algebra, kernels
 from dreamwarp.align.paths import WORD
 from dreamwarp.align.posterior import Coordinates, Posterior
 from dreamwarp.align.surrogate import Surrogate
@@ -138,12 +138,12 @@ class Metropolis:
         # With e = H_WW⁻¹ (H (x - m))_W, the conditional mean is x_W - e.
         slope = self.surrogate.push(self.x[chosen], chosen)[:, self.windows[w].coordinates]
         white = np.ascontiguousarray(slope)
-        kernels.divide_all(0, len(white), factors, False, white)
+        algebra.divide_all(0, len(white), factors, False, white)
         # In units of the conditional spread: from white to ρ white + √(1 - ρ²) normals.
         moved = kept * white + step * normals
         excess = 0.5 * np.einsum("nw,nw->n", white - moved, white + moved)
         steps = np.ascontiguousarray(moved - white)
-        kernels.divide_all(0, len(steps), factors, True, steps)
+        algebra.divide_all(0, len(steps), factors, True, steps)
         return steps, excess
 
     def _propose(
@@ -182,5 +182,5 @@ def _window_factors(surrogate: Surrogate, window: Window) -> Array:
     rows, columns = np.meshgrid(window.coordinates, window.coordinates, indexing="ij")
     lower = np.maximum(rows, columns), np.minimum(rows, columns)
     blocks = np.ascontiguousarray(surrogate.matrices[:, lower[0], lower[1]])
-    kernels.factorise_all(0, len(blocks), blocks, np.empty(len(blocks), np.bool_))
+    algebra.factorise_all(0, len(blocks), blocks, np.empty(len(blocks), np.bool_))
     return blocks

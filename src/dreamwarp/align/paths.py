@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.space.compiled import part
-from dreamwarp.space.fast import move_lane, reseat_cotangent
+from dreamwarp.space.fast import cross_faces, move_lane, reseat_cotangent
 from dreamwarp.space.lanes import LANES, read, write
-from dreamwarp.space.passes import advance, advance_cotangent, fetch, layout, rename, row_length
+from dreamwarp.space.passes import advance, advance_cotangent, layout, row_length
 
 # Bits per word of a set of nodes.
 WORD = 64
@@ -125,27 +125,6 @@ def settle_accounts(mesh, lanes, active, paths, log):
         if mesh.periodic:
             for k in range(n):
                 lanes.turns[lane, k] += mesh.shift[region, face, k]
-
-
-@part
-def cross_faces(mesh, lanes, active):
-    """Move the lanes that have reached a face into the region across it.
-
-    Picks the lanes whose time is up, too, and returns how many there are.
-    """
-    n, at = len(mesh.cells), layout(mesh.cells)
-    n_ended = 0
-    for lane in range(active):  # face -1, none, leads to the region itself
-        write(lanes.picked, 0, n_ended, np.uint32(lane))
-        n_ended += read(lanes.work, at.time, lane) <= np.float32(0.0)
-        step = read(lanes.regions, 0, lane) * (n + 2) + int(read(lanes.work, at.face, lane)) + 1
-        region = read(mesh.across, 0, step)
-        write(lanes.regions, 0, lane, region)
-        write(lanes.rows, 0, lane, np.uint32(region * row_length(n)))
-        write(lanes.ways, 0, lane, np.uint32(read(mesh.ways, 0, step) * row_length(n)))
-    fetch(mesh.cells, mesh.kinds.renames, lanes.ways, at.series, lanes.work)
-    rename(mesh.cells, lanes.work)
-    return n_ended
 
 
 @part

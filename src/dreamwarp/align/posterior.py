@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.align import kernels
+from dreamwarp.align import algebra, kernels
 from dreamwarp.align.similarity import Similarity
 from dreamwarp.interpolation import EDGE, WRAP
 from dreamwarp.space import WarpSpace, coordinates, fast
@@ -164,7 +164,7 @@ class Posterior:
     def push_prior(self, x: Array) -> tuple[Array, Array]:
         """-xᵀ P x / 2 of x (n, d), and its gradient -P x."""
         densities, gradients = np.empty(len(x)), np.empty(x.shape)
-        kernels.weigh_prior(0, len(x), self.precision, x, densities, gradients)
+        algebra.weigh_prior(0, len(x), self.precision, x, densities, gradients)
         return densities, gradients
 
     def log_density(

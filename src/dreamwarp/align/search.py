@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.align import kernels
+from dreamwarp.align import algebra
 from dreamwarp.align.posterior import Posterior
 
 Array = NDArray[np.float64]
@@ -101,5 +101,5 @@ def climb(
 def solve(hessians: Array, precision: Array, damping: Array, gradients: Array) -> Array:
     """Levenberg-Marquardt steps: (n, d, d), (d, d), (n,), (n, d) to (n, d)."""
     steps = np.empty(gradients.shape)
-    kernels.solve_damped(0, len(steps), hessians, precision, damping, gradients, steps)
+    algebra.solve_damped(0, len(steps), hessians, precision, damping, gradients, steps)
     return steps

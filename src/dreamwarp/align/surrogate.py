@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.align import kernels
+from dreamwarp.align import algebra
 from dreamwarp.align.posterior import Posterior
 
 Array = NDArray[np.float64]
@@ -27,7 +27,7 @@ class Surrogate:
     def __init__(self, centers: Array, matrices: Array) -> None:
         self.centers, self.matrices = centers, matrices
         self.factors = matrices.copy()  # upper triangles get the mirrored factor
-        kernels.factorise_all(0, len(matrices), self.factors, np.empty(len(matrices), np.bool_))
+        algebra.factorise_all(0, len(matrices), self.factors, np.empty(len(matrices), np.bool_))
 
     @classmethod
     def at_modes(cls, posterior: Posterior, modes: Array) -> Surrogate:
@@ -66,23 +66,23 @@ class Surrogate:
     def spread(self, normals: Array, which: NDArray[np.int64]) -> Array:
         """center + L⁻ᵀ normals (k, d), for some of the pairs: draws."""
         out = normals.copy()
-        kernels.divide_all(0, len(out), self.factors[which], True, out)
+        algebra.divide_all(0, len(out), self.factors[which], True, out)
         return out + self.centers[which]
 
     def whiten(self, x: Array, which: NDArray[np.int64]) -> Array:
         """Lᵀ (x - center): what :meth:`spread` makes x of."""
         out = np.empty(x.shape)
-        kernels.multiply_all(0, len(out), self.factors[which], x - self.centers[which], out)
+        algebra.multiply_all(0, len(out), self.factors[which], x - self.centers[which], out)
         return out
 
     def pull(self, gradients: Array, which: NDArray[np.int64]) -> Array:
         """L⁻¹ gradients (k, d): derivatives by the standard normals of :meth:`spread`."""
         out = gradients.copy()
-        kernels.divide_all(0, len(out), self.factors[which], False, out)
+        algebra.divide_all(0, len(out), self.factors[which], False, out)
         return out
 
     def push(self, x: Array, which: NDArray[np.int64]) -> Array:
         """H (x - center): minus the gradient of the log-density."""
         out = np.empty(x.shape)
-        kernels.multiply_symmetric(0, len(out), self.matrices[which], x - self.centers[which], out)
+        algebra.multiply_symmetric(0, len(out), self.matrices[which], x - self.centers[which], out)
         return out

@@ -237,14 +237,12 @@ def settle_accounts(mesh, lanes, active, pull):
 
 
 @part
-def cross_faces(mesh, lanes, active, pull):
+def cross_faces(mesh, lanes, active):
     """Move the lanes that have reached a face into the region across it.
 
     Picks the lanes whose time is up, too, and returns how many there are.
     """
     n, at = len(mesh.cells), layout(mesh.cells)
-    if mesh.periodic or pull.sums.size > 0:
-        settle_accounts(mesh, lanes, active, pull)
     n_ended = 0
     for lane in range(active):  # face -1, none, leads to the region itself
         write(lanes.picked, 0, n_ended, np.uint32(lane))
@@ -376,7 +374,9 @@ def walk(
             advance(cells, table, lanes.rows, longest, easy, edge, carries, lanes.work)
             if carries:
                 advance_cotangent(cells, lanes.work)
-            n_ended = cross_faces(mesh, lanes, active, pull)
+            if carries or mesh.periodic:
+                settle_accounts(mesh, lanes, active, pull)
+            n_ended = cross_faces(mesh, lanes, active)
             active, point = hand_over(
                 mesh, lanes, n_ended, active, point, stop, begin, pull, out[t]
             )
