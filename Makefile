@@ -65,6 +65,8 @@ $(VENV)/.plain: $(VENV)/.made constraints.txt pyproject.toml
 	@echo "installing dreamwarp (about a minute, once)"
 	@$(INSTALL) hatchling
 	@$(INSTALL) $(PROJECT) .
+	@echo "compiling (under a minute, once)"
+	@$(BIN)/dreamwarp compile
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.plain

@@ -15,6 +15,7 @@ import typer
 
 from dreamwarp import __version__
 from dreamwarp.commands.align import align
+from dreamwarp.commands.compile import compile
 from dreamwarp.commands.data import data
 from dreamwarp.commands.fit import fit
 from dreamwarp.commands.infimnist import infimnist
@@ -94,3 +95,4 @@ app.command()(fit)
 app.command()(sample)
 app.command()(verify)
 app.command()(infimnist)
+app.command()(compile)

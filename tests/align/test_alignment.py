@@ -85,6 +85,18 @@ def test_integers_are_taken_as_shares_of_their_range():
     np.testing.assert_array_equal(align(*small).theta, align(*exact).theta)
 
 
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint64])
+def test_wide_integers_are_taken_as_shares_of_the_largest(dtype):
+    sources, targets = some_digits(3)
+    wide = [(1000 * images).round().astype(dtype) for images in (sources, targets)]
+    largest = max(images.max() for images in wide)
+    exact = [images.astype(np.float32) / np.float32(largest) for images in wide]
+    np.testing.assert_array_equal(align(*wide).theta, align(*exact).theta)
+    blank = np.zeros((2, 12, 12), dtype)
+    with pytest.warns(RuntimeWarning, match="could not be aligned"):
+        assert not align(blank, blank).usable.any()
+
+
 def test_booleans_and_half_precision_are_taken():
     sources, targets = some_digits(3)
     assert align(sources > 0.5, targets > 0.5).usable.all()
@@ -311,6 +323,7 @@ def test_sigma_must_be_positive(sigma):
         ({"max_draws": 1.5}, ValueError, "`max_draws` must be a whole number, 1 or more"),
         ({"r_hat": 1.0}, ValueError, "`r_hat` must be a number above 1, such as 1.05, got 1.0"),
         ({"n_threads": 0}, ValueError, "`n_threads` must be a positive whole number, got 0"),
+        ({"similarity": "mi", "sigma": -1.0}, ValueError, "`sigma` must be a positive number"),
     ],
 )
 def test_bad_options_are_refused(options, error, message):

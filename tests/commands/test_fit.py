@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from dreamwarp import WarpModel, cli
-from dreamwarp.commands.fit import parse_cells, parse_strength
+from dreamwarp.commands.options import parse_amount, parse_cells
 
 
 def run(*arguments: str) -> int:
@@ -60,7 +60,7 @@ def test_wrong_use_is_one_line_and_code_2(
 
 def test_cells_and_strengths() -> None:
     assert parse_cells("16") == (16,) and parse_cells("4x5x6") == (4, 5, 6)
-    assert parse_strength("auto") == "auto" and parse_strength("0.5") == 0.5
+    assert parse_amount("strength", "auto") == "auto" and parse_amount("sigma", "0.5") == 0.5
     for text in ("", "x", "4x", "4x4x4x4", "-4"):
         with pytest.raises(typer.BadParameter, match=r"cells must be 1 to 3 whole numbers"):
             parse_cells(text)

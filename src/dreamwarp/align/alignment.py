@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp import draws
 from dreamwarp.align import noise
-from dreamwarp.align.block import Aligned, Problem, align_block, count_per_block, pyramid
+from dreamwarp.align.block import Aligned, Problem, align_block, pyramid, split_pairs
 from dreamwarp.align.cluster import align_all_on, current_client
 from dreamwarp.align.posterior import Coordinates
 from dreamwarp.align.prior import Prior, SmoothPrior
@@ -120,7 +120,8 @@ def align_pairs(
     ----------
     space : WarpSpace
     sources, targets : (n, *spatial) or (n, channels, *spatial)
-        Integers are divided by the largest number of their type, so that uint8 becomes [0, 1].
+        Integers of 8 and 16 bits are divided by the largest number of their type, so that uint8
+        becomes [0, 1]; wider ones, whose range images hardly use, by the largest in both.
     method : {"map", "laplace", "metropolis", "hmc"}
         ``"map"``: the posterior's mode, by Levenberg-Marquardt from coarse to fine images, never
         worse than the identity. ``"laplace"``: a draw from the Gaussian that fits the posterior at
@@ -196,8 +197,8 @@ def _align_all(
     progress: ProgressOption,
     n_threads: int | None,
 ) -> list[Aligned]:
-    size = count_per_block(problem.coordinates.dim)
-    blocks = [slice(i, min(i + size, len(sources))) for i in range(0, len(sources), size)]
+    n_threads = thread_count(n_threads)
+    blocks = split_pairs(len(sources), problem.coordinates.dim, n_threads)
     stop = threading.Event()
 
     def align(block: slice) -> Aligned:
@@ -206,7 +207,7 @@ def _align_all(
         return found if keep else replace(found, chains=[], densities=[])
 
     with track(len(sources), "aligning", progress) as advance:
-        return list(_map_blocks(align, blocks, advance, stop, thread_count(n_threads)))
+        return list(_map_blocks(align, blocks, advance, stop, n_threads))
 
 
 def _map_blocks(
@@ -306,8 +307,12 @@ def _warn(problem: Problem, converged: NDArray[np.bool_], usable: NDArray[np.boo
 def _check_images(
     space: WarpSpace, sources: ArrayLike, targets: ArrayLike
 ) -> tuple[Images, Images]:
-    """Both as float32 (n, channels, *spatial)."""
-    found = [_as_images(space, "sources", sources), _as_images(space, "targets", targets)]
+    """Both as float32 (n, channels, *spatial), on the [0, 1] scale for integers."""
+    arrays = np.asarray(sources), np.asarray(targets)
+    found = [_as_images(space, "sources", arrays[0]), _as_images(space, "targets", arrays[1])]
+    for values, array in zip(found, arrays, strict=True):
+        if array.dtype.kind in "iu":
+            values /= np.float32(_full_scale(array, arrays))
     if found[0].shape != found[1].shape:
         raise ValueError(
             f"`sources` and `targets` must have the same shape, got {np.shape(sources)} and "
@@ -316,8 +321,15 @@ def _check_images(
     return found[0], found[1]
 
 
-def _as_images(space: WarpSpace, name: str, images: ArrayLike) -> Images:
-    array = np.asarray(images)
+def _full_scale(array: NDArray[Any], both: tuple[NDArray[Any], ...]) -> float:
+    """What an array of integers is divided by."""
+    if array.dtype.itemsize <= 2:
+        return float(np.iinfo(array.dtype).max)
+    largest = max(float(np.abs(some.astype(np.float64)).max(initial=0.0)) for some in both)
+    return largest or 1.0
+
+
+def _as_images(space: WarpSpace, name: str, array: NDArray[Any]) -> Images:
     if array.dtype.kind not in "biuf":
         raise TypeError(f"`{name}` must be an array of real numbers, got dtype {array.dtype}.")
     ndim = space.ndim
@@ -331,12 +343,8 @@ def _as_images(space: WarpSpace, name: str, images: ArrayLike) -> Images:
         raise ValueError(f"`{name}` must have at least one pixel, got shape {array.shape}.")
     with np.errstate(over="ignore"):  # the check below says so
         values = np.ascontiguousarray(array, dtype=np.float32)
-    if (
-        not values.flags.writeable
-    ):  # a type of its own to numba, for which all kernels would compile
-        values = values.copy()
-    if array.dtype.kind in "iu":
-        values /= np.float32(np.iinfo(array.dtype).max)
+    if not values.flags.writeable:
+        values = values.copy()  # a type of its own to numba, for which all kernels would compile
     if not np.isfinite(values).all():
         first = int(np.argwhere(~np.isfinite(values))[0][0])
         raise ValueError(f"`{name}` must be finite, but sample {first} holds NaN or infinity.")
@@ -383,12 +391,12 @@ def _choose_similarity(
     similarity: Any, sigma: Any, shape: tuple[int, ...]
 ) -> tuple[Similarity, Any]:
     """The similarity, and σ: a number, "auto", or None where it has no part."""
+    noise_level = _check_sigma(sigma)
     if isinstance(similarity, str):
         check_choice("similarity", similarity, SIMILARITIES)
         if similarity == "ssd":
-            if isinstance(sigma, str) and sigma == "auto":
-                return SquaredError(1.0), "auto"  # until it is known
-            return SquaredError(_check_sigma(sigma)), float(sigma)
+            known = 1.0 if noise_level == "auto" else noise_level  # 1 until it is known
+            return SquaredError(known), noise_level
         return NormalizedCrossCorrelation() if similarity == "ncc" else MutualInformation(), None
     if hasattr(similarity, "log_likelihood") and hasattr(similarity, "derivatives"):
         return similarity, similarity.sigma if isinstance(similarity, SquaredError) else None
@@ -400,7 +408,9 @@ def _choose_similarity(
     )
 
 
-def _check_sigma(sigma: Any) -> float:
+def _check_sigma(sigma: Any) -> float | Literal["auto"]:
+    if isinstance(sigma, str) and sigma == "auto":
+        return "auto"
     if not isinstance(sigma, Real) or isinstance(sigma, bool) or not 0 < float(sigma) < np.inf:
         raise ValueError(
             f"`sigma` must be a positive number or 'auto', got {sigma!r}. It is the standard "

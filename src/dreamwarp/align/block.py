@@ -90,9 +90,12 @@ class Aligned:
     densities: list[Array] = field(default_factory=list)
 
 
-def count_per_block(dim: int) -> int:
-    """Pairs per block."""
-    return max(1, min(BLOCK, HESSIAN_BYTES // (16 * dim * dim)))
+def split_pairs(n: int, dim: int, n_threads: int = 1) -> list[slice]:
+    """Blocks of about as many pairs each, as many for every thread."""
+    largest = max(1, min(BLOCK, HESSIAN_BYTES // (16 * dim * dim)))
+    n_blocks = -(-n // (largest * n_threads)) * n_threads
+    size = max(1, -(-n // max(1, n_blocks)))
+    return [slice(i, min(i + size, n)) for i in range(0, n, size)]
 
 
 def pyramid(coordinates: Coordinates, shape: tuple[int, ...]) -> list[kernels.Grid]:

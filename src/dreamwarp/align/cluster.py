@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dreamwarp.align.block import Aligned, Images, Problem, align_block, count_per_block
+from dreamwarp.align.block import Aligned, Images, Problem, align_block, split_pairs
 from dreamwarp.cluster import run_on
 from dreamwarp.progress import ProgressOption, track
 
@@ -48,15 +48,14 @@ def align_all_on(
     keep: bool,
     progress: ProgressOption,
 ) -> list[Aligned]:
-    """Align pairs of images (n, channels, *spatial), in blocks: the same blocks as on one machine.
+    """Align pairs of images (n, channels, *spatial), block by block.
 
     Parameters
     ----------
     keep : bool
         Whether to return all posterior draws.
     """
-    size = count_per_block(problem.coordinates.dim)
-    blocks = [slice(i, min(i + size, len(sources))) for i in range(0, len(sources), size)]
+    blocks = split_pairs(len(sources), problem.coordinates.dim)
     tasks = [(sources[block], targets[block], block.start, keep) for block in blocks]
     found: dict[int, Aligned] = {}
     with track(len(sources), "aligning", progress) as advance:

@@ -13,7 +13,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from dreamwarp.commands.fit import parse_cells
+from dreamwarp.commands.options import parse_amount, parse_cells
 from dreamwarp.files import write_beside
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def align(
 
     check_picture_path(output)
     _check_theta_path(theta)
-    noise = _parse_sigma(sigma)
+    noise = parse_amount("sigma", sigma)
     space = WarpSpace(parse_cells(cells), boundary)
     pair = _read_pair(space, source, target)
     prior = SmoothPrior(space, displacement=displacement, length=length)
@@ -213,15 +213,3 @@ def _check_theta_path(path: Path | None) -> None:
             f"`{path}` must end in one of {', '.join(THETA_SUFFIXES)}, which says the format of "
             "theta."
         )
-
-
-def _parse_sigma(text: str) -> float | Literal["auto"]:
-    """A number, or "auto"."""
-    if text == "auto":
-        return "auto"
-    try:
-        return float(text)
-    except ValueError:
-        raise typer.BadParameter(
-            f"sigma must be a number or auto, got {text!r}", param_hint="'--sigma'"
-        ) from None

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-CELLS = re.compile(r"\d+(x\d+){0,2}")
+from dreamwarp.commands.options import parse_amount, parse_cells
 
 
 def fit(
@@ -71,7 +70,7 @@ def fit(
 
     augmenter = Augmenter(
         cells=parse_cells(cells), boundary=boundary, n_neighbors=neighbors, method=method,
-        model=kind, strength=parse_strength(strength), seed=seed,
+        model=kind, strength=parse_amount("strength", strength), seed=seed,
     )  # fmt: skip
     samples = load(data)
     typer.echo(samples.describe())
@@ -88,25 +87,3 @@ def fit(
         f"{len(augmenter.edges_):,} pairs aligned, strength {augmenter.strength_:g}; model written "
         f"to {output}"
     )
-
-
-def parse_cells(text: str) -> tuple[int, ...]:
-    """Numbers between the x's."""
-    if not CELLS.fullmatch(text):
-        raise typer.BadParameter(
-            f"cells must be 1 to 3 whole numbers with x between them, such as 4x4, got {text!r}",
-            param_hint="'--cells'",
-        )
-    return tuple(map(int, text.split("x")))
-
-
-def parse_strength(text: str) -> float | Literal["auto"]:
-    """A number, or "auto"."""
-    if text == "auto":
-        return "auto"
-    try:
-        return float(text)
-    except ValueError:
-        raise typer.BadParameter(
-            f"strength must be a number or auto, got {text!r}", param_hint="'--strength'"
-        ) from None

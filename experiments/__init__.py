@@ -1,0 +1,1 @@
+"""Experiments on real data: one question per file, results as JSON files beside them."""

@@ -1,0 +1,43 @@
+"""``dreamwarp compile``."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COUNT = """
+import numpy as np
+from numba.core import event
+import dreamwarp as dw
+
+with event.install_recorder("numba:compile") as recorder:
+    space = dw.WarpSpace((2, 2))
+    signals = np.random.default_rng(0).random((8, 9, 9), np.float32)
+    theta = dw.align_pairs(space, signals[:4], signals[4:], progress=False).theta
+    dw.Warp(space, theta).image(signals[:4])
+print(sum(found.is_start for _, found in recorder.buffer))
+"""
+
+
+@pytest.mark.slow  # a minute: everything is compiled anew
+def test_nothing_is_left_to_compile(tmp_path: Path) -> None:
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+
+    def run(*arguments: str) -> str:
+        command = [sys.executable, *arguments]
+        return subprocess.run(
+            command, env=environment, check=True, capture_output=True, text=True
+        ).stdout
+
+    assert run("-m", "dreamwarp", "compile").startswith("compiled in ")
+    assert int(run("-c", COUNT)) == 0
+
+
+def test_bad_cells_are_refused() -> None:
+    command = [sys.executable, "-m", "dreamwarp", "compile", "--cells", "4by4"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "4x4" in done.stderr and len(done.stderr.splitlines()) == 1
