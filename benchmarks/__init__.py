@@ -4,4 +4,16 @@
 """
 
 # In the order they are run and shown.
-QUESTIONS = ("flow2d", "flow1d", "flow3d", "images", "align", "scaling", "hardware", "startup")
+QUESTIONS = (
+    "flow2d",
+    "flow1d",
+    "flow3d",
+    "images",
+    "align",
+    "training",
+    "landmarks",
+    "generation",
+    "scaling",
+    "hardware",
+    "startup",
+)

@@ -130,8 +130,8 @@ def jacobian_determinants(maps: Maps, points: Array) -> Array:
 def dreamwarp_map(
     *, n_threads: int, cells: int, sigma: float, displacement: float, length: float
 ) -> Registration:
-    """The most plausible warp on ``cells`` by ``cells`` squares."""
-    space = WarpSpace((cells, cells))
+    """The most plausible warp on ``cells`` by ``cells`` squares, in the space that libcpab has."""
+    space = WarpSpace((cells, cells), "slip")
     prior = SmoothPrior(space, displacement=displacement, length=length)
 
     def register(sources: Array, targets: Array) -> Maps:
@@ -266,10 +266,10 @@ def libcpab(
 
 CANDIDATES: dict[Callable[..., Registration], list[dict[str, Any]]] = {
     dreamwarp_map: [
-        {"cells": cells, "sigma": sigma, "displacement": 0.1, "length": length}
+        {"cells": cells, "sigma": sigma, "displacement": displacement, "length": 0.2}
         for cells in (4, 6, 8)
-        for length in (0.25, 0.1)
-        for sigma in (0.1, 0.05, 0.02)
+        for displacement in (0.1, 0.3)
+        for sigma in (0.05, 0.02, 0.01)
     ],
     demons: [
         {"smoothing": smoothing, "n_iterations": n}
@@ -285,7 +285,7 @@ CANDIDATES: dict[Callable[..., Registration], list[dict[str, Any]]] = {
 # those on the paper's (4, 4) cells, and of demons also the smoothing that SimpleITK sets by itself.
 CHOSEN: dict[str, tuple[Callable[..., Registration], dict[str, Any]]] = {
     "dreamwarp": (
-        dreamwarp_map, {"cells": 4, "sigma": 0.02, "displacement": 0.1, "length": 0.25},
+        dreamwarp_map, {"cells": 4, "sigma": 0.01, "displacement": 0.3, "length": 0.2},
     ),
     "SimpleITK demons": (demons, {"smoothing": 0.3, "n_iterations": 200}),
     "SimpleITK demons, default smoothing": (demons, {"smoothing": 1.0, "n_iterations": 200}),

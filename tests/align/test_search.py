@@ -10,7 +10,14 @@ from dreamwarp import Warp, align_pairs
 from dreamwarp.align import SmoothPrior
 from dreamwarp.align.search import climb, find_maximum
 from dreamwarp.align.similarity import MutualInformation, NormalizedCrossCorrelation, SquaredError
-from tests.align.problems import digits, known_pair, make_posterior, pixel_error, smooth_images
+from tests.align.problems import (
+    digits,
+    known_pair,
+    make_posterior,
+    pixel_error,
+    smooth_images,
+    threes,
+)
 from tests.space.cases import make_space
 
 
@@ -30,7 +37,7 @@ def test_every_step_is_up(similarity):
     density = start = posterior.log_density(x, everyone)
     for _ in range(6):
         posterior.log_density(x, everyone)
-        found = climb(posterior, x, density, max_steps=1, smallest_gain=0.05)
+        found = climb(posterior, x, density, everyone, max_steps=1, smallest_gain=0.05)
         assert (found.density >= density).all()
         x, density = found.x, found.density
         np.testing.assert_array_equal(density, posterior.log_density(x, everyone))
@@ -39,7 +46,7 @@ def test_every_step_is_up(similarity):
 
 def test_it_ends_where_a_general_optimiser_does():
     posterior = make_problem(SquaredError(0.4), n=2)
-    found = find_maximum([posterior], max_steps=50)
+    found = find_maximum([posterior], np.ones(2), max_steps=50)
     assert found.converged.all()
     for i in range(2):
         me = np.array([i])
@@ -55,7 +62,7 @@ def test_it_ends_where_a_general_optimiser_does():
 
 def test_too_few_steps_are_reported():
     posterior = make_problem(SquaredError(0.02))
-    found = find_maximum([posterior], max_steps=1)
+    found = find_maximum([posterior], np.ones(4), max_steps=1)
     assert not found.converged.any()
     assert (found.n_steps == 1).all()
 
@@ -65,9 +72,21 @@ def test_what_coarse_images_suggest_is_taken_only_if_better():
     images = smooth_images((16, 16), 4, seed=6)
     fine = make_posterior(space, images, images, SquaredError(0.1))
     coarse = make_problem(SquaredError(0.1))  # of other images: bad advice
-    found = find_maximum([coarse, fine], max_steps=30)
+    found = find_maximum([coarse, fine], np.full(4, 3.0), max_steps=30)
     assert (found.density >= 0.0).all()
     assert not found.x.any()
+
+
+def test_cooling_finds_higher_peaks_where_noise_is_small():
+    space = make_space((4, 4), "slip")
+    sources, targets = threes()[:40, None].reshape(2, 20, 1, 24, 24)
+    prior = SmoothPrior(space, displacement=0.3, length=0.15)
+    posterior = make_posterior(space, sources, targets, SquaredError(0.01), prior=prior)
+    excess = np.sqrt(np.mean((sources - targets) ** 2, axis=(1, 2, 3))) / 0.01
+    at_once = find_maximum([posterior], np.ones(20), max_steps=200)
+    cooled = find_maximum([posterior], excess, max_steps=200)
+    assert np.mean(cooled.density > at_once.density) > 0.6
+    assert cooled.density.mean() > 0.6 * at_once.density.mean()  # both are negative
 
 
 # -- known warps (acceptance 5 and 6)

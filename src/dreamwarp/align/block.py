@@ -117,7 +117,7 @@ def align_block(
     levels = [_at_resolution(problem, sources, targets, grid) for grid in problem.grids]
     fine, everyone = levels[-1], np.arange(len(sources))
     loss_before = _loss(fine, np.zeros((len(sources), problem.coordinates.dim)))
-    found = find_maximum(levels, max_steps=problem.max_steps)
+    found = find_maximum(levels, _excess(fine, loss_before), max_steps=problem.max_steps)
     x, converged = found.x, found.converged
     diagnostics: dict[str, NDArray[Any]] = {"n_steps": found.n_steps}
     sampled: Sampled | None = None
@@ -162,6 +162,14 @@ def _at_resolution(
     if isinstance(similarity, Custom):  # the user's function sees images, of whatever resolution
         similarity = replace(similarity, shape=grid.shape)
     return Posterior(problem.coordinates, problem.precision, pairs, similarity, weight=weight)
+
+
+def _excess(posterior: Posterior, loss: Array) -> Array:
+    """Root mean square difference of images in units of the noise; 1 where noise has no part."""
+    if not isinstance(posterior.similarity, SquaredError):
+        return np.ones(len(loss))
+    size = posterior.pairs.sources[0].size
+    return np.sqrt(loss / size) / posterior.similarity.sigma
 
 
 def _loss(posterior: Posterior, x: Array) -> Array:

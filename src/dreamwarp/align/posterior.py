@@ -7,6 +7,7 @@ the vertices, in which the posterior's Hessian is sparse and a change of one coo
 
 from __future__ import annotations
 
+import copy
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -133,7 +134,7 @@ class Posterior:
         The prior's, for x.
     pairs : Pairs
     similarity : Similarity
-    weight : float
+    weight : float or (n,)
         Times the log-likelihood: pixels of the full image per pixel, at a coarse resolution.
     n_words : int
         Words of the set of nodes felt by each path, if that is to be remembered.
@@ -146,20 +147,29 @@ class Posterior:
         pairs: Pairs,
         similarity: Similarity,
         *,
-        weight: float = 1.0,
+        weight: float | Array = 1.0,
         n_words: int = 0,
     ) -> None:
         self.coordinates = coordinates
         self.precision = precision
         self.pairs = pairs
         self.similarity = similarity
-        self.weight = weight
+        self.weights = np.broadcast_to(weight, len(pairs.sources))
         self.n_words = n_words
         self.states = self.make_states()
         self._capacity = ENTRIES_PER_PIXEL * pairs.sources.shape[2]
 
     def __len__(self) -> int:
         return len(self.pairs.sources)
+
+    def tempered(self, shares: Array) -> Posterior:
+        """The posterior whose log-likelihood is only a share (n,) of this one's.
+
+        What paths have seen is shared: of the two, only one may be asked at a time.
+        """
+        other = copy.copy(self)
+        other.weights = self.weights * shares
+        return other
 
     def push_prior(self, x: Array) -> tuple[Array, Array]:
         """-xᵀ P x / 2 of x (n, d), and its gradient -P x."""
@@ -214,8 +224,8 @@ class Posterior:
             if needed <= self._capacity:
                 break
             self._capacity = needed * 3 // 2
-        gradients *= self.weight
-        hessians *= self.weight
+        gradients *= self.weights[chosen, None]
+        hessians *= self.weights[chosen, None, None]
         gradients, hessians = self.coordinates.pull(gradients, hessians)
         return gradients + self.push_prior(x)[1], hessians
 
@@ -263,7 +273,7 @@ class Posterior:
         if not len(kept):  # similarities are never asked about nothing
             return density
         likelihood = self.similarity.log_likelihood(states.values[kept], self.pairs.targets[kept])
-        density[followed] = self.weight * likelihood + self.push_prior(x[followed])[0]
+        density[followed] = self.weights[kept] * likelihood + self.push_prior(x[followed])[0]
         return density
 
     def adopt(self, states: kernels.States, chosen: NDArray[np.int64]) -> None:

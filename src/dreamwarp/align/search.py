@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,8 @@ SMALLEST_GAIN = 0.05
 # Likewise at resolutions that only serve to find a place to start from.
 SMALLEST_COARSE_GAIN = 0.5
 # Damping of the first step, and damping past which steps have shrunk to nothing.
+# Noise is brought down by this factor at a time, until what is left is no more than the other.
+COOLING, LAST_COOLING = 2.0, 1.4
 FIRST_DAMPING, LARGEST_DAMPING = 1e-3, 1e6
 
 
@@ -31,34 +33,63 @@ class Maximum(NamedTuple):
     n_steps: NDArray[np.int64]  # (n,)
 
 
-def find_maximum(levels: Sequence[Posterior], *, max_steps: int) -> Maximum:
+def find_maximum(levels: Sequence[Posterior], excess: Array, *, max_steps: int) -> Maximum:
     """Search from the identity, on coarse images first; the last level is what counts.
 
-    What coarse images suggest is taken up only if it is better than the identity, so that the
-    log-density is never lower than the identity's.
+    Where noise is small, the posterior has many peaks, and the nearest is hardly ever the highest.
+    So the search begins as if the noise were what explains the whole difference of two images, and
+    brings it down step by step. What this suggests is taken up only if it is better than the
+    identity, so that the log-density is never lower than the identity's.
+
+    Parameters
+    ----------
+    levels : sequence of Posterior
+        From coarse to fine.
+    excess : (n,)
+        By how much the images differ before they are aligned, in units of the noise: 1 if no more.
     """
-    everyone = np.arange(len(levels[-1]))
-    x = np.zeros((len(everyone), levels[-1].coordinates.dim))
+    everyone, fine = np.arange(len(levels[-1])), levels[-1]
+    x = np.zeros((len(everyone), fine.coordinates.dim))
     n_steps = np.zeros(len(x), np.int64)
-    for level in levels[:-1]:
-        start = level.log_density(x, everyone)
-        found = climb(level, x, start, max_steps=max_steps, smallest_gain=SMALLEST_COARSE_GAIN)
-        x, n_steps = found.x, n_steps + found.n_steps
-    fine = levels[-1]
+    for level, factor in _stages(levels, excess):
+        wanted = np.flatnonzero((factor > 1.0) | (level is not fine))
+        eased = level.tempered(1.0 / factor**2)
+        start = eased.log_density(x[wanted], wanted)
+        found = climb(
+            eased, x[wanted], start, wanted, max_steps=max_steps, smallest_gain=SMALLEST_COARSE_GAIN
+        )
+        x[wanted] = found.x
+        n_steps[wanted] += found.n_steps
     density, suggested = fine.log_density(np.zeros_like(x), everyone), np.flatnonzero(x.any(axis=1))
     found_there = fine.log_density(x[suggested], suggested)
     worse = suggested[~(found_there > density[suggested])]
     density[suggested] = np.maximum(density[suggested], found_there)
     x[worse] = 0.0
     fine.log_density(x[worse], worse)
-    found = climb(fine, x, density, max_steps=max_steps, smallest_gain=SMALLEST_GAIN)
+    found = climb(fine, x, density, everyone, max_steps=max_steps, smallest_gain=SMALLEST_GAIN)
     return found._replace(n_steps=n_steps + found.n_steps)
 
 
+def _stages(levels: Sequence[Posterior], excess: Array) -> Iterator[tuple[Posterior, Array]]:
+    """Posteriors to climb in turn, and what the noise is multiplied by meanwhile (n,)."""
+    for level in levels[:-1]:
+        for start in (COOLING, 1.0):
+            yield level, np.maximum(start * excess, 1.0)
+    while (excess > LAST_COOLING).any():
+        yield levels[-1], np.where(excess > LAST_COOLING, excess, 1.0)
+        excess = excess / COOLING
+
+
 def climb(
-    posterior: Posterior, x: Array, density: Array, *, max_steps: int, smallest_gain: float
+    posterior: Posterior,
+    x: Array,
+    density: Array,
+    pairs: NDArray[np.int64],
+    *,
+    max_steps: int,
+    smallest_gain: float,
 ) -> Maximum:
-    """Climb from x (n, d), whose log-density must be the last that the posterior was asked for.
+    """Climb from x (n, d) of some pairs (n,), whose log-density was the last to be asked for.
 
     Every step is up: one that would lead down is shortened instead.
     """
@@ -70,7 +101,7 @@ def climb(
     active, moved = np.isfinite(density), np.ones(n, bool)
     for _ in range(max_steps):
         new = np.flatnonzero(active & moved)
-        gradients[new], hessians[new] = posterior.derivatives(x[new], new)
+        gradients[new], hessians[new] = posterior.derivatives(x[new], pairs[new])
         moved[new] = False
         chosen = np.flatnonzero(active)
         steps = solve(hessians[chosen], posterior.precision, damping[chosen], gradients[chosen])
@@ -81,7 +112,7 @@ def climb(
         if not len(chosen):
             break
         trial = x[chosen] + steps
-        found = posterior.log_density(trial, chosen)
+        found = posterior.log_density(trial, pairs[chosen])
         n_steps[chosen] += 1
         gain = found - density[chosen]
         better = gain > 0.0
