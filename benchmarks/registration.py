@@ -285,7 +285,7 @@ CANDIDATES: dict[Callable[..., Registration], list[dict[str, Any]]] = {
 # those on the paper's (4, 4) cells, and of demons also the smoothing that SimpleITK sets by itself.
 CHOSEN: dict[str, tuple[Callable[..., Registration], dict[str, Any]]] = {
     "dreamwarp": (
-        dreamwarp_map, {"cells": 4, "sigma": 0.01, "displacement": 0.3, "length": 0.2},
+        dreamwarp_map, {"cells": 4, "sigma": 0.02, "displacement": 0.3, "length": 0.2},
     ),
     "SimpleITK demons": (demons, {"smoothing": 0.3, "n_iterations": 200}),
     "SimpleITK demons, default smoothing": (demons, {"smoothing": 1.0, "n_iterations": 200}),

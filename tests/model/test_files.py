@@ -11,6 +11,8 @@ import pytest
 from safetensors import safe_open
 
 from dreamwarp.model import WarpModel, files, headers
+from tests.data.test_fuzz import AMOUNTS as FUZZ_AMOUNTS
+from tests.data.test_fuzz import fuzz
 from tests.model.cases import graph_classes, make_space, random_covariance, theta_of
 
 KINDS = ["gaussian", "low-rank", "kde", "template"]
@@ -449,3 +451,13 @@ def test_a_header_that_safetensors_itself_refuses(stored, monkeypatch):
 
     monkeypatch.setattr("safetensors.safe_open", fail)
     refused(case.path, "too strange")
+
+
+@pytest.mark.parametrize("n", FUZZ_AMOUNTS)
+def test_mutated_model_files(tmp_path, n):
+    seeds = []
+    for kind in KINDS:
+        make_model(kind).save(tmp_path / "model.dwm")
+        seeds.append((tmp_path / "model.dwm").read_bytes())
+    # The fingerprint, which is looked at last, lets next to nothing pass.
+    assert fuzz(tmp_path / "mutant.dwm", WarpModel.load, seeds, n, expands=False) < 0.1 * n
