@@ -26,7 +26,6 @@ TASKS = {
     "images": "28 x 28 images",
     "align": "28 x 28 images, (4, 4) cells",
 }
-BEGIN, END = "<!-- benchmark -->", "<!-- /benchmark -->"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -36,7 +35,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--readme", type=Path, default=README, metavar="FILE")
     options = parser.parse_args(arguments)
     try:
-        fill(options.readme, render(load_results(options.results)))
+        fill(options.readme, "benchmark", render(load_results(options.results)))
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
@@ -67,15 +66,16 @@ def load_results(folder: Path) -> list[dict[str, Any]]:
     return results
 
 
-def fill(readme: Path, text: str) -> None:
-    """Put ``text`` between the markers."""
+def fill(readme: Path, name: str, text: str) -> None:
+    """Put ``text`` between ``<!-- name -->`` and ``<!-- /name -->``."""
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
     before = readme.read_text(encoding="utf-8")
-    if before.count(BEGIN) != 1 or before.count(END) != 1:
-        raise ValueError(f"`{readme}` must have one {BEGIN} and, after it, one {END}.")
-    head, rest = before.split(BEGIN)
-    tail = rest.split(END)[-1]
+    if before.count(begin) != 1 or before.count(end) != 1:
+        raise ValueError(f"`{readme}` must have one {begin} and, after it, one {end}.")
+    head, rest = before.split(begin)
+    tail = rest.split(end)[-1]
     with write_beside(readme) as temporary:
-        temporary.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}", encoding="utf-8")
+        temporary.write_text(f"{head}{begin}\n{text}\n{end}{tail}", encoding="utf-8")
 
 
 def render(results: list[dict[str, Any]]) -> str:

@@ -11,8 +11,8 @@ training, and so is the step at which the network is stopped. "learned per class
 `Augmenter` does without them: it holds out some of the labelled samples.
 
 ``python -m experiments.few_labels`` runs what is missing in ``results/few_labels.json``, which it
-writes after every step: stop it and start it again at will. It shows a table at the end, which it
-also writes to ``results/few_labels.md``.
+writes after every step: stop it and start it again at will. At the end it
+shows a table, and puts it into the README.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dreamwarp as dw
+from benchmarks.readme import README, fill
 from dreamwarp.augment import SampleSource
 from dreamwarp.data.class_distances import ClassDistances
 from dreamwarp.data.elastic import deform_elastically
@@ -271,7 +272,7 @@ def format_table(done: dict[str, Any]) -> str:
             each = ", ".join(f"{error:.2f}" for error in errors)
             cells.append(f"{np.mean(errors):.2f} ({each})" if errors else "")
         lines.append(f"| {name} | " + " | ".join(cells) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -285,7 +286,7 @@ def main() -> None:
     for draw in DRAWS[1:]:
         run_networks(draw, done)
     table = format_table(done)
-    RESULTS.with_suffix(".md").write_text(table)
+    fill(README, "few labels", table)
     print(table)
 
 

@@ -248,15 +248,17 @@ def full_results(results: Path, tmp_path: Path) -> Path:
 
 def test_readme_is_filled_between_its_marks(full_results: Path, tmp_path: Path) -> None:
     page = tmp_path / "README.md"
-    page.write_text(f"before\n{readme.BEGIN}\nstale\n{readme.END}\nafter\n", encoding="utf-8")
+    page.write_text(
+        "before\n<!-- benchmark -->\nstale\n<!-- /benchmark -->\nafter\n", encoding="utf-8"
+    )
     for _ in range(2):  # filling it again changes nothing
         done = run_module(
             "benchmarks.readme", "--results", str(full_results), "--readme", str(page)
         )
         assert done.returncode == 0, done.stderr
         text = page.read_text(encoding="utf-8")
-        assert text.startswith(f"before\n{readme.BEGIN}\n| measured |")
-        assert text.endswith(f"{readme.END}\nafter\n")
+        assert text.startswith("before\n<!-- benchmark -->\n| measured |")
+        assert text.endswith("<!-- /benchmark -->\nafter\n")
         assert "stale" not in text
         assert "| 2-D flow against libcpab, natural strength | not measured | ≥ 100 × |" in text
 
@@ -264,7 +266,7 @@ def test_readme_is_filled_between_its_marks(full_results: Path, tmp_path: Path) 
 def test_readme_refuses_quick_results(results: Path, tmp_path: Path) -> None:
     """As a command, so that what people type is what is tested."""
     page = tmp_path / "README.md"
-    page.write_text(f"{readme.BEGIN}\n{readme.END}\n", encoding="utf-8")
+    page.write_text("<!-- benchmark -->\n<!-- /benchmark -->\n", encoding="utf-8")
     done = run_module("benchmarks.readme", "--results", str(results), "--readme", str(page))
     assert done.returncode == 1
     assert "come from a quick run, whose figures mean nothing" in done.stderr
@@ -296,7 +298,7 @@ def test_readme_needs_its_marks(tmp_path: Path) -> None:
     page = tmp_path / "README.md"
     page.write_text("nothing here", encoding="utf-8")
     with pytest.raises(ValueError, match="must have one <!-- benchmark -->"):
-        readme.fill(page, "text")
+        readme.fill(page, "benchmark", "text")
 
 
 # -- the peers
