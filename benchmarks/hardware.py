@@ -89,7 +89,7 @@ def operations_per_step(ndim: int) -> dict[str, int]:
         "expand": n * (2 * n + 2) + (ORDER - 1) * n * (2 * n + 1) + 2 * n * ORDER,
         "find_faces": faces * (2 * (ORDER - 2) + ROOT + 7),
         "choose_face": 3 * (ORDER - 1) + n * (ORDER + 1),
-        "approach_face, twice": 2 * (value_and_slope + ROOT + 4),
+        "approach_face": value_and_slope + ROOT + 4,
         "land": value_and_slope + 4,
         "move": 2 * n * ORDER,
     }

@@ -66,6 +66,27 @@ def test_a_missing_part_is_one_line_and_code_1(capsys: Any, monkeypatch: Any) ->
     assert_one_line(capsys.readouterr(), r"dreamwarp\.demo")
 
 
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            MemoryError("Unable to allocate 3 TiB"),
+            r"not enough memory: Unable to allocate 3 TiB\. Use",
+        ),
+        (MemoryError(), r"there is not enough memory: none is left\. Use a smaller set"),
+    ],
+)
+def test_lack_of_memory_is_one_line_and_code_1(
+    capsys: Any, monkeypatch: Any, error: MemoryError, message: str
+) -> None:
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(demo, "run_demo", fail)
+    assert run("demo") == 1
+    assert_one_line(capsys.readouterr(), message)
+
+
 def assert_one_line(captured: Any, message: str) -> None:
     assert captured.out == ""
     assert re.fullmatch(rf"dreamwarp: .*{message}.*\n", captured.err)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import time
@@ -84,6 +85,20 @@ def test_workers_that_are_lost_for_good_are_an_error(client: Client, monkeypatch
     monkeypatch.setattr("dreamwarp.cluster._is_lost", lambda future: True)
     with pytest.raises(OSError, match=r"lost again and again, and 2 of 2 tasks are not done\. See"):
         list(run_on(client, add, 100, [(1,), (2,)]))
+
+
+def test_a_scheduler_without_workers_is_explained(monkeypatch: Any) -> None:
+    monkeypatch.setattr("dreamwarp.cluster.WORKER_SECONDS", 0.2)
+    with (
+        LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=50) as cluster,
+        Client(cluster) as client,
+    ):
+        address = re.escape(cluster.scheduler_address)
+        message = (
+            rf"scheduler at {address} has no workers\. Start some with `dask worker {address}`"
+        )
+        with pytest.raises(OSError, match=message):
+            list(run_on(client, add, 100, [(1,)]))
 
 
 def test_a_scheduler_that_does_not_answer_is_explained(monkeypatch: Any) -> None:

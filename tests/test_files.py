@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+import sys
+import tempfile
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from dreamwarp.files import write_beside
+from dreamwarp.files import check_writable, local_copy, make_folder, write_beside
 
 
 def test_the_file_appears_when_the_block_is_done(tmp_path: Path) -> None:
@@ -21,7 +27,7 @@ def test_the_file_appears_when_the_block_is_done(tmp_path: Path) -> None:
     assert os.listdir(target.parent) == ["data.bin"]
 
 
-def write_half(target: Path, interruption: type[BaseException]) -> None:
+def write_half(target: str | Path, interruption: type[BaseException]) -> None:
     with write_beside(target) as temporary:
         temporary.write_bytes(b"ha")
         raise interruption
@@ -50,3 +56,87 @@ def test_a_file_in_the_way_of_the_folder_is_refused(tmp_path: Path, below: str) 
     file.touch()
     with pytest.raises(NotADirectoryError, match="can't be a folder: a file stands in its way"):
         write_half(file / below, RuntimeError)
+
+
+# -- places that can't be written
+
+
+def fail_with(number: int) -> Any:
+    def fail(*given: Any, **options: Any) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+def test_a_folder_that_cant_be_made_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Path, "mkdir", fail_with(errno.EROFS))
+    with pytest.raises(OSError, match=r"new` can't be made: Read-only .*\. Choose a folder that"):
+        make_folder(tmp_path / "new")
+
+
+def test_places_are_checked_beforehand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_writable(tmp_path / "new" / "data.bin")
+    assert list((tmp_path / "new").iterdir()) == []
+    with pytest.raises(IsADirectoryError, match=r"is a folder\. Give the name of a file"):
+        check_writable(tmp_path)
+    monkeypatch.setattr(tempfile, "TemporaryFile", fail_with(errno.EACCES))
+    with pytest.raises(OSError, match=r"data\.bin` can't be written: Permission denied\. Choose"):
+        check_writable(tmp_path / "data.bin")
+
+
+@pytest.mark.parametrize("path", ["s3://bucket/a.dwm", Path("s3://bucket/a.dwm")])
+def test_addresses_are_no_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str | Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"a\.dwm` is an address, and must be a path on this mach"):
+        write_half(path, RuntimeError)
+    assert list(tmp_path.iterdir()) == []
+
+
+# -- copies
+
+
+def test_what_is_here_is_not_copied(tmp_path: Path) -> None:
+    with local_copy(tmp_path / "a") as file:
+        assert file == tmp_path / "a"
+
+
+def test_a_copy_goes_after_the_block() -> None:
+    fsspec = pytest.importorskip("fsspec")
+    content = bytes(range(256)) * 2**13
+    fsspec.filesystem("memory").pipe_file("/bucket/a.bin", content)
+    with local_copy("memory://bucket/a.bin") as file:
+        assert file.name == "a.bin" and file.read_bytes() == content
+    assert not file.parent.exists()
+
+
+def test_what_there_is_no_room_for_is_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    fsspec.filesystem("memory").pipe_file("/bucket/a.bin", bytes(100))
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=99))
+    with (
+        pytest.raises(OSError, match=r"a\.bin` must fit into .*, and there is room for 99 bytes"),
+        local_copy("memory://bucket/a.bin"),
+    ):
+        pass
+
+
+def test_what_fsspec_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with (
+        pytest.raises(ImportError, match=r"`s3://bucket/a\.bin` can't be reached: .*s3fs"),
+        local_copy("s3://bucket/a.bin"),
+    ):
+        pass
+
+
+def test_without_fsspec_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    with (
+        pytest.raises(ImportError, match=r"fsspec, which is not installed\. Use `pip install drea"),
+        local_copy("memory://bucket/a.bin"),
+    ):
+        pass

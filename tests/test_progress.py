@@ -23,7 +23,20 @@ def test_long_work_shows_a_bar(monkeypatch: pytest.MonkeyPatch, in_bytes: bool) 
     with Meter("reading", 10, in_bytes=in_bytes) as meter:
         meter.advance(4)
         meter.advance(6)
-    assert "reading" in sys.stderr.getvalue()
+    words = sys.stderr.getvalue()
+    assert "reading" in words and ("10/10 bytes" if in_bytes else "10/10") in words
+
+
+def test_rates_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("COLUMNS", "120")
+    with Meter("samples", 10) as meter:
+        for _ in range(10):
+            meter.advance(1)
+    assert "per second" in sys.stderr.getvalue()
+    rates = [progress.describe_rate(rate) for rate in (0.123, 9.87, 28_712.4)]
+    assert rates == ["0.12", "9.9", "28,712"]
 
 
 def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

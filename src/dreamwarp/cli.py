@@ -19,7 +19,7 @@ from dreamwarp.commands.compile import compile
 from dreamwarp.commands.data import data
 from dreamwarp.commands.fit import fit
 from dreamwarp.commands.infimnist import infimnist
-from dreamwarp.commands.sample import sample
+from dreamwarp.commands.sample import Interrupted, sample
 from dreamwarp.commands.verify import verify
 
 INTERRUPTED = 130
@@ -40,6 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         _fail(f"{error.format_message().rstrip('.')} (see `dreamwarp --help`)", error.exit_code)
     except (ImportError, OSError, ValueError) as error:
         _fail(str(error), 1)
+    except MemoryError as error:
+        _fail(f"there is not enough memory: {str(error) or 'none is left'}. Use a smaller set.", 1)
+    except Interrupted as error:
+        _fail(str(error), INTERRUPTED)
     if code == INTERRUPTED:
         _fail("interrupted", INTERRUPTED)
     sys.exit(code)

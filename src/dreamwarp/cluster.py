@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # Seconds until a scheduler that does not answer is taken for out of reach.
 ANSWER_SECONDS = 10.0
+# Seconds that a scheduler without workers is given: those that were lost may be coming back.
+WORKER_SECONDS = 30.0
 # Times that tasks are handed out, if every worker that had what they share is lost.
 ATTEMPTS = 5
 
@@ -72,8 +74,7 @@ def _run_once(
     """Place and result of the tasks that could be done."""
     from distributed import as_completed
 
-    # Under a name of its own: to hash large data takes longer than to send it.
-    sent = client.scatter(shared, broadcast=True, hash=False)
+    sent = _send(client, shared)
     futures = {
         client.submit(function, sent, *task, pure=False): place for place, task in tasks.items()
     }
@@ -85,6 +86,21 @@ def _run_once(
         # Whatever has not begun is not needed any more; a scheduler that is gone knows that.
         with suppress(OSError, RuntimeError):
             client.cancel(list(futures))
+
+
+def _send(client: Client, shared: Any) -> Future[Any]:
+    """Something that every worker then has."""
+    try:
+        # Under a name of its own: to hash large data takes longer than to send it.
+        return client.scatter(shared, broadcast=True, hash=False, timeout=WORKER_SECONDS)
+    except TimeoutError as error:
+        known = client.scheduler_info()
+        if known["workers"]:
+            raise
+        address = known["address"]
+        raise OSError(
+            f"the scheduler at {address} has no workers. Start some with `dask worker {address}`."
+        ) from error
 
 
 def _is_lost(future: Future[Any]) -> bool:

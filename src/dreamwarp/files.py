@@ -1,12 +1,26 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and copies of files from elsewhere."""
 
 from __future__ import annotations
 
 import os
+import re
 import secrets
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from dreamwarp.progress import Meter
+
+# An address as a path has it, with one slash left of two. The name of a drive is a single letter.
+ADDRESS = re.compile(r"[A-Za-z][\w.+-]+:[/\\]")
+# Bytes copied at a time.
+CHUNK = 2**20
+
+
+# -- writing
 
 
 @contextmanager
@@ -17,16 +31,28 @@ def write_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
     stays. Missing folders are made. The temporary name keeps the suffix, which tells writers the
     format.
     """
-    target = Path(path)
-    if target.is_dir():
-        raise IsADirectoryError(f"`{target}` is a folder. Give the name of a file.")
-    make_folder(target.parent)
+    target = _prepare_target(path)
     temporary = target.with_name(f".{target.stem}-{secrets.token_hex(4)}{target.suffix}")
     try:
         yield temporary
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_writable(path: str | os.PathLike[str]) -> None:
+    """Refuse a file that can't be written, before the work whose result it is to hold.
+
+    Only a trial tells: what permissions say binds neither every user nor every file system.
+    """
+    target = _prepare_target(path)
+    try:
+        with tempfile.TemporaryFile(dir=target.parent):
+            pass
+    except OSError as error:
+        raise OSError(
+            f"`{target}` can't be written: {error.strerror}. Choose a folder that you can write to."
+        ) from error
 
 
 def make_folder(folder: Path) -> None:
@@ -37,3 +63,96 @@ def make_folder(folder: Path) -> None:
         raise NotADirectoryError(
             f"`{folder}` can't be a folder: a file stands in its way. Choose another."
         ) from None
+    except OSError as error:
+        raise OSError(
+            f"`{folder}` can't be made: {error.strerror}. Choose a folder that you can write to."
+        ) from error
+
+
+def refuse_address(path: str | os.PathLike[str]) -> None:
+    """Refuse what would end up in a folder called ``s3:``."""
+    if ADDRESS.match(os.fspath(path)):
+        raise ValueError(
+            f"`{path}` is an address, and must be a path on this machine. Write to a folder here, "
+            "and copy what is in it."
+        )
+
+
+def _prepare_target(path: str | os.PathLike[str]) -> Path:
+    """A path that a file may be written to; its folder is there."""
+    refuse_address(path)
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"`{target}` is a folder. Give the name of a file.")
+    make_folder(target.parent)
+    return target
+
+
+# -- reading from elsewhere
+
+
+def is_address(source: str | os.PathLike[str]) -> bool:
+    """Whether this is an address for fsspec, such as ``s3://bucket/file``, rather than a path."""
+    return isinstance(source, str) and "://" in source
+
+
+@contextmanager
+def local_copy(source: str | os.PathLike[str]) -> Iterator[Path]:
+    """A file on this machine: ``source`` itself, or a copy that goes after the block.
+
+    Parameters
+    ----------
+    source : path or address
+        An address is anything fsspec knows. Errors in the block name it rather than its copy.
+    """
+    if not is_address(source):
+        yield Path(source)
+        return
+    address = os.fspath(source)
+    system, path = find_system(address)
+    with tempfile.TemporaryDirectory(prefix="dreamwarp-") as folder:
+        copy = Path(folder, path.rstrip("/").rpartition("/")[2])
+        _copy(address, system, path, copy)
+        try:
+            yield copy
+        except ValueError as error:
+            raise ValueError(str(error).replace(str(copy), address)) from error
+
+
+def find_system(address: str) -> tuple[Any, str]:
+    """The file system of fsspec that an address belongs to, and a path in it."""
+    try:
+        from fsspec.core import url_to_fs
+    except ImportError:
+        raise ImportError(
+            f"`{address}` is reached through fsspec, which is not installed. Use "
+            "`pip install dreamwarp[cluster]`."
+        ) from None
+    try:
+        system, path = url_to_fs(address)
+    except ImportError as error:  # what fsspec needs for a kind of address
+        raise ImportError(f"`{address}` can't be reached: {error}.") from error
+    return system, path
+
+
+def _copy(address: str, system: Any, path: str, copy: Path) -> None:
+    """Copy a file here, as long as there is room for it."""
+    try:
+        stream = system.open(path, "rb")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"`{address}` does not exist.") from None
+    with (
+        stream,
+        copy.open("wb") as target,
+        Meter(f"fetching {copy.name}", getattr(stream, "size", None), in_bytes=True) as meter,
+    ):
+        n_free = shutil.disk_usage(copy.parent).free
+        # What a server says of a size need not be so.
+        while chunk := stream.read(CHUNK):
+            if max(meter.done + len(chunk), meter.total or 0) > n_free:
+                raise OSError(
+                    f"`{address}` must fit into {copy.parent.parent}, and there is room for "
+                    f"{n_free:,} bytes. Set TMPDIR to a larger disk."
+                )
+            target.write(chunk)
+            meter.advance(len(chunk))

@@ -98,14 +98,23 @@ def show_waiting(title: str) -> Iterator[None]:
 def _start_bar(title: str, total: int | None, *, in_bytes: bool) -> Progress:
     from rich import progress
     from rich.console import Console
+    from rich.text import Text
 
-    amount: progress.ProgressColumn = (
-        progress.DownloadColumn() if in_bytes else progress.MofNCompleteColumn()
+    class Rate(progress.ProgressColumn):
+        """What is done in a second."""
+
+        def render(self, task: progress.Task) -> Text:
+            return Text("" if task.speed is None else f"{describe_rate(task.speed)} per second")
+
+    amounts: tuple[progress.ProgressColumn, ...] = (
+        (progress.DownloadColumn(), progress.TransferSpeedColumn())
+        if in_bytes
+        else (progress.MofNCompleteColumn(), Rate())
     )
     bar = progress.Progress(
         progress.TextColumn("{task.description}"),
         progress.BarColumn(),
-        amount,
+        *amounts,
         progress.TimeRemainingColumn(),
         console=Console(stderr=True),
         transient=True,
@@ -114,3 +123,8 @@ def _start_bar(title: str, total: int | None, *, in_bytes: bool) -> Progress:
     bar.add_task(title, total=total)
     bar.start()
     return bar
+
+
+def describe_rate(rate: float) -> str:
+    """A rate in words, with no more digits than it deserves."""
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"

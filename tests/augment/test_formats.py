@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import subprocess
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from PIL import Image
 
 from dreamwarp.augment import SampleSource, generate, verify
 from dreamwarp.augment.formats import FORMATS, make_format
-from dreamwarp.augment.formats.pictures import encode_png
+from dreamwarp.augment.formats.pictures import encode_pictures
+from dreamwarp.augment.formats.webdataset import _header
 from dreamwarp.augment.source import Form
 from dreamwarp.data import load
 from tests.augment.generation_cases import SHAPE, files_of, make_data, make_model
@@ -143,13 +145,26 @@ def test_listings_are_what_sha256sum_checks(tmp_path: Path) -> None:
 def test_png_is_read_by_pillow(dtype: str, shape: tuple[int, ...]) -> None:
     if (dtype, shape[0]) == ("uint16", 3):
         pytest.skip("PNG has such pictures, Pillow has not, and we write none")
-    values = np.random.default_rng(0).integers(0, np.iinfo(dtype).max, shape).astype(dtype)
-    with Image.open(io.BytesIO(encode_png(values))) as picture:
-        picture.verify()
-    with Image.open(io.BytesIO(encode_png(values))) as picture:
-        read = np.asarray(picture)
-    expected = np.moveaxis(values, 0, -1) if shape[0] == 3 else values.reshape(5, 7)
-    np.testing.assert_array_equal(read, expected)
+    values = np.random.default_rng(0).integers(0, np.iinfo(dtype).max, (4, *shape)).astype(dtype)
+    files = list(encode_pictures(values))
+    assert len(files) == 4
+    for file, sample in zip(files, values, strict=True):
+        with Image.open(io.BytesIO(file)) as picture:
+            picture.verify()
+        with Image.open(io.BytesIO(file)) as picture:
+            read = np.asarray(picture)
+        expected = np.moveaxis(sample, 0, -1) if shape[0] == 3 else sample.reshape(5, 7)
+        np.testing.assert_array_equal(read, expected)
+
+
+@pytest.mark.parametrize("size", [0, 1, 204, 512, 4711, 2**32 + 200])
+@pytest.mark.parametrize(
+    "name", ["000000000000.png", "4611686018427387903.npy", "000000000017.cls"]
+)
+def test_headers_are_those_of_tarfile(name: str, size: int) -> None:
+    info = tarfile.TarInfo(name)
+    info.size = size
+    assert _header(name.encode(), size) == info.tobuf(tarfile.USTAR_FORMAT)
 
 
 # -- what can't be held
@@ -170,6 +185,11 @@ def form(dtype: str = "uint8", shape: tuple[int, ...] = SHAPE, classes: Any = (0
         ("idx", form(classes=["a", "b"]), r"labels that are whole numbers of 32 bits, .* 'a'"),
         ("idx", form(classes=[0, 2**40]), r"labels that are whole numbers of 32 bits"),
         ("parquet", form("bool"), r"holds whole and floating-point numbers .* is bool"),
+        (
+            "webdataset",
+            form(shape=(3, 2**32)),
+            r"samples of at most 4 GiB each, .* is uint8 of shape",
+        ),
         ("folder", form("float32"), r"holds PNG pictures, .* is float32 of shape \(9, 11\)"),
         ("folder", form(shape=(30,)), r"holds PNG pictures"),
         ("folder", form(shape=(2, 9, 11)), r"holds PNG pictures"),
@@ -198,11 +218,21 @@ def test_forms_that_cant_be_held_are_refused(name: str, form: Form, message: str
         "a\0b",
         "nl\n",
         "x" * 201,
+        "CON",
+        "nul",
+        "Com1.a",
+        "manifest.json",
+        "Manifest.JSON",
+        "listing-00000.txt",
     ],
 )
-def test_classes_that_would_climb_out_are_refused(tmp_path: Path, label: str) -> None:
-    with pytest.raises(ValueError, match=r"needs class names that can be names of folders, got"):
+def test_classes_that_cant_be_folders_are_refused(label: str) -> None:
+    with pytest.raises(ValueError, match=r"names of folders on every system, .* own files, got"):
         make_format("folder", form(classes=["fine", label]))
+
+
+def test_classes_that_are_nearly_reserved_are_taken() -> None:
+    make_format("folder", form(classes=["con2", "console", "listing-0.txt", "manifest"]))
 
 
 def test_missing_pyarrow_is_explained(monkeypatch: Any) -> None:

@@ -98,6 +98,7 @@ def test_streams_and_later_sets_have_the_same_samples(tmp_path: Path) -> None:
 def test_samples_per_class(tmp_path: Path) -> None:
     make(tmp_path, n=None, per_class=5, first=7)
     assert np.bincount(load(tmp_path).y).tolist() == [5, 5, 5]
+    make(tmp_path, n=None, per_class=np.int64(5), first=7, resume=True)
 
 
 def test_addresses_of_fsspec(tmp_path: Path, whole: Any) -> None:
@@ -105,7 +106,7 @@ def test_addresses_of_fsspec(tmp_path: Path, whole: Any) -> None:
     make(f"file://{tmp_path}/set")
     assert files_of(tmp_path / "set") == whole()
     memory = fsspec.filesystem("memory")
-    for format in ("idx", "npz", "folder"):
+    for format in FORMATS:
         address = f"memory://sets/{format}"
         make(address, format=format)
         paths = memory.find(f"/sets/{format}")
@@ -285,14 +286,52 @@ def test_too_little_room_is_seen_beforehand(tmp_path: Path, monkeypatch: Any, wh
     with monkeypatch.context() as patch:
         patch.setattr(LocalStore, "count_free", lambda store: 4000)
         with pytest.raises(
-            OSError, match=r"50 samples take 0\.000 GB, and there is room for 0\.000"
+            OSError, match=r"set` must have room for 50 samples, 5\.0 kB, and has 4\.0 kB\. Ask for"
         ):
-            make(tmp_path)
-    make(tmp_path, resume=True)
-    assert files_of(tmp_path) == whole()
+            make(tmp_path / "set")
+        assert not (tmp_path / "set").exists()
+    make(tmp_path / "set")
+    (tmp_path / "set" / "images-00002-idx3-ubyte").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "count_free", lambda store: 799)
+        with pytest.raises(OSError, match=r"room for 8 samples, 0\.8 kB, and has 0\.8 kB"):
+            make(tmp_path / "set", resume=True)
+        patch.setattr(LocalStore, "count_free", lambda store: 800)
+        make(tmp_path / "set", resume=True)
+    assert files_of(tmp_path / "set") == whole()
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "shown"), [(12, "0.0 kB"), (1_500_000, "1.5 MB"), (78.4e12, "78,400.0 GB")]
+)
+def test_sizes_are_shown_in_fitting_units(n_bytes: int, shown: str) -> None:
+    assert module._show_size(n_bytes) == shown
 
 
 # -- what is refused
+
+
+def test_places_that_cant_be_made_are_explained(tmp_path: Path, monkeypatch: Any) -> None:
+    def refuse(*arguments: Any, **options: Any) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "mkdir", refuse)
+        with pytest.raises(OSError, match=r"set` can't be made: Read-only file system\. Choose a"):
+            make(tmp_path / "set")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        with pytest.raises(OSError, match=r"set` can't be opened: Read-only file system\. Choose"):
+            make(tmp_path / "set")
+    assert not (tmp_path / "set").exists()
+
+
+def test_causes_end_in_one_full_stop(tmp_path: Path) -> None:
+    with (
+        pytest.raises(OSError, match=r"completed: it is broken\. 0 of 1 shards are done\. Put"),
+        module._explained(LocalStore(tmp_path), Manifest({}, [None])),
+    ):
+        raise OSError("it is broken.")
 
 
 def test_places_that_hold_something_else_are_refused(tmp_path: Path) -> None:
@@ -363,9 +402,14 @@ def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
         ({"n": 0}, r"`n` must be a whole number, at least 1, got 0"),
         ({"n": -1}, r"`n` must be a whole number, at least 1, got -1"),
         ({"n": 2**63}, r"samples are numbered below 2\^62"),
-        ({"n": 10**17, "shard_size": None}, r"format 'idx' holds at most 4294967295 samples"),
+        (
+            {"n": 10**17, "shard_size": None},
+            r"format 'idx' holds at most 4,294,967,295 samples per shard, and a set has at most "
+            r"10,000 shards, got shards of 10,000,000,000,000\. .* ask for fewer samples",
+        ),
         ({"n": None}, r"give either `n`, samples in all, or `per_class`"),
         ({"per_class": 3}, r"give either `n`, samples in all, or `per_class`"),
+        ({"n": None, "per_class": 2.0}, r"`per_class` must be a whole number, .* got 2\.0"),
         ({"n": None, "per_class": 0}, r"`per_class` must be a whole number, at least 1, got 0"),
         ({"n": None, "per_class": 1, "balance": "data"}, r"`per_class` needs classes that take tu"),
         ({"format": "gif"}, r"`format` must be one of 'idx'.* got 'gif'"),

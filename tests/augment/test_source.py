@@ -115,11 +115,25 @@ def test_many_classes_are_not_all_listed() -> None:
         (0, True, "`n` must be a whole number, at least 1, got True."),
         (-1, 5, "`first` must be a whole number, at least 0, got -1."),
         (1, MAX_NUMBER, "samples are numbered below 2^62"),
+        (MAX_NUMBER, 1, "`first` must be below 2^62, as all numbers of samples, got 4611686018"),
     ],
 )
 def test_absurd_numbers_are_refused(first: int, n: int, message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         check_range(first, n)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("part_bytes", [1, 2**20])
+def test_data_that_is_not_finite_is_refused(
+    monkeypatch: pytest.MonkeyPatch, value: float, part_bytes: int
+) -> None:
+    monkeypatch.setattr("dreamwarp.augment.source.PART_BYTES", part_bytes)
+    data = make_data(dtype="float32")
+    X = data.X.copy()
+    X[17, 2, 3] = X[30, 0, 0] = value
+    with pytest.raises(ValueError, match=r"`data` must be finite, and sample 17 has NaN or infin"):
+        SampleSource(make_model(), (X, data.y))
 
 
 def test_blocks_are_bounded_and_never_empty() -> None:

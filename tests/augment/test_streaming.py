@@ -30,7 +30,9 @@ def test_bad_options_are_refused_at_once() -> None:
         ({"batch_size": 2.5}, r"`batch_size` must be a whole number, at least 1, got 2\.5"),
         ({"first": -1}, r"`first` must be a whole number, at least 0, got -1"),
         ({"n": 0}, r"`n` must be a whole number, at least 1, got 0"),
-        ({"first": 2**62}, r"`n` must be a whole number, at least 1, got 0"),
+        ({"first": "a"}, r"`first` must be a whole number, at least 0, got 'a'"),
+        ({"first": 2**62}, r"`first` must be below 2\^62, as all numbers of samples, got 46116860"),
+        ({"first": 2**62 - 1, "n": 2}, r"samples are numbered below 2\^62, got .* Ask for fewer"),
     ):
         with pytest.raises(ValueError, match=message):
             stream(make_model(), make_data(), **options)  # type: ignore[arg-type]

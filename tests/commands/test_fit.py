@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import typer
 
-from dreamwarp import WarpModel, cli
+from dreamwarp import Augmenter, WarpModel, cli
 from dreamwarp.commands.options import parse_amount, parse_cells
 
 
@@ -41,12 +41,63 @@ def test_a_model_is_written(tmp_path: Path, data: str, capsys: Any) -> None:
     assert model.kind == "low-rank" and model.strength == 0.7
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_options_of_the_data_reach_the_reader_and_the_model_an_address(
+    tmp_path: Path, capsys: Any
+) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    X = np.cumsum(np.random.default_rng(0).normal(size=(24, 14, 14)), axis=2)
+    np.savez(tmp_path / "flat.npz", faces=X.reshape(24, 196), people=np.arange(24) % 2)
+    options = ["--fields", "faces,people", "--shape", "14x14", "--strength", "1", "--cells", "2x2"]
+    places = [str(tmp_path / "flat.npz"), "-o", "memory://models/new/faces.dwm"]
+    assert run("fit", *places, "--neighbors", "1", *options) == 0
+    words = capsys.readouterr().out
+    assert "24 samples of 14 x 14 float64" in words
+    assert "model written to memory://models/new/faces.dwm" in words
+    content = fsspec.filesystem("memory").cat_file("/models/new/faces.dwm")
+    (tmp_path / "copy.dwm").write_bytes(content)
+    assert WarpModel.load(tmp_path / "copy.dwm").classes == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("data.npz/model.dwm", r"can't be a folder: a file stands in its way\. Choose another"),
+        (".", r"is a folder\. Give the name of a file"),
+        ("s3://model.dwm", r"must be the address of a file, such as s3://bucket/digits\.dwm"),
+        ("memory://models/", r"must be the address of a file, such as s3://bucket/digits\.dwm"),
+        ("nosuch://bucket/model.dwm", r"Protocol not known: nosuch"),
+    ],
+)
+def test_the_place_is_checked_before_the_work(
+    tmp_path: Path, data: str, capsys: Any, monkeypatch: Any, output: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Augmenter, "fit", lambda *given: pytest.fail("pairs were aligned"))
+    assert run("fit", data, "-o", output) == 1
+    assert re.fullmatch(rf"dreamwarp: .*{message}.*\n", capsys.readouterr().err)
+    assert [path.name for path in tmp_path.iterdir()] == ["data.npz"]
+
+
+def test_flat_samples_are_refused_in_words_of_the_command(
+    tmp_path: Path, data: str, capsys: Any
+) -> None:
+    np.savez(data, X=np.zeros((24, 196)), y=np.arange(24) % 2)
+    assert run("fit", data, "-o", str(tmp_path / "model.dwm")) == 1
+    message = (
+        r"has samples of shape \(196,\), and warps of 4x4 cells need 2 axes\. Use `--shape 28x28`"
+    )
+    assert re.fullmatch(rf"dreamwarp: .*{message}.*\n", capsys.readouterr().err)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--cells", "4by4"], r"cells must be 1 to 3 whole numbers with x between them.*'4by4'"),
         (["--strength", "much"], r"strength must be a number or auto, got 'much'"),
         (["--neighbors", "0"], r"Invalid value for '--neighbors'"),
+        (["--output", ""], r"Invalid value for '--output' / '-o': it must not be empty"),
+        (["--shape", "28,28"], r"shape must be 1 to 4 whole numbers with x between them.*'28,28'"),
         (["--method", "magic"], r"Invalid value for '--method'"),
     ],
 )
@@ -64,3 +115,8 @@ def test_cells_and_strengths() -> None:
     for text in ("", "x", "4x", "4x4x4x4", "-4"):
         with pytest.raises(typer.BadParameter, match=r"cells must be 1 to 3 whole numbers"):
             parse_cells(text)
+
+
+def test_help_has_examples(capsys: Any) -> None:
+    assert run("fit", "--help") == 0
+    assert "dreamwarp fit mnist" in capsys.readouterr().out.partition("Examples")[2]

@@ -12,6 +12,7 @@ import pytest
 import typer
 
 from dreamwarp import cli, data
+from dreamwarp.augment.stores import open_store
 from dreamwarp.commands import infimnist as command
 from dreamwarp.data.infimnist import InfiMNIST
 
@@ -92,7 +93,9 @@ def test_files_that_exist_are_kept(tmp_path: Path, name: str) -> None:
 def test_a_disk_without_room_is_refused_at_once(monkeypatch: Any, tmp_path: Path) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(command.shutil, "disk_usage", lambda path: usage(10, 10, 78_000))
-    with pytest.raises(OSError, match=r"must have room for 100 images, 0\.0 GB.*Ask for fewer"):
+    with pytest.raises(
+        OSError, match=r"must have room for 100 images, 78,500 bytes, and has 78,000\. Ask for"
+    ):
         run("-n", "100", "-o", str(tmp_path / "new"))
     assert list(tmp_path.iterdir()) == []
 
@@ -122,10 +125,38 @@ def test_a_bad_strength_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_progress_counts_on_a_terminal(capsys: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(command.sys.stderr, "isatty", lambda: True)
-    monkeypatch.setenv("TERM", "xterm")
-    with command.show_progress(10) as advance:
-        advance(5)
-        advance(5)
-    assert "10/10" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("s3://bucket/set", r"`s3://bucket/set` is an address, and must be a path on this machine"),
+        ("", r"it must not be empty"),
+    ],
+)
+def test_what_is_no_folder_is_refused(
+    monkeypatch: Any, tmp_path: Path, output: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((ValueError, typer.BadParameter), match=message):
+        run("-n", "5", "-o", output)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_killed_runs_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    for name in (command.IMAGES, command.LABELS):
+        (tmp_path / f".{name}-9d18714b").touch()
+    kept = {f".{command.IMAGES}-copy", "notes.txt"}
+    for name in kept:
+        (tmp_path / name).touch()
+    run("-n", "5", "-o", str(tmp_path))
+    assert {path.name for path in tmp_path.iterdir()} == kept | {command.IMAGES, command.LABELS}
+
+
+def test_two_runs_keep_out_of_each_others_way(tmp_path: Path) -> None:
+    pytest.importorskip("fcntl")
+    (tmp_path / f".{command.IMAGES}-9d18714b").touch()
+    with (
+        open_store(tmp_path).claim(),
+        pytest.raises(BlockingIOError, match=r"is being written by another process\. Wait"),
+    ):
+        run("-n", "5", "-o", str(tmp_path))
+    assert (tmp_path / f".{command.IMAGES}-9d18714b").exists()

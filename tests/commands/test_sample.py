@@ -1,19 +1,18 @@
-"""``dreamwarp sample`` and ``dreamwarp verify``: files, words and exit codes."""
+"""``dreamwarp sample``: files, words and exit codes."""
 
 from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dreamwarp import cli
+from dreamwarp import cli, progress
 from dreamwarp.augment import SampleSource, generate
-from dreamwarp.commands import infimnist
-from dreamwarp.commands import sample as command
 from dreamwarp.data import load
 from tests.augment.generation_cases import files_of, make_data, make_model
 
@@ -62,18 +61,13 @@ def test_formats(inputs: list[str], tmp_path: Path, format: str) -> None:
     assert files_of(out) == files_of(tmp_path / "same")
 
 
-def test_resuming_and_verifying(inputs: list[str], tmp_path: Path, capsys: Any) -> None:
+def test_resuming(inputs: list[str], tmp_path: Path, capsys: Any) -> None:
     out = tmp_path / "out"
     arguments = ["sample", *inputs, "-n", "40", "-o", str(out), "--shard-size", "3"]
-    assert run(*arguments) == 0 and run("verify", str(out)) == 0
-    assert "out is sound: 14 shards, 40 samples, idx, seed 0" in capsys.readouterr().out
+    assert run(*arguments) == 0
     before = files_of(out)
     (out / "labels-00003-idx1-ubyte").unlink()
     (out / "images-00007-idx3-ubyte").write_bytes(b"damaged")
-    assert run("verify", str(out)) == 1
-    one_line(
-        capsys, r"`.*out` is not sound: 3 missing, 7 damaged, of 14 shards\. `dreamwarp sample`"
-    )
     assert run(*arguments) == 1
     one_line(capsys, r"holds a set of samples, 14 of 14 shards of it\. Complete it with `--resume`")
     assert run(*arguments, "--resume") == 0
@@ -83,17 +77,6 @@ def test_resuming_and_verifying(inputs: list[str], tmp_path: Path, capsys: Any) 
     assert re.search(
         r"14 were there and sound; 0 made in \d+\.\d s$", capsys.readouterr().out.strip()
     )
-
-
-def test_many_unsound_shards_are_not_all_listed(
-    inputs: list[str], tmp_path: Path, capsys: Any
-) -> None:
-    out = tmp_path / "out"
-    assert run("sample", *inputs, "-n", "15", "-o", str(out), "--shard-size", "1") == 0
-    for file in out.glob("labels-*"):
-        file.unlink()
-    assert run("verify", str(out)) == 1
-    one_line(capsys, r"0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 5 more missing, none damaged")
 
 
 @pytest.mark.parametrize(
@@ -109,6 +92,8 @@ def test_many_unsound_shards_are_not_all_listed(
         (["-n", "4", "--seed", "-1"], r"Invalid value for '--seed'"),
         (["-n", "4", "--strength", "-1"], r"Invalid value for '--strength'"),
         (["-n", "4", "--shard-size", "0"], r"Invalid value for '--shard-size'"),
+        (["-n", "4", "-o", ""], r"Invalid value for '--output' / '-o': it must not be empty"),
+        (["-n", "4", "--resize", "28"], r"resize must be 2 whole numbers with x between them"),
     ],
 )
 def test_wrong_use_is_one_line_and_code_2(
@@ -125,6 +110,8 @@ def test_what_cant_be_done_is_one_line_and_code_1(
     out = ["-n", "4", "-o", str(tmp_path / "out")]
     assert run("sample", inputs[0], "nosuch", *out) == 1
     one_line(capsys, r"`nosuch` is neither the name of a data set nor a file")
+    assert run("sample", str(tmp_path / "none.dwm"), inputs[1], *out) == 1
+    one_line(capsys, r"`.*none\.dwm` does not exist")
     assert run("sample", inputs[1], inputs[1], *out) == 1
     one_line(capsys, r"data\.npz")
     np.savez(inputs[1], X=make_data().X, y=make_data().y + 5)
@@ -135,8 +122,6 @@ def test_what_cant_be_done_is_one_line_and_code_1(
     np.savez(inputs[1], X=make_data().X.astype(object), y=make_data().y)
     assert run("sample", *inputs, *out) == 1
     one_line(capsys, r"holds pickled Python objects, which are not read")
-    assert run("verify", str(tmp_path)) == 1
-    one_line(capsys, r"holds no manifest\.json, so it is no set of samples")
 
 
 def test_interruption_is_code_130_and_can_be_resumed(
@@ -154,22 +139,58 @@ def test_interruption_is_code_130_and_can_be_resumed(
     with monkeypatch.context() as patch:
         patch.setattr(SampleSource, "make", interrupted)
         assert run(*arguments) == cli.INTERRUPTED
-    assert capsys.readouterr().err == "dreamwarp: interrupted\n"
+    one_line(
+        capsys, r"interrupted; what is done is kept: go on with the same command and `--resume`"
+    )
     shards = json.loads((out / "manifest.json").read_text())["shards"]
     assert [shard is not None for shard in shards] == [True] * 4 + [False] * 4
     assert run(*arguments, "--resume") == 0 and run("verify", str(out)) == 0
 
 
-def test_progress_counts_on_a_terminal(capsys: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(infimnist.sys.stderr, "isatty", lambda: True)
+def test_a_bar_shows_what_is_checked_and_what_is_made(
+    inputs: list[str], tmp_path: Path, capsys: Any, monkeypatch: Any
+) -> None:
+    out = str(tmp_path / "out")
+    arguments = ["sample", *inputs, "-n", "40", "-o", out, "--shard-size", "5"]
+    assert run(*arguments) == 0
+    assert capsys.readouterr().err == ""
+    (tmp_path / "out" / "labels-00003-idx1-ubyte").unlink()
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", -1.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     monkeypatch.setenv("TERM", "xterm")
-    with command._counted(10) as tell:
-        tell(4, 10)
-        tell(10, 10)
-    assert "10/10" in capsys.readouterr().err
+    monkeypatch.setenv("COLUMNS", "120")
+    assert run(*arguments, "--resume") == 0
+    words = capsys.readouterr().err
+    assert "verifying" in words and "8/8" in words
+    assert "samples" in words and "40/40" in words
 
 
-@pytest.mark.parametrize("name", ["sample", "verify", "fit"])
-def test_help_has_examples(capsys: Any, name: str) -> None:
-    assert run(name, "--help") == 0
-    assert f"dreamwarp {name} " in capsys.readouterr().out.partition("Examples")[2]
+# -- how data is read, and from where
+
+
+def test_options_of_the_data_reach_the_reader(inputs: list[str], tmp_path: Path) -> None:
+    out, plain = tmp_path / "out", make_data()
+    np.savez(inputs[1], faces=plain.X.reshape(len(plain.X), -1), people=plain.y)
+    shape = "x".join(map(str, plain.X.shape[1:]))
+    options = ["--fields", "faces,people", "--shape", shape]
+    assert run("sample", *inputs, "-n", "9", "-o", str(out), *options) == 0
+    generate(make_model(), plain, tmp_path / "same", n=9, progress=False)
+    assert files_of(out) == files_of(tmp_path / "same")
+
+
+def test_model_and_data_may_be_at_addresses(inputs: list[str], tmp_path: Path, capsys: Any) -> None:
+    system = pytest.importorskip("fsspec").filesystem("memory")
+    for path in inputs:
+        system.put(path, f"/inputs/{Path(path).name}")
+    places = ["memory://inputs/model.dwm", "memory://inputs/data.npz"]
+    assert run("sample", *places, "-n", "9", "-o", str(tmp_path / "out")) == 0
+    assert "samples 0 to 8 of memory://inputs/data.npz as idx" in capsys.readouterr().out
+    generate(make_model(), make_data(), tmp_path / "same", n=9, progress=False)
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "same")
+    assert run("sample", "memory://inputs/none.dwm", inputs[1], "-n", "9", "-o", "new") == 1
+    one_line(capsys, r"`memory://inputs/none\.dwm` does not exist")
+
+
+def test_help_has_examples(capsys: Any) -> None:
+    assert run("sample", "--help") == 0
+    assert "dreamwarp sample " in capsys.readouterr().out.partition("Examples")[2]

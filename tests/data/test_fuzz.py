@@ -83,14 +83,20 @@ def seeds_of_npy(folder: Path) -> Iterator[bytes]:
 
 
 def fuzz(
-    path: Path, read_fn: Callable[[Path], object], seeds: list[bytes], n: int, *, expands: bool
+    path: Path,
+    read_fn: Callable[[Path], object],
+    seeds: list[bytes],
+    n: int,
+    *,
+    expands: bool,
+    mutate_fn: Callable[[np.random.Generator, bytes], bytes] = mutate,
 ) -> int:
     """Read ``n`` mutants; returns how many were taken for files."""
     n_read = 0
     tracemalloc.start()
     try:
         for k in range(n):
-            content = mutate(np.random.default_rng((17, k)), seeds[k % len(seeds)])
+            content = mutate_fn(np.random.default_rng((17, k)), seeds[k % len(seeds)])
             path.write_bytes(content)
             tracemalloc.reset_peak()
             before, start = tracemalloc.get_traced_memory()[0], time.process_time()

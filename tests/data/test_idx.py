@@ -5,7 +5,9 @@ from __future__ import annotations
 import gzip
 import os
 import struct
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from hypothesis.extra import numpy as arrays_of
 from numpy.typing import NDArray
 
 from dreamwarp.data import read_idx, write_idx
-from dreamwarp.data.idx import is_idx
+from dreamwarp.data.idx import is_idx, read_idx_files
 
 CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
 VALUES = np.arange(24, dtype=np.uint8).reshape(2, 3, 4)
@@ -154,6 +156,10 @@ def test_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     bomb = packed(header(8, 2**20) + bytes(2**20))
     with pytest.raises(ValueError, match=r"would grow from [\d,]+ to 1,048,576 bytes, as a decomp"):
         read_idx(as_file(tmp_path, bomb))
+    half = as_file(tmp_path, packed(header(8, 2**18) + bytes(2**18)))
+    assert read_idx(half).shape == (2**18,)
+    with pytest.raises(ValueError, match=r"`set` would grow from [\d,]+ to 786,432 bytes, as a de"):
+        read_idx_files("set", [half] * 3)
 
 
 def test_a_packed_file_cant_be_mapped(tmp_path: Path) -> None:
@@ -192,5 +198,54 @@ def test_shapes_that_the_format_lacks_are_refused(tmp_path: Path) -> None:
 def test_recognition(tmp_path: Path) -> None:
     assert is_idx(write_idx(tmp_path / "a", VALUES))
     assert is_idx(write_idx(tmp_path / "a.gz", VALUES))
+    (tmp_path / "a").write_bytes(header(8, 2, 3)[:4])
+    assert is_idx(tmp_path / "a")
     for content in (b"", b"PK\3\4", packed(b"words"), b"\x1f\x8b\x08"):
-        assert not is_idx(as_file(tmp_path, content))
+        (tmp_path / "a").write_bytes(content)
+        assert not is_idx(tmp_path / "a")
+        for name in ("images-idx3-ubyte", "images-idx3-ubyte.gz", "images.idx"):
+            (tmp_path / name).write_bytes(content)
+            assert is_idx(tmp_path / name)
+
+
+# -- several files
+
+
+def test_files_are_joined_without_a_second_copy(tmp_path: Path) -> None:
+    values = np.arange(2**19, dtype=np.float64).reshape(4, 2**17)
+    paths = [write_idx(tmp_path / name, values[k : k + 2]) for k, name in ((0, "a"), (2, "b"))]
+    read_idx_files("set", paths[:1])  # what is imported on first use
+    tracemalloc.start()
+    try:
+        joined = read_idx_files("set", paths)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(joined, values)
+    assert joined.dtype.isnative and peak < 1.5 * values.nbytes
+
+
+def test_all_sizes_are_checked_before_memory_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, bad = write_idx(tmp_path / "a", VALUES), tmp_path / "b"
+    monkeypatch.setattr(np, "empty", lambda *given: pytest.fail("memory was taken"))
+    bad.write_bytes(good.read_bytes()[:-1])
+    with pytest.raises(ValueError, match=r"b` declares 2 x 3 x 4 values of uint8, .*truncated"):
+        read_idx_files("set", [good, bad])
+    write_idx(bad, VALUES[:, :2])
+    with pytest.raises(ValueError, match=r"`set` must have samples of one type and shape through"):
+        read_idx_files("set", [good, bad])
+
+
+def test_a_file_that_changes_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_idx(tmp_path / "a", VALUES)
+    taken = np.empty
+
+    def take(*given: Any) -> Any:
+        write_idx(path, VALUES[:1])
+        return taken(*given)
+
+    monkeypatch.setattr(np, "empty", take)
+    with pytest.raises(ValueError, match=r"a` changes while it is read\. Wait until it is compl"):
+        read_idx(path)

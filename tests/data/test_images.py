@@ -121,7 +121,10 @@ def test_one_picture(tmp_path: Path) -> None:
 def test_mixed_sizes_are_refused_by_name(tmp_path: Path) -> None:
     save(tmp_path / "a" / "1.png", GREY[0])
     save(tmp_path / "b" / "2.png", GREY[0].T)
-    message = r"one size, got 2: `.*a.1\.png` is 7 x 9 pixels, `.*b.2\.png` is 9 x 7\. Use `resize"
+    message = (
+        r"one size, got 2: `.*a.1\.png` is 7 x 9 pixels, `.*b.2\.png` is 9 x 7\. Use "
+        r"`--resize 28x28` \(`resize=\(28, 28\)`\), with the rows and columns you want"
+    )
     with pytest.raises(ValueError, match=message):
         read_folder(tmp_path)
 
@@ -129,7 +132,7 @@ def test_mixed_sizes_are_refused_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("resize", [(0, 5), (5, -1), (2**20, 2**20)])
 def test_impossible_sizes_are_refused(tmp_path: Path, resize: tuple[int, int]) -> None:
     save(tmp_path / "a" / "1.png", GREY[0])
-    with pytest.raises(ValueError, match=r"`resize` must be \(rows, columns\), positive, of at"):
+    with pytest.raises(ValueError, match=r"`--resize` \(`resize`\) must be rows and columns, pos"):
         read_folder(tmp_path, resize=resize)
 
 
@@ -179,6 +182,26 @@ def test_bombs_are_refused_by_their_head(
     (tmp_path / "a" / "1.png").write_bytes(png_of_size(*size))
     with pytest.raises(ValueError, match=message):
         read_folder(tmp_path)
+
+
+def test_pictures_that_are_a_bomb_together_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dreamwarp.data.guards.BOMB_BYTES", 2**21)
+    for k in range(3):
+        save(tmp_path / "a" / f"{k}.png", np.zeros((1024, 1024), np.uint8), optimize=True)
+    message = (
+        r"would grow from [\d,]+ to 3,145,728 bytes, as a decompression bomb does\. If it is meant "
+        r"so, make them smaller with `--resize 28x28`"
+    )
+    with pytest.raises(ValueError, match=message):
+        read_folder(tmp_path)
+    pictures = [path.read_bytes() for path in (tmp_path / "a").iterdir()]
+    with pytest.raises(ValueError, match=message):
+        images.decode_all(pictures, ["x", "y", "z"], resize=None)
+    assert read_folder(tmp_path, resize=(8, 8)).X.shape == (3, 8, 8)
+    (tmp_path / "a" / "2.png").unlink()
+    assert read_folder(tmp_path).X.shape == (2, 1024, 1024)
 
 
 def test_folders_without_pictures_are_refused(tmp_path: Path) -> None:

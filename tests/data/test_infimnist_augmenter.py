@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+from dreamwarp import Augmenter
 from dreamwarp.data import infimnist_augmenter
 from dreamwarp.data.infimnist_augmenter import InfiMNISTAugmenter, choose_strength
 
@@ -54,7 +56,8 @@ def test_unbalanced_samples_come_as_often_as_fitted(fitted: InfiMNISTAugmenter) 
 
 def test_a_sample_depends_on_seed_and_number_alone(fitted: InfiMNISTAugmenter) -> None:
     X_new, y_new = fitted.sample(300)
-    X_part, y_part = fitted.sample(120, first=150, n_threads=1)
+    alone = clone(fitted).set_params(n_threads=1).fit(blobs(), LABELS)
+    X_part, y_part = alone.sample(120, first=150)
     np.testing.assert_array_equal(X_part, X_new[150:270])
     np.testing.assert_array_equal(y_part, y_new[150:270])
     again = clone(fitted).fit(blobs(), LABELS)
@@ -62,6 +65,54 @@ def test_a_sample_depends_on_seed_and_number_alone(fitted: InfiMNISTAugmenter) -
     other = clone(fitted).set_params(seed=1).fit(blobs(), LABELS)
     assert (other.sample(300)[0] != X_new).any()
     assert len(np.unique(X_new.reshape(300, -1), axis=0)) > 250
+
+
+def test_samples_of_one_class_and_what_they_come_from(fitted: InfiMNISTAugmenter) -> None:
+    X_new, y_new, templates = fitted.sample(7, label="one", first=1, return_templates=True)
+    assert set(y_new) == {"one"} and templates.tolist() == [2, 3, 0, 2, 3, 0, 2]
+    np.testing.assert_array_equal(X_new[2:], fitted.sample(5, label=np.str_("one"), first=3)[0])
+    np.testing.assert_array_equal(y_new, LABELS[templates])
+
+
+def test_another_seed_gives_other_deformations(fitted: InfiMNISTAugmenter) -> None:
+    X_new = fitted.sample(20, seed=0)[0]
+    np.testing.assert_array_equal(X_new, fitted.sample(20)[0])  # 0 was fitted with
+    assert (X_new != fitted.sample(20, seed=1)[0]).any()
+    assert (fitted.transform(blobs()) != fitted.transform(blobs(), seed=1)).any()
+
+
+def test_strength_scales_the_amplitude(fitted: InfiMNISTAugmenter) -> None:
+    strong = fitted.with_strength(2.0)
+    direct = InfiMNISTAugmenter(width=2.0, amplitude=2 * fitted.amplitude).fit(blobs(), LABELS)
+    np.testing.assert_array_equal(strong.sample(20)[0], direct.sample(20)[0])
+    again = clone(strong).fit(blobs(), LABELS)
+    np.testing.assert_array_equal(strong.sample(20)[0], again.sample(20)[0])
+    assert fitted.strength == 1.0 and not strong.with_strength(0.0).fields_.any()
+
+
+def test_fit_transform_and_resampler_are_the_augmenters(fitted: InfiMNISTAugmenter) -> None:
+    X_new = InfiMNISTAugmenter(width=2.0).fit_transform(blobs(), LABELS)
+    np.testing.assert_array_equal(X_new, fitted.transform(blobs(), LABELS))
+    X_more, y_more = fitted.resampler().fit_resample(blobs(), LABELS)
+    X_same, y_same = clone(fitted).fit_resample(blobs(), LABELS)
+    np.testing.assert_array_equal(X_more, X_same)
+    np.testing.assert_array_equal(y_more, y_same)
+
+
+def test_the_interface_is_that_of_the_learned_augmenter() -> None:
+    """Every public method, with the same parameters and defaults, so that one can be swapped."""
+
+    def methods(kind: type) -> dict[str, list[tuple[str, Any, Any]]]:
+        return {
+            name: [(p.name, p.kind, p.default) for p in signature(method).parameters.values()]
+            for name, method in vars(kind).items()
+            if not name.startswith("_") and callable(method)
+        }
+
+    learned = methods(Augmenter)
+    # Nothing is learned here that a cluster could help with.
+    learned["fit"] = [parameter for parameter in learned["fit"] if parameter[0] != "client"]
+    assert methods(InfiMNISTAugmenter) == learned
 
 
 def test_a_generator_as_seed_gives_other_samples_each_fit() -> None:
@@ -108,7 +159,7 @@ def test_channels_move_together_and_flat_rows_come_back_flat() -> None:
 
 def test_transform_deforms_each_sample_once(fitted: InfiMNISTAugmenter) -> None:
     X = blobs(40)
-    X_new = fitted.transform(X, np.zeros(40))
+    X_new = fitted.transform(X, LABELS[np.arange(40) % 6])
     assert X_new.shape == X.shape
     assert (X_new != X).any(axis=(1, 2)).all()
     np.testing.assert_array_equal(fitted.transform(X[10:], first=10), X_new[10:])
@@ -177,6 +228,16 @@ def test_bad_samples_are_refused(fitted: InfiMNISTAugmenter) -> None:
         fitted.transform(blobs(shape=(10, 8)))
     with pytest.raises(ValueError, match=r"`n` must be a whole number, at least 0, got -1"):
         fitted.sample(-1)
+    with pytest.raises(ValueError, match=r"label 'four' is not one of .* 'one', 'three', 'two'\."):
+        fitted.sample(3, label="four")
+    with pytest.raises(ValueError, match=r"label 0 is not one of the classes fitted, 'one', 'thr"):
+        fitted.transform(blobs(), np.zeros(6))
+    assert fitted.transform(blobs(), np.zeros(6), unknown="pool").shape == (6, *SHAPE)
+    with pytest.raises(ValueError, match=r"`unknown` must be one of 'error', 'pool', got 'skip'"):
+        fitted.transform(blobs(), LABELS, unknown="skip")  # type: ignore[arg-type]
+    for strength in (-1.0, np.inf, "auto", True):
+        with pytest.raises(ValueError, match=r"`strength` must be a finite number, not negative"):
+            fitted.with_strength(strength)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"`first` must be a whole number, at least 0, got 0\.5"):
         fitted.sample(3, first=0.5)  # type: ignore[arg-type]
 

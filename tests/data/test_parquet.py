@@ -64,7 +64,9 @@ def test_labels_may_be_strings(tmp_path: Path, labels: Any) -> None:
 def test_columns_may_be_named(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", pa.array(X.tolist()), Y, ("face", "person"))
     np.testing.assert_array_equal(read_parquet(path, fields=("face", "person")).X, X)
-    with pytest.raises(ValueError, match=r"no column of samples .* has: face, person\. Name the"):
+    with pytest.raises(
+        ValueError, match=r"no column of samples .* Name the .*`--fields X,y` \(`fi"
+    ):
         read_parquet(path)
     with pytest.raises(ValueError, match=r"has no column 'name'\. It has: face, person"):
         read_parquet(path, fields=("face", "name"))
@@ -89,7 +91,7 @@ def test_pictures_are_resized_on_request(tmp_path: Path) -> None:
     assert read_parquet(path, resize=(3, 2)).X.shape == (5, 3, 2)
     with pytest.raises(ValueError, match=r"one size, got 5: `.*\[X\], row 0` is 4 x 6 pixels"):
         read_parquet(path)
-    with pytest.raises(ValueError, match=r"`resize` is for encoded pictures, and .* holds list"):
+    with pytest.raises(ValueError, match=r"`--resize` \(`resize`\) is for encoded pictures, and"):
         read_parquet(write(path, pa.array(X.tolist())), resize=(3, 2))
 
 
@@ -127,17 +129,58 @@ def test_damaged_tables_are_refused(tmp_path: Path) -> None:
             read_parquet(path)
 
 
-def test_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dreamwarp.data.parquet.BOMB_BYTES", 2**19)
+@pytest.mark.parametrize("use_dictionary", [False, True])
+def test_bombs_of_numbers_are_refused_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use_dictionary: bool
+) -> None:
+    monkeypatch.setattr("dreamwarp.data.guards.BOMB_BYTES", 2**19)
     zeros = pa.FixedSizeListArray.from_arrays(pa.array(np.zeros(2**20, np.float64)), 2**10)
     table = pa.table({"X": zeros, "y": np.zeros(2**10, np.int64)})
-    pq.write_table(table, tmp_path / "a.parquet", compression="zstd", use_dictionary=False)
-    with pytest.raises(ValueError, match=r"would grow from [\d,]+ to [\d,]+ bytes, as a decomp"):
-        read_parquet(tmp_path / "a.parquet")
+    path = tmp_path / "a.parquet"
+    pq.write_table(table, path, compression="zstd", use_dictionary=use_dictionary)
+    monkeypatch.setattr(pq.ParquetFile, "read", lambda *given, **options: pytest.fail("read"))
+    with pytest.raises(ValueError, match=r"would grow from [\d,]+ to 8,388,608 bytes, as a decomp"):
+        read_parquet(path)
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_bombs_of_pictures_are_refused_within_bounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nested: bool
+) -> None:
+    for module in ("guards", "parquet"):
+        monkeypatch.setattr(f"dreamwarp.data.{module}.BOMB_BYTES", 2**20)
+    # One picture of 2^18 bytes, which a dictionary keeps once.
+    values = pa.DictionaryArray.from_arrays(pa.array(np.zeros(999, np.int32)), [bytes(2**18)])
+    column = pa.StructArray.from_arrays([values], ["bytes"]) if nested else values
+    path = tmp_path / "a.parquet"
+    pq.write_table(
+        pa.table({"X": column, "y": np.zeros(999, np.int64)}),
+        path,
+        compression="zstd",
+        store_schema=False,
+    )
+    usual = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(usual)
+    pa.set_memory_pool(pool)
+    try:
+        with pytest.raises(ValueError, match=r"would grow from [\d,]+ to .*and dictionaries\.$"):
+            read_parquet(path)
+    finally:
+        pa.set_memory_pool(usual)
+    assert 0 < pool.max_memory() < 2**23
+
+
+def test_many_short_strings_are_no_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dreamwarp.data.parquet.MAX_ROWS", 2)
+    names = [["cat", "dog"][k % 2] for k in range(5)]
+    data = read_parquet(write(tmp_path / "a.parquet", pa.array(X.tolist()), names))
+    assert data.y.tolist() == names
 
 
 def test_without_pyarrow_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "a.parquet", pa.array(X.tolist()))
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ImportError, match=r"read with pyarrow, which is not installed\. Use `pip"):
+    with pytest.raises(
+        ImportError, match=r"not installed\. Use `pip install dreamwarp\[parquet\]`"
+    ):
         read_parquet(path)

@@ -144,6 +144,43 @@ def test_labels_are_sought_beside_images(tmp_path: Path) -> None:
         load(tmp_path / "digits.idx")
 
 
+# -- addresses
+
+
+@pytest.fixture
+def store() -> Any:
+    """A store in memory, empty, that fsspec knows as ``memory://``."""
+    fsspec = pytest.importorskip("fsspec")
+    system = fsspec.filesystem("memory")
+    system.store.clear()
+    return system
+
+
+def test_single_files_are_read_from_addresses(tmp_path: Path, store: Any) -> None:
+    np.savez(tmp_path / "a.npz", X=X.reshape(6, 20), y=Y)
+    store.put(str(tmp_path / "a.npz"), "/bucket/a.npz")
+    data = load("memory://bucket/a.npz", shape=(4, 5))
+    assert_same(data)
+    assert data.name == "memory://bucket/a.npz"
+    assert_same(load(f"file://{tmp_path}/a.npz", shape=(4, 5)))
+
+
+def test_errors_name_the_address_rather_than_the_copy(store: Any) -> None:
+    store.pipe_file("/bucket/a.npz", b"words")
+    with pytest.raises(ValueError, match=r"^`memory://bucket/a\.npz` is not a sound \.npz arch"):
+        load("memory://bucket/a.npz")
+    with pytest.raises(FileNotFoundError, match=r"`memory://bucket/none\.npz` does not exist"):
+        load("memory://bucket/none.npz")
+
+
+@pytest.mark.parametrize("name", ["pictures/", "train-images-idx3-ubyte", "X.npy", ""])
+def test_addresses_of_more_than_one_file_are_refused(name: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"data at addresses must be one file: \.npz, \.parq.*Copy"
+    ):
+        load(f"memory://bucket/{name}")
+
+
 # -- shapes
 
 
@@ -154,7 +191,9 @@ def test_samples_stored_flat_take_a_shape(tmp_path: Path) -> None:
     assert_same(data)
     assert data.X_test.shape == (2, 4, 5)
     for shape in ((4, 4), (), (-4, -5)):
-        with pytest.raises(ValueError, match=r"`shape` must have as many values .*, 20, got \("):
+        with pytest.raises(
+            ValueError, match=r"`--shape` \(`shape`\) must have as many .*, 20, got"
+        ):
             load(tmp_path / "a.npz", shape=shape)
 
 
@@ -182,6 +221,35 @@ def test_what_is_not_there_is_refused_with_what_could_be() -> None:
         load("nowhere/at/all.npz")
 
 
+def test_an_empty_name_is_not_this_folder() -> None:
+    with pytest.raises(
+        ValueError, match=r"data must be given, and the name is empty\. Data can be"
+    ):
+        load("")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        (
+            "bad-images-idx3-ubyte",
+            b"\0\0\x08\x03\0\0\0\x01\0\0",
+            r"3 axes, and ends before their si",
+        ),
+        ("bad-images", b"\0\0\x08\x03", r"declares 3 axes, and ends before their sizes"),
+        ("bad-images-idx3-ubyte", b"", r"is not an IDX file: it begins with nothing"),
+        ("bad-images-idx3-ubyte.gz", b"\x1f\x8b\x08\0\0\0\0\0", r"is damaged gzip"),
+    ],
+)
+def test_truncated_idx_files_are_called_so(
+    tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    for path in (tmp_path, tmp_path / name):
+        with pytest.raises(ValueError, match=message):
+            load(path)
+
+
 def test_what_cant_be_read_is_refused_with_what_could_be(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("words")
     for path in (tmp_path, tmp_path / "notes.txt"):
@@ -196,11 +264,11 @@ def test_what_cant_be_read_is_refused_with_what_could_be(tmp_path: Path) -> None
     [
         (
             {"resize": (2, 2)},
-            r"`resize` is for image folders, Parquet files; `.*` counts among",
+            r"`--resize` \(`resize`\) is for image folders, Parquet files; `.*` counts among",
         ),
         (
             {"pad": "edge"},
-            r"`pad` is for time series; .* counts among \.npz files\. Leave it out",
+            r"`--pad` \(`pad`\) is for time series; .* counts among \.npz files\. Leave it out",
         ),
         ({"memory_map": True}, r"`memory_map` is for IDX files; "),
     ],

@@ -82,7 +82,7 @@ def test_padding_on_request(tmp_path: Path, pad: str, last: float) -> None:
 
 
 def test_series_of_other_lengths_are_refused_by_name(tmp_path: Path) -> None:
-    message = r"Waves\.ts`, line 8 has 2 values, and the first series has 3\. Use `pad='edge'`"
+    message = r"Waves\.ts`, line 8 has 2 values, and the first series has 3\. Use `--pad edge`"
     with pytest.raises(ValueError, match=message):
         read_series(ts(tmp_path, UNEVEN))
     with pytest.raises(ValueError, match=r"`pad` must be one of 'edge', 'zero', got 'wrap'"):

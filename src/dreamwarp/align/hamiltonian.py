@@ -1,10 +1,11 @@
 """Hamiltonian Monte Carlo in coordinates where the posterior is nearly a standard Gaussian.
 
-With x = mode + L⁻ᵀ z, where L Lᵀ is Gauss-Newton's Hessian at the mode, the posterior of z is a
-standard Gaussian times what that approximation misses. A Gaussian's own dynamics are a rotation,
-which is done exactly; only what is missed is integrated step by step (Shahbaba, Lan, Johnson and
-Neal 2014), so a trajectory long enough to forget where it started takes a few gradients. The
-step's length is adapted during burn-in and held from then on.
+With x = m + L⁻ᵀ z, where N(m, (L Lᵀ)⁻¹) is a Gaussian that resembles the posterior, that of z is a
+standard Gaussian times what the Gaussian misses. It is Laplace's approximation at first, and fitted
+to the chains during burn-in. A Gaussian's own dynamics are a rotation, which is done exactly; only
+what is missed is integrated step by step (Shahbaba, Lan, Johnson and Neal 2014), so a trajectory
+long enough to forget where it started takes a few gradients. The step's length is adapted during
+burn-in and held from then on.
 """
 
 from __future__ import annotations

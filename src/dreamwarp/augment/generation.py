@@ -22,7 +22,7 @@ from dreamwarp.augment.manifest import (
     write_manifest,
 )
 from dreamwarp.augment.shards import Shard, make_plan
-from dreamwarp.augment.source import Balance, SampleSource
+from dreamwarp.augment.source import Balance, SampleSource, check_whole
 from dreamwarp.augment.stores import Store, open_store
 from dreamwarp.augment.verification import check_all
 from dreamwarp.data.dataset import DataSet
@@ -138,10 +138,11 @@ def generate(
         manifest = _find_manifest(store, new_manifest(source, plan, file_format), resume)
         with _explained(store, manifest):
             shards = [plan[k] for k in _find_unsound(store, manifest, progress, n_threads)]
-            n_made = sum(shard.n for shard in shards)
             store.sweep()
-            _check_room(store, file_format, n_made)
-            start = time.perf_counter()
+        n_made = sum(shard.n for shard in shards)
+        _check_room(store, file_format, n_made)
+        start = time.perf_counter()
+        with _explained(store, manifest):
             with track(plan.n, "samples", progress) as advance:
                 advance(plan.n - n_made)
                 maker = _choose_maker(client, n_threads)
@@ -261,18 +262,23 @@ def _count(n: int | None, per_class: int | None, source: SampleSource, balance: 
         raise ValueError(
             f"`per_class` needs classes that take turns, `balance='classes'`, got {balance!r}."
         )
-    if not isinstance(per_class, int) or isinstance(per_class, bool) or per_class < 1:
-        raise ValueError(f"`per_class` must be a whole number, at least 1, got {per_class!r}.")
-    return per_class * len(source.form.classes)
+    return check_whole("per_class", per_class, 1) * len(source.form.classes)
 
 
 def _check_room(store: Store, file_format: ShardFormat, n: int) -> None:
     n_needed, n_free = file_format.count_bytes(n), store.count_free()
     if n_needed is not None and n_free is not None and n_needed > n_free:
         raise OSError(
-            f"{n:,} samples take {n_needed / 1e9:,.3f} GB, and there is room for "
-            f"{n_free / 1e9:,.3f} GB"
+            f"`{store.title}` must have room for {n:,} samples, {_show_size(n_needed)}, and has "
+            f"{_show_size(n_free)}. Ask for fewer, or choose another disk."
         )
+
+
+def _show_size(n_bytes: int) -> str:
+    for unit, name in ((1e9, "GB"), (1e6, "MB")):
+        if n_bytes >= unit:
+            return f"{n_bytes / unit:,.1f} {name}"
+    return f"{n_bytes / 1e3:,.1f} kB"
 
 
 @contextmanager
@@ -281,8 +287,9 @@ def _explained(store: Store, manifest: Manifest) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        cause = str(error.strerror or error).rstrip(".")
         raise OSError(
-            f"`{store.title}` could not be completed: {error.strerror or error}. {manifest.n_done} "
-            f"of {len(manifest.shards)} shards are done. Put the cause right, and go on with "
+            f"`{store.title}` could not be completed: {cause}. {manifest.n_done} of "
+            f"{len(manifest.shards)} shards are done. Put the cause right, and go on with "
             "`--resume` (`resume=True`)."
         ) from error

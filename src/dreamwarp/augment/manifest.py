@@ -110,6 +110,10 @@ def read_manifest(store: Store) -> Manifest:
         raise FileNotFoundError(
             f"`{store.title}` holds no {NAME}, so it is no set of samples."
         ) from None
+    except NotADirectoryError:
+        raise NotADirectoryError(
+            f"`{store.title}` must be the folder of a set of samples, and is a file."
+        ) from None
     if len(content) > MAX_BYTES:
         raise _malformed(store, f"it has more than {MAX_BYTES} bytes")
     record = _parse(store, content)

@@ -6,9 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
-
-from dreamwarp.augment.source import Form, check_range
+from dreamwarp.augment.source import Form, check_range, check_whole
 
 # Shards per set: the manifest, which lists all, is written anew after each.
 MAX_SHARDS = 10_000
@@ -57,10 +55,7 @@ def make_plan(first: int, n: int, shard_size: int | None, form: Form) -> Plan:
     if shard_size is None:
         usual = min(SHARD_SAMPLES, max(1, SHARD_BYTES // max(1, form.n_bytes)))
         return Plan(first, n, max(usual, -(-n // MAX_SHARDS)))
-    whole = isinstance(shard_size, int | np.integer) and not isinstance(shard_size, bool)
-    if not whole or shard_size < 1:
-        raise ValueError(f"`shard_size` must be a whole number, at least 1, got {shard_size!r}.")
-    plan = Plan(first, n, int(shard_size))
+    plan = Plan(first, n, check_whole("shard_size", shard_size, 1))
     if len(plan) > MAX_SHARDS:
         raise ValueError(
             f"`shard_size` must be at least {-(-n // MAX_SHARDS)} for {n} samples, which makes "

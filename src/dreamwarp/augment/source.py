@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -28,8 +29,8 @@ BLOCK_VALUES = 2**20
 MAX_BLOCK = 4096
 # Blocks are multiples of this where they can be: kernels do as many warps, or some such, abreast.
 ABREAST = 64
-# Bytes hashed at a time.
-HASHED_BYTES = 16 * 2**20
+# Bytes of the data hashed or checked at a time: it may be a map of what memory can't hold.
+PART_BYTES = 16 * 2**20
 
 
 class Form(NamedTuple):
@@ -111,6 +112,7 @@ class SampleSource:
         self._warps = model if strength == 1.0 else model.scaled(strength)
         _check_axes(model, self.data)
         _check_classes(model, self.data)
+        _check_finite(self.data)
         classes, codes = np.unique(self.data.y, return_inverse=True)
         self.form = Form(self.data.X.shape[1:], self.data.X.dtype.newbyteorder("="), classes)
         # The members of class c are `_members[_starts[c]:][:_counts[c]]`.
@@ -146,11 +148,8 @@ class SampleSource:
         digest = hashlib.sha256()
         digest.update(json.dumps([form.labels, form.dtype.str[1:], X.shape]).encode())
         digest.update(self._codes.astype("<i8").data)
-        step = max(1, HASHED_BYTES // max(1, form.n_bytes))
-        for start in range(0, len(X), step):
-            digest.update(
-                np.ascontiguousarray(X[start : start + step], form.dtype.newbyteorder("<")).data
-            )
+        for _, part in _parts(X):
+            digest.update(np.ascontiguousarray(part, form.dtype.newbyteorder("<")).data)
         return digest.hexdigest()
 
     def _choose(
@@ -174,15 +173,22 @@ class SampleSource:
 
 def check_range(first: int, n: int) -> tuple[int, int]:
     """Number of the first sample, and how many, if such samples there are."""
-    for name, value, lowest in (("first", first, 0), ("n", n, 1)):
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if not whole or value < lowest:
-            raise ValueError(f"`{name}` must be a whole number, at least {lowest}, got {value!r}.")
+    first, n = check_whole("first", first, 0), check_whole("n", n, 1)
+    if first >= MAX_NUMBER:
+        raise ValueError(f"`first` must be below 2^62, as all numbers of samples, got {first}.")
     if first + n > MAX_NUMBER:
         raise ValueError(
             f"samples are numbered below 2^62, got `first` {first} and `n` {n}. Ask for fewer."
         )
-    return int(first), int(n)
+    return first, n
+
+
+def check_whole(name: str, value: Any, lowest: int) -> int:
+    """``value``, if it is a whole number that is not too small."""
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_whole or value < lowest:
+        raise ValueError(f"`{name}` must be a whole number, at least {lowest}, got {value!r}.")
+    return int(value)
 
 
 def _as_data_set(data: Any) -> DataSet:
@@ -211,6 +217,24 @@ def _check_classes(model: WarpModel, data: DataSet) -> None:
             f"knows {_listed(model.classes)}. Use the data that it was fitted to, or fit a model "
             "to this."
         )
+
+
+def _check_finite(data: DataSet) -> None:
+    if data.X.dtype.kind != "f":
+        return
+    for first, part in _parts(data.X):
+        is_finite = np.isfinite(part).all(axis=tuple(range(1, part.ndim)))
+        if not is_finite.all():
+            raise ValueError(
+                f"`{data.name}` must be finite, and sample {first + int(is_finite.argmin())} has "
+                "NaN or infinity in it. Leave such samples out, or fill in what is missing."
+            )
+
+
+def _parts(X: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Number of the first, and samples, of one part after the other."""
+    step = max(1, PART_BYTES * len(X) // max(1, X.nbytes))
+    return ((first, X[first : first + step]) for first in range(0, len(X), step))
 
 
 def _listed(labels: Any) -> str:

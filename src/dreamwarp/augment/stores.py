@@ -13,11 +13,11 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
 
-from dreamwarp.files import make_folder, write_beside
+from dreamwarp.files import find_system, is_address, make_folder, write_beside
 
 Put = Callable[[str, bytes], None]
 
@@ -58,20 +58,14 @@ class Store(Protocol):
 
 def open_store(address: str | os.PathLike[str]) -> Store:
     """The store at a path, or at an address such as ``s3://bucket/folder``."""
-    if not isinstance(address, str) or "://" not in address:
+    if not is_address(address):
         return LocalStore(Path(address))
-    try:
-        from fsspec.core import url_to_fs
-        from fsspec.implementations.local import LocalFileSystem
-    except ImportError:
-        raise ImportError(
-            f"`{address}` is reached through fsspec, which is not installed. Use "
-            "`pip install dreamwarp[cluster]`."
-        ) from None
-    system, path = url_to_fs(address)
+    system, path = find_system(str(address))
+    from fsspec.implementations.local import LocalFileSystem
+
     if isinstance(system, LocalFileSystem):
         return LocalStore(Path(path))
-    return RemoteStore(address, system, path.rstrip("/"))
+    return RemoteStore(str(address), system, path.rstrip("/"))
 
 
 class LocalStore:
@@ -92,20 +86,20 @@ class LocalStore:
     def create_many(self) -> Iterator[Put]:
         """See :class:`Store`."""
         beside = self.folder / f".pictures-{secrets.token_hex(4)}"
-        moves: list[tuple[Path, Path]] = []
+        names: list[str] = []  # paths would take several times the memory
 
         def put(name: str, content: bytes) -> None:
-            temporary = beside / str(len(moves))
-            temporary.write_bytes(content)
-            moves.append((temporary, self.folder / name))
+            with open(f"{beside}/{len(names)}", "wb") as stream:
+                stream.write(content)
+            names.append(name)
 
         try:
             make_folder(beside)
             yield put
-            for folder in {target.parent for _, target in moves}:
-                make_folder(folder)
-            for temporary, target in moves:
-                temporary.replace(target)
+            for folder in {os.path.dirname(name) for name in names}:
+                make_folder(self.folder / folder)
+            for number, name in enumerate(names):
+                os.replace(f"{beside}/{number}", f"{self.folder}/{name}")
         finally:
             shutil.rmtree(beside, ignore_errors=True)
 
@@ -123,14 +117,31 @@ class LocalStore:
 
     @contextmanager
     def claim(self) -> Iterator[None]:
-        """See :class:`Store`."""
+        """See :class:`Store`. A folder that was made and stays empty goes again."""
+        is_new = not os.path.exists(self.folder)
         make_folder(self.folder)
+        try:
+            with self._lock():
+                yield
+        finally:
+            if is_new:
+                with suppress(OSError):  # it is not empty
+                    self.folder.rmdir()
+
+    @contextmanager
+    def _lock(self) -> Iterator[None]:
         try:
             import fcntl
         except ImportError:  # Windows has no such locks
             yield
             return
-        handle = os.open(self.folder, os.O_RDONLY)
+        try:
+            handle = os.open(self.folder, os.O_RDONLY)
+        except OSError as error:
+            raise OSError(
+                f"`{self.title}` can't be opened: {error.strerror}. Choose a folder that you can "
+                "read and write."
+            ) from error
         try:
             # Let go of by the operating system, however this process ends.
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.augment.source import MAX_NUMBER, Balance, SampleSource, check_range
+from dreamwarp.augment.source import MAX_NUMBER, Balance, SampleSource, check_range, check_whole
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.draws import Seed
 from dreamwarp.model import WarpModel
@@ -65,13 +64,10 @@ def stream(
 
 def check_end(first: int, n: int | None) -> int:
     """Number after that of the last sample."""
-    first, n = check_range(first, MAX_NUMBER - first if n is None and first >= 0 else n)  # type: ignore[arg-type]
-    return first + n
+    first, some = check_range(first, 1 if n is None else n)
+    return MAX_NUMBER if n is None else first + some
 
 
 def check_batch_size(batch_size: int) -> int:
     """``batch_size``, if it is one."""
-    whole = isinstance(batch_size, int | np.integer) and not isinstance(batch_size, bool)
-    if not whole or batch_size < 1:
-        raise ValueError(f"`batch_size` must be a whole number, at least 1, got {batch_size!r}.")
-    return int(batch_size)
+    return check_whole("batch_size", batch_size, 1)

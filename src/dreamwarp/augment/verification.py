@@ -38,7 +38,7 @@ class Verification:
 def verify(
     out: str | os.PathLike[str], *, progress: ProgressOption = None, n_threads: int | None = None
 ) -> Verification:
-    """Compare every shard of a set with the hashes in its manifest.
+    """Compare every shard of a set with its hashes and its number of samples in the manifest.
 
     Parameters
     ----------
@@ -81,7 +81,8 @@ def check_shard(
     if digests is None:
         return "missing"
     try:
-        return "sound" if file_format.digests(store, shard) == digests else "damaged"
+        is_same = file_format.digests(store, shard) == digests
+        return "sound" if is_same and file_format.holds(store, shard) else "damaged"
     except FileNotFoundError:
         return "missing"
     except ValueError:

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from dreamwarp.commands.options import (
+    FieldsOption,
+    PadOption,
+    ResizeOption,
+    ShapeOption,
+    data_options,
+    refuse_empty,
+)
+from dreamwarp.files import refuse_address
 
 if TYPE_CHECKING:
     from dreamwarp.data import DataSet
@@ -23,12 +32,17 @@ def data(
             help="mnist, fashion-mnist or digits; or a file or folder to look at. Without it, "
             "names are listed.",
             show_default=False,
+            callback=refuse_empty,
         ),
     ] = None,
     output: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "--output", "-o", help="Folder for the files. By default the cache.", show_default=False
+            "--output",
+            "-o",
+            help="Folder for the files. By default the cache.",
+            show_default=False,
+            callback=refuse_empty,
         ),
     ] = None,
     source: Annotated[
@@ -39,6 +53,10 @@ def data(
             show_default=False,
         ),
     ] = None,
+    fields: FieldsOption = None,
+    shape: ShapeOption = None,
+    resize: ResizeOption = None,
+    pad: PadOption = None,
 ) -> None:
     """Fetch and verify a data set, and say where it is and what is in it.
 
@@ -52,9 +70,12 @@ def data(
 
     dreamwarp data fashion-mnist --output fashion --source debian
 
-    dreamwarp data pictures/
+    dreamwarp data pictures/ --resize 64x64
+
+    dreamwarp data s3://bucket/faces.npz --fields images,people --shape 48x48
     """
-    for line in list_names() if name is None else describe(name, output, source):
+    options = data_options(fields, shape, resize, pad)
+    for line in list_names() if name is None else describe(name, output, source, options):
         typer.echo(line)
 
 
@@ -73,19 +94,23 @@ def list_names() -> Iterator[str]:
         yield f"{name:<15}{what} ({state})"
 
 
-def describe(name: str, output: Path | None, source: str | None) -> Iterator[str]:
+def describe(
+    name: str, output: str | None, source: str | None, options: dict[str, Any]
+) -> Iterator[str]:
     """What a data set holds, after it has been fetched if it has a name."""
     from dreamwarp.data import load
     from dreamwarp.data.named import RECIPES, fetch_recipe, read_recipe
 
     recipe = RECIPES.get(name)
-    if recipe is None:
-        if output is not None or source is not None:
-            raise ValueError(
-                f"`--output` and `--source` are for data sets that are fetched "
-                f"({', '.join(RECIPES)}), got {name!r}."
-            )
-        data_set = load(name)
+    if recipe is None and (output is not None or source is not None):
+        raise ValueError(
+            f"`--output` and `--source` are for data sets that are fetched "
+            f"({', '.join(RECIPES)}), got {name!r}."
+        )
+    if output is not None:
+        refuse_address(output)
+    if recipe is None or options:  # which a data set with a name has none of, as load says
+        data_set = load(name, **options)
         yield data_set.describe()
     else:
         folder = fetch_recipe(recipe, folder=output, source=source)

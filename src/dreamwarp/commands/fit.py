@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dreamwarp.commands.options import parse_amount, parse_cells
+from dreamwarp.commands.models import check_place, save_model
+from dreamwarp.commands.options import (
+    FieldsOption,
+    PadOption,
+    ResizeOption,
+    ShapeOption,
+    data_options,
+    parse_amount,
+    parse_cells,
+    refuse_empty,
+)
+
+if TYPE_CHECKING:
+    from dreamwarp.data import DataSet
 
 
 def fit(
@@ -18,11 +30,18 @@ def fit(
             help="A name, file or folder, as for `dreamwarp data`. The part to learn from is "
             "taken.",
             show_default=False,
+            callback=refuse_empty,
         ),
     ],
     output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="Model file to write: .dwm.", show_default=False),
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Model file to write: .dwm. A path, or an address that fsspec knows.",
+            show_default=False,
+            callback=refuse_empty,
+        ),
     ],
     cells: Annotated[
         str, typer.Option(help="Cells per spatial axis: 16 for signals, 4x4 for images, 4x4x4.")
@@ -54,6 +73,10 @@ def fit(
             show_default=False,
         ),
     ] = None,
+    fields: FieldsOption = None,
+    shape: ShapeOption = None,
+    resize: ResizeOption = None,
+    pad: PadOption = None,
 ) -> None:
     """Learn how the members of each class deform into one another, and write a model file.
 
@@ -61,7 +84,7 @@ def fit(
 
     dreamwarp fit mnist -o digits.dwm
 
-    dreamwarp fit leaves/ -o leaves.dwm --cells 6x6 --neighbors 8 --kind template
+    dreamwarp fit leaves/ -o leaves.dwm --resize 64x64 --cells 6x6 --neighbors 8 --kind template
 
     dreamwarp fit mnist -o digits.dwm --method metropolis --scheduler tcp://10.0.0.1:8786
     """
@@ -72,7 +95,10 @@ def fit(
         cells=parse_cells(cells), boundary=boundary, n_neighbors=neighbors, method=method,
         model=kind, strength=parse_amount("strength", strength), seed=seed,
     )  # fmt: skip
-    samples = load(data)
+    options = data_options(fields, shape, resize, pad)
+    check_place(output)
+    samples = load(data, **options)
+    check_axes(samples, cells)
     typer.echo(samples.describe())
     with ExitStack() as stack:
         if scheduler is not None:
@@ -81,9 +107,19 @@ def fit(
 
             stack.enter_context(aligning_on(stack.enter_context(connect(scheduler))))
         augmenter.fit(samples.X, samples.y)
-    augmenter.model_.save(output)
+    save_model(augmenter.model_, output)
     typer.echo(str(augmenter.verdict_))
     typer.echo(
         f"{len(augmenter.edges_):,} pairs aligned, strength {augmenter.strength_:g}; model written "
         f"to {output}"
     )
+
+
+def check_axes(samples: DataSet, cells: str) -> None:
+    """Refuse samples with fewer axes than warps need, in the command line's words."""
+    n_axes, shape = len(parse_cells(cells)), samples.X.shape[1:]
+    if len(shape) < n_axes:
+        raise ValueError(
+            f"`{samples.name}` has samples of shape {shape}, and warps of {cells} cells need "
+            f"{n_axes} axes. Use `--shape 28x28` for images stored flat, `--cells 16` for signals."
+        )

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import shutil
-import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from dreamwarp.commands.options import refuse_empty
+from dreamwarp.files import refuse_address, write_beside
+from dreamwarp.progress import track
 
 if TYPE_CHECKING:
     from dreamwarp.data.infimnist import InfiMNIST
 
 # As MNIST calls its own files, so that what reads those reads these.
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
+# Temporary names of these, which runs that were killed leave.
+LEFTOVER = re.compile(rf"\.({IMAGES}|{LABELS})-[0-9a-f]{{8}}")
 # Images held in memory at a time.
 BLOCK = 2**14
 # The format counts images in 32 bits.
@@ -33,7 +37,14 @@ def infimnist(
         ),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for the files.", show_default=False)
+        str,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Folder for the files.",
+            show_default=False,
+            callback=refuse_empty,
+        ),
     ],
     from_index: Annotated[
         int,
@@ -72,10 +83,13 @@ def infimnist(
 
     dreamwarp infimnist -n 60000 -o more --from-index 1070000 --width 6 --amplitude 1.5
     """
+    from dreamwarp.augment.stores import open_store
     from dreamwarp.data import mnist
     from dreamwarp.data.infimnist import AMPLITUDE, WIDTH, InfiMNIST
 
-    check_output(output, n)
+    refuse_address(output)
+    folder = Path(output)
+    check_output(folder, n)
     data = mnist()
     width = WIDTH if width is None else width
     amplitude = AMPLITUDE if amplitude is None else amplitude
@@ -87,7 +101,9 @@ def infimnist(
         f"amplitude {amplitude:g} pixels, seed {seed}"
     )
     start = time.perf_counter()
-    write_images(generator, n, output, first=from_index)
+    with open_store(folder).claim():
+        sweep(folder)
+        write_images(generator, n, folder, first=from_index)
     seconds = time.perf_counter() - start
     typer.echo(
         f"{n:,} images and labels in {output} after {seconds:.1f} s: "
@@ -107,9 +123,16 @@ def check_output(folder: Path, n: int) -> None:
     n_free, n_needed = shutil.disk_usage(there).free, n * BYTES_PER_IMAGE
     if n_needed > n_free:
         raise OSError(
-            f"`{folder}` must have room for {n:,} images, {n_needed / 1e9:,.1f} GB, and has "
-            f"{n_free / 1e9:,.1f} GB. Ask for fewer, or choose another disk."
+            f"`{folder}` must have room for {n:,} images, {n_needed:,} bytes, and has {n_free:,}. "
+            "Ask for fewer, or choose another disk."
         )
+
+
+def sweep(folder: Path) -> None:
+    """Remove what runs that were killed have left in a folder that no other run writes to."""
+    for file in folder.iterdir():
+        if LEFTOVER.fullmatch(file.name):
+            file.unlink()
 
 
 def write_images(generator: InfiMNIST, n: int, folder: Path, *, first: int) -> None:
@@ -120,14 +143,13 @@ def write_images(generator: InfiMNIST, n: int, folder: Path, *, first: int) -> N
     import numpy as np
 
     from dreamwarp.data.idx import encode_header
-    from dreamwarp.files import write_beside
 
     with (
         write_beside(folder / IMAGES) as images,
         write_beside(folder / LABELS) as labels,
         images.open("wb") as image_stream,
         labels.open("wb") as label_stream,
-        show_progress(n) as advance,
+        track(n, "images") as advance,
     ):
         # Arrays of the final shapes that take no memory.
         zero = np.uint8(0)
@@ -138,28 +160,3 @@ def write_images(generator: InfiMNIST, n: int, folder: Path, *, first: int) -> N
             image_stream.write(generator.image(indices).data)
             label_stream.write(generator.label(indices).astype(np.uint8).data)
             advance(len(indices))
-
-
-@contextmanager
-def show_progress(total: int) -> Iterator[Callable[[int], None]]:
-    """A function to call with numbers of images done; a terminal shows rate and time left."""
-    from rich import progress
-    from rich.console import Console
-    from rich.text import Text
-
-    class Rate(progress.ProgressColumn):
-        def render(self, task: progress.Task) -> Text:
-            return Text("" if task.speed is None else f"{task.speed:,.0f} per second")
-
-    with progress.Progress(
-        progress.TextColumn("images"),
-        progress.BarColumn(),
-        progress.MofNCompleteColumn(),
-        Rate(),
-        progress.TimeRemainingColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    ) as bar:
-        task = bar.add_task("images", total=total)
-        yield lambda amount: bar.advance(task, amount)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dreamwarp.commands.infimnist import show_progress
+from dreamwarp.commands.models import load_model
+from dreamwarp.commands.options import (
+    FieldsOption,
+    PadOption,
+    ResizeOption,
+    ShapeOption,
+    data_options,
+    refuse_empty,
+)
 
 if TYPE_CHECKING:
     from dreamwarp.augment import Generated
@@ -17,9 +24,18 @@ if TYPE_CHECKING:
 MAX_SAMPLES = 2**62
 
 
+class Interrupted(Exception):
+    """The user has stopped a run that can go on; the message says how."""
+
+
 def sample(
     model: Annotated[
-        Path, typer.Argument(help="Model file that `dreamwarp fit` wrote.", show_default=False)
+        str,
+        typer.Argument(
+            help="Model file that `dreamwarp fit` wrote: a path or an address.",
+            show_default=False,
+            callback=refuse_empty,
+        ),
     ],
     data: Annotated[
         str,
@@ -27,6 +43,7 @@ def sample(
             help="Samples to warp: what the model was fitted to. A name, file or folder, as for "
             "`dreamwarp data`.",
             show_default=False,
+            callback=refuse_empty,
         ),
     ],
     output: Annotated[
@@ -36,6 +53,7 @@ def sample(
             "-o",
             help="Folder for the files, or an address that fsspec knows, such as s3://bucket/set.",
             show_default=False,
+            callback=refuse_empty,
         ),
     ],
     n: Annotated[
@@ -90,6 +108,10 @@ def sample(
             show_default=False,
         ),
     ] = None,
+    fields: FieldsOption = None,
+    shape: ShapeOption = None,
+    resize: ResizeOption = None,
+    pad: PadOption = None,
 ) -> None:
     """Write new samples: data warped at random, by the warps that a model has learned.
 
@@ -102,27 +124,27 @@ def sample(
 
     dreamwarp sample digits.dwm mnist -n 10000000 -o alignmnist --resume
 
-    dreamwarp sample leaves.dwm leaves/ --per-class 500 -o more --format folder --strength 0.7
+    dreamwarp sample leaves.dwm leaves/ --resize 64x64 --per-class 500 -o more --format folder
 
     dreamwarp sample digits.dwm mnist -n 10000000 -o s3://bucket/set --scheduler tcp://10.0.0.1:8786
     """
     from dreamwarp.augment import generate
     from dreamwarp.data import load
-    from dreamwarp.model import WarpModel
 
     if (n is None) == (per_class is None):
         raise typer.BadParameter("give either --number or --per-class")
-    warps, templates = WarpModel.load(model), load(data)
+    options = data_options(fields, shape, resize, pad)
+    warps, templates = load_model(model), load(data, **options)
     total = n if n is not None else (per_class or 0) * len(templates.classes)
     typer.echo(
         f"samples {from_index:,} to {from_index + total - 1:,} of {templates.name} as {format}, "
         f"seed {seed}, strength {strength:g}"
     )
-    with _clients(scheduler) as client, _counted(total) as progress:
+    with _stoppable(), _clients(scheduler) as client:
         done = generate(
             warps, templates, output, n=n, per_class=per_class, format=format, seed=seed,
             first=from_index, strength=strength, balance=balance, shard_size=shard_size,
-            resume=resume, client=client, progress=progress,
+            resume=resume, client=client,
         )  # fmt: skip
     typer.echo(summarize(done))
 
@@ -151,14 +173,10 @@ def _clients(scheduler: str | None) -> Iterator[Any]:
 
 
 @contextmanager
-def _counted(total: int) -> Iterator[Callable[[int, int], None]]:
-    """A function of (done, total) that shows rate and time left on a terminal."""
-    before = 0
-    with show_progress(total) as advance:
-
-        def tell(done: int, total: int) -> None:
-            nonlocal before
-            advance(done - before)
-            before = done
-
-        yield tell
+def _stoppable() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Interrupted(
+            "interrupted; what is done is kept: go on with the same command and `--resume`"
+        ) from None

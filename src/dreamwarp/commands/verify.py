@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from dreamwarp.commands.options import refuse_empty
+
 # Shards that are listed by number before the rest is only counted.
 MAX_LISTED = 10
 
@@ -17,6 +19,7 @@ def verify(
             metavar="OUT",
             help="Folder or address that `dreamwarp sample` wrote to.",
             show_default=False,
+            callback=refuse_empty,
         ),
     ],
 ) -> None:
@@ -51,4 +54,4 @@ def _listed(what: str, numbers: list[int]) -> str:
         return f"none {what}"
     few = ", ".join(map(str, numbers[:MAX_LISTED]))
     more = f" and {len(numbers) - MAX_LISTED:,} more" if len(numbers) > MAX_LISTED else ""
-    return f"{few}{more} {what}"
+    return f"{len(numbers):,} {what} (shard{'s' if len(numbers) > 1 else ''} {few}{more})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -99,13 +99,18 @@ def join_parts(name: str, parts: Sequence[Part]) -> Part:
     """Parts of one data set, such as shards, one after the other."""
     if len(parts) == 1:
         return parts[0]
-    forms = sorted({f"{X.dtype} {X.shape[1:]}" for X, _ in parts})
-    if len(forms) > 1:
-        raise ValueError(
-            f"`{name}` must have samples of one type and shape throughout, got {', '.join(forms)}."
-        )
+    check_forms(name, ((X.dtype, X.shape[1:]) for X, _ in parts))
     X, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     return Part(X, y)
+
+
+def check_forms(name: object, forms: Iterable[tuple[np.dtype[Any], tuple[int, ...]]]) -> None:
+    """Refuse parts whose samples differ in type or shape."""
+    found = sorted({f"{dtype} {shape}" for dtype, shape in forms})
+    if len(found) > 1:
+        raise ValueError(
+            f"`{name}` must have samples of one type and shape throughout, got {', '.join(found)}."
+        )
 
 
 def check_part(name: str, X: Samples, y: ArrayLike) -> Labels:

@@ -19,6 +19,7 @@ MOST_EXPANSION = 1032
 # drawings 50 to 1, and what is small does no harm whatever its ratio.
 BOMB_RATIO = 250
 BOMB_BYTES = 2**28
+UNPACK = "unpack it yourself, and load the unpacked files"
 # Bytes taken at a time from a compressed stream.
 CHUNK = 2**20
 
@@ -50,10 +51,15 @@ def check_expansion(what: object, *, packed: int, unpacked: int) -> None:
             f"`{what}` declares {unpacked:,} bytes, more than its {packed:,} compressed bytes can "
             "hold. It is truncated or damaged: make or fetch it again."
         )
+    refuse_bomb(what, packed=packed, unpacked=unpacked)
+
+
+def refuse_bomb(what: object, *, packed: int, unpacked: int, remedy: str = UNPACK) -> None:
+    """Refuse data that would take far more memory than it takes on disk."""
     if unpacked > BOMB_BYTES and unpacked > BOMB_RATIO * packed:
         raise ValueError(
             f"`{what}` would grow from {packed:,} to {unpacked:,} bytes, as a decompression bomb "
-            "does. If it is meant so, unpack it yourself, and load the unpacked files."
+            f"does. If it is meant so, {remedy}."
         )
 
 

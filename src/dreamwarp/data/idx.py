@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
@@ -14,7 +15,8 @@ from typing import IO, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dreamwarp.data.guards import check_expansion, check_file, count_bytes, fill_array
+from dreamwarp.data.dataset import check_forms
+from dreamwarp.data.guards import check_expansion, check_file, count_bytes, fill_array, refuse_bomb
 from dreamwarp.files import write_beside
 
 # Type codes of the format, and what they mean.
@@ -23,6 +25,8 @@ CODES = {np.dtype(name).newbyteorder("="): code for code, name in TYPES.items()}
 # The format allows 255 axes; NumPy before 2.0 allows this many.
 MAX_AXES = 32
 GZIP_MAGIC = b"\x1f\x8b"
+# How names say that a file is IDX: MNIST's "images-idx3-ubyte", others' "images.idx".
+TELLING = re.compile(r"[-_.]idx\d?([-_.]|$)", re.IGNORECASE)
 # Bytes converted and written at a time.
 BLOCK_BYTES = 16 * 2**20
 
@@ -63,24 +67,43 @@ def read_idx(path: str | os.PathLike[str], *, memory_map: bool = False) -> NDArr
         If the file is not IDX, or holds fewer or more bytes than its header declares. Sizes are
         compared before memory is taken.
     """
-    file = check_file(path)
-    with file.open("rb") as raw:
-        if not _is_packed(raw):
-            return _read_plain(file, raw, memory_map=memory_map)
-        if memory_map:
-            raise ValueError(f"`{file}` is compressed and can't be mapped. Unpack it with gunzip.")
-        return _read_gzip(file, raw)
+    return _map(check_file(path)) if memory_map else read_idx_files(path, [path])
+
+
+def read_idx_files(name: object, paths: Sequence[str | os.PathLike[str]]) -> NDArray[Any]:
+    """The arrays of IDX files, one after the other along their first axis, in one array.
+
+    All sizes are checked first, and memory is taken once.
+    """
+    files = [check_file(path) for path in paths]
+    headers = [_look(file) for file in files]
+    dtype, (_, *rest) = headers[0]
+    check_forms(name, ((header.dtype, header.shape[1:]) for header in headers))
+    shape = (sum(header.shape[0] for header in headers), *rest)
+    packed = sum(file.stat().st_size for file in files)
+    refuse_bomb(name, packed=packed, unpacked=count_bytes(name, shape, dtype))
+    array, first = np.empty(shape, dtype), 0
+    for file, header in zip(files, headers, strict=True):
+        _fill(file, header, array[first : first + header.shape[0]])
+        first += header.shape[0]
+    if not array.dtype.isnative:
+        array = array.byteswap(inplace=True).view(array.dtype.newbyteorder("="))
+    return array
 
 
 def is_idx(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins as IDX does, plain or gzip."""
+    """Whether a file begins as IDX does, plain or gzip, or is called so.
+
+    What is wrong with it beyond that is for the reader to say.
+    """
     file = check_file(path)
+    if TELLING.search(file.name):
+        return True
     try:
         with file.open("rb") as raw, unpack(file, raw) if _is_packed(raw) else raw as stream:
-            _read_header(file, stream)
+            return _is_start(stream.read(4))
     except ValueError:
         return False
-    return True
 
 
 def write_idx(path: str | os.PathLike[str], array: ArrayLike) -> Path:
@@ -108,30 +131,50 @@ def write_idx(path: str | os.PathLike[str], array: ArrayLike) -> Path:
 # -- reading
 
 
-def _read_plain(file: Path, raw: BufferedIOBase, *, memory_map: bool) -> NDArray[Any]:
-    header = _read_header(file, raw)
-    there = os.fstat(raw.fileno()).st_size - header.n_bytes
-    _check_size(file, header, there)
-    if memory_map and there > 0:  # an empty file can't be mapped
-        return np.memmap(raw, header.dtype, "r", header.n_bytes, header.shape)
-    return _read_values(file, header, raw)
+@contextmanager
+def _open_values(file: Path) -> Iterator[tuple[Header, BufferedIOBase]]:
+    """What a file declares, if its size allows that, and a stream of its values."""
+    with file.open("rb") as raw:
+        n_bytes = os.fstat(raw.fileno()).st_size
+        if not _is_packed(raw):
+            header = _read_header(file, raw)
+            _check_size(file, header, n_bytes - header.n_bytes)
+            yield header, raw
+            return
+        with unpack(file, raw) as stream:
+            header = _read_header(file, stream)
+            declared = count_bytes(file, header.shape, header.dtype)
+            check_expansion(file, packed=n_bytes, unpacked=declared)
+            yield header, stream
 
 
-def _read_gzip(file: Path, raw: BufferedIOBase) -> NDArray[Any]:
-    with unpack(file, raw) as stream:
-        header = _read_header(file, stream)
-        declared = count_bytes(file, header.shape, header.dtype)
-        packed = os.fstat(raw.fileno()).st_size
-        check_expansion(file, packed=packed, unpacked=declared)
-        array = _read_values(file, header, stream)
+def _look(file: Path) -> Header:
+    with _open_values(file) as (header, _):
+        return header
+
+
+def _map(file: Path) -> NDArray[Any]:
+    with _open_values(file) as (header, stream):
+        if isinstance(stream, gzip.GzipFile):
+            raise ValueError(f"`{file}` is compressed and can't be mapped. Unpack it with gunzip.")
+        if 0 in header.shape:  # nothing can't be mapped
+            return np.empty(header.shape, header.dtype)
+        return np.memmap(stream, header.dtype, "r", header.n_bytes, header.shape)
+
+
+def _fill(file: Path, header: Header, array: NDArray[Any]) -> None:
+    """Read a file's values into an array of the shape it declares."""
+    with _open_values(file) as (found, stream):
+        if found != header:
+            raise ValueError(f"`{file}` changes while it is read. Wait until it is complete.")
+        _check_size(file, header, fill_array(file, stream, array))
         if stream.read(1):
             raise ValueError(f"`{file}` declares {header}, and holds more than that.")
-    return array
 
 
 def _read_header(file: Path, stream: BufferedIOBase) -> Header:
     start = stream.read(4)
-    if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in TYPES:
+    if not _is_start(start):
         raise ValueError(
             f"`{file}` is not an IDX file: it begins with {start.hex(' ') or 'nothing'}, where two "
             "zero bytes, an element type (08, 09, 0b, 0c, 0d or 0e) and the number of axes belong."
@@ -148,14 +191,6 @@ def _read_header(file: Path, stream: BufferedIOBase) -> Header:
     return Header(np.dtype(TYPES[start[2]]), tuple(np.frombuffer(sizes, ">u4").tolist()))
 
 
-def _read_values(file: Path, header: Header, stream: BufferedIOBase) -> NDArray[Any]:
-    array = np.empty(header.shape, header.dtype)
-    _check_size(file, header, fill_array(file, stream, array))
-    if not array.dtype.isnative:
-        array = array.byteswap(inplace=True).view(array.dtype.newbyteorder("="))
-    return array
-
-
 def _check_size(file: Path, header: Header, there: int) -> None:
     declared = count_bytes(file, header.shape, header.dtype)
     if there != declared:
@@ -164,6 +199,11 @@ def _check_size(file: Path, header: Header, there: int) -> None:
             f"`{file}` declares {header}, {declared:,} bytes, and holds {there:,}. It is {state}: "
             "make or fetch it again."
         )
+
+
+def _is_start(start: bytes) -> bool:
+    """Whether four bytes are how IDX begins."""
+    return len(start) == 4 and start[:2] == b"\0\0" and start[2] in TYPES
 
 
 def _is_packed(raw: BufferedIOBase) -> bool:

@@ -6,9 +6,9 @@ import os
 import re
 from pathlib import Path
 
-from dreamwarp.data.dataset import DataSet, Part, join_parts
+from dreamwarp.data.dataset import DataSet, Part
 from dreamwarp.data.guards import check_file
-from dreamwarp.data.idx import is_idx, read_idx
+from dreamwarp.data.idx import is_idx, read_idx, read_idx_files
 
 # A test part's files have one of these as a word of their name.
 TEST_WORDS = re.compile(r"(^|[-_.])(t10k|test)([-_.]|$)", re.IGNORECASE)
@@ -28,7 +28,7 @@ def read_idx_set(path: str | os.PathLike[str], *, memory_map: bool = False) -> D
     """
     given = Path(path)
     if not given.is_dir():
-        return DataSet(str(given), *_read_pair(given, memory_map))
+        return DataSet(str(given), *_read_pairs(given, [check_file(given)], memory_map))
     files = list_images(given)
     tests = [file for file in files if TEST_WORDS.search(file.name)]
     parts = [
@@ -51,24 +51,21 @@ def list_images(folder: Path) -> list[Path]:
     ]
 
 
-def _read_pairs(folder: Path, files: list[Path], memory_map: bool) -> Part:
+def _read_pairs(given: Path, files: list[Path], memory_map: bool) -> Part:
     patterns = {re.sub(r"\d+", "#", file.name.removesuffix(".gz")) for file in files}
     if len(patterns) > 1:
         raise ValueError(
-            f"`{folder}` must hold one data set, and has {', '.join(f.name for f in files)}. Give "
+            f"`{given}` must hold one data set, and has {', '.join(f.name for f in files)}. Give "
             "one of these files."
         )
     if memory_map and len(files) > 1:
         raise ValueError(
-            f"`{folder}` holds {len(files)} files of images, and `memory_map` takes one. Give one "
+            f"`{given}` holds {len(files)} files of images, and `memory_map` takes one. Give one "
             "of these files, or leave `memory_map` out."
         )
-    return join_parts(str(folder), [_read_pair(file, memory_map) for file in files])
-
-
-def _read_pair(file: Path, memory_map: bool) -> Part:
-    images = read_idx(check_file(file), memory_map=memory_map)
-    return Part(images, read_idx(_find_labels(file)))
+    images = read_idx(files[0], memory_map=True) if memory_map else read_idx_files(given, files)
+    labels = [_find_labels(file) for file in files]
+    return Part(images, read_idx_files(f"{given} (labels)", labels))
 
 
 def _find_labels(images: Path) -> Path:

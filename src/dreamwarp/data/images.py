@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.data.dataset import DataSet, Part
-from dreamwarp.data.guards import check_file
+from dreamwarp.data.guards import check_file, refuse_bomb
 from dreamwarp.progress import Meter
 
 if TYPE_CHECKING:
@@ -82,10 +82,12 @@ def read_folder(path: str | os.PathLike[str], *, resize: tuple[int, int] | None 
     listed = [_list_pictures(folder) for folder in folders]
     files = [file for part in listed for file, _ in part]
     forms = _read_forms(files)
-    rows_and_columns = _check_resize(resize) or _check_sizes(files, forms)
     mode = _common_mode(forms)
+    size = _check_resize(resize) or _check_sizes(files, forms)
+    if resize is None:
+        _check_growth(root, sum(file.stat().st_size for file in files), len(files), mode, size)
     parts = [
-        Part(_read_pictures(part, mode, rows_and_columns), np.array([label for _, label in part]))
+        Part(_read_pictures(part, mode, size), np.array([label for _, label in part]))
         for part in listed
     ]
     return DataSet(str(root), *parts[0], *parts[1:])
@@ -105,8 +107,10 @@ def decode_all(
 ) -> NDArray[Any]:
     """Encoded pictures (n,), as a column of a table holds them, as one array of samples."""
     forms = [read_form(io.BytesIO(data), n) for data, n in zip(pictures, names, strict=True)]
-    size = _check_resize(resize) or _check_sizes(names, forms)
     mode = _common_mode(forms)
+    size = _check_resize(resize) or _check_sizes(names, forms)
+    if resize is None:
+        _check_growth(names[0], sum(map(len, pictures)), len(pictures), mode, size)
     samples = _empty_samples(len(pictures), mode, size)
     for k, data in enumerate(pictures):
         samples[k] = decode(io.BytesIO(data), names[k], mode, size)
@@ -207,9 +211,21 @@ def _check_sizes(names: Sequence[object], forms: Sequence[Form]) -> tuple[int, i
             n_sizes = len({form[:2] for form in forms})
             raise ValueError(
                 f"pictures must have one size, got {n_sizes}: `{names[0]}` is {first.size} pixels, "
-                f"`{name}` is {form.size}. Use `resize=(rows, columns)` to bring them to one."
+                f"`{name}` is {form.size}. Use `--resize 28x28` (`resize=(28, 28)`), with the "
+                "rows and columns you want."
             )
     return first[:2]
+
+
+def _check_growth(what: object, packed: int, n: int, mode: str, size: tuple[int, int]) -> None:
+    """Refuse pictures that are harmless one by one, and a bomb together."""
+    sample = _empty_samples(1, mode, size)
+    refuse_bomb(
+        what,
+        packed=packed,
+        unpacked=n * sample.nbytes,
+        remedy="make them smaller with `--resize 28x28` (`resize=(28, 28)`)",
+    )
 
 
 def _check_resize(resize: tuple[int, int] | None) -> tuple[int, int] | None:
@@ -218,8 +234,8 @@ def _check_resize(resize: tuple[int, int] | None) -> tuple[int, int] | None:
     rows, columns = resize
     if min(rows, columns) < 1 or rows * columns > MAX_PIXELS:
         raise ValueError(
-            f"`resize` must be (rows, columns), positive, of at most {MAX_PIXELS:,} pixels, got "
-            f"{resize}."
+            f"`--resize` (`resize`) must be rows and columns, positive, of at most {MAX_PIXELS:,} "
+            f"pixels, got {resize}."
         )
     return rows, columns
 

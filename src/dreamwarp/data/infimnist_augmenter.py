@@ -6,9 +6,11 @@ learned but the range of the images' values.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,6 +23,10 @@ from dreamwarp.data.infimnist import AMPLITUDE, LOW_32_BITS, WIDTH, deform, smoo
 from dreamwarp.data.sampling_strategy import SamplingStrategy, count_new
 from dreamwarp.draws import Seed, Stream, as_key, integers
 from dreamwarp.progress import Meter
+from dreamwarp.validation import check_choice
+
+if TYPE_CHECKING:
+    from dreamwarp.augment.resampler import Resampler
 
 # What `choose_strength` compares, in pixels.
 WIDTHS, AMPLITUDES = (2.0, 3.0, 4.0, 6.0, 8.0), (0.25, 0.5, 0.75, 1.0)
@@ -34,6 +40,8 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
     width, amplitude : float
         Smoothness and strength of the fields that move pixels, in pixels. The defaults are what
         :func:`choose_strength` chose on MNIST.
+    strength : float
+        Factor on the amplitude.
     sampling_strategy : str, float, dict or callable
         How many samples of a class ``fit_resample`` returns, as in imbalanced-learn: ``"auto"``, as
         many as the largest class has; or what a dict says for its label. For more see
@@ -42,6 +50,8 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
         For images that come as flat rows (n, features).
     seed : int, numpy.random.Generator or None
         Fixes fields and samples. Sample k depends on the seed and k alone.
+    n_threads : int, optional
+        Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it.
 
     Attributes
     ----------
@@ -62,15 +72,19 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
         *,
         width: float = WIDTH,
         amplitude: float = AMPLITUDE,
+        strength: float = 1.0,
         sampling_strategy: SamplingStrategy = "auto",
         image_shape: tuple[int, ...] | None = None,
         seed: Seed = 0,
+        n_threads: int | None = None,
     ) -> None:
         self.width = width
         self.amplitude = amplitude
+        self.strength = strength
         self.sampling_strategy = sampling_strategy
         self.image_shape = image_shape
         self.seed = seed
+        self.n_threads = n_threads
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> InfiMNISTAugmenter:
         """Keep samples to deform.
@@ -92,44 +106,73 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
         self._order, self._counts = np.argsort(codes, kind="stable"), np.bincount(codes)
         self._starts = np.cumsum(self._counts) - self._counts
         self._key = as_key(self.seed)
-        self.fields_ = smooth_fields(
-            self._images.shape[2:], width=self.width, amplitude=self.amplitude, seed=self._key
-        )
+        self._set_strength()
         return self
 
+    def _set_strength(self) -> None:
+        amplitude = _check_strength(self.strength) * self.amplitude
+        self.fields_ = smooth_fields(
+            self._images.shape[2:], width=self.width, amplitude=amplitude, seed=self._key
+        )
+
+    def with_strength(self, strength: float) -> InfiMNISTAugmenter:
+        """A copy with another strength, a factor on the amplitude. Samples are shared."""
+        check_is_fitted(self)
+        other = copy.copy(self)
+        other.strength = strength
+        other._set_strength()
+        return other
+
     def sample(
-        self, n: int, *, balanced: bool = True, first: int = 0, n_threads: int | None = None
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        self,
+        n: int,
+        *,
+        label: Any = None,
+        balanced: bool = True,
+        seed: Seed = None,
+        first: int = 0,
+        return_templates: bool = False,
+    ) -> tuple[NDArray[Any], ...]:
         """New samples and their labels.
 
         Parameters
         ----------
         n : int
+        label : optional
+            The class of all samples. Default: all classes.
         balanced : bool
             Whether classes take turns. If not, they come as often as they were fitted. Either way
             the members of a class take turns.
+        seed : int, numpy.random.Generator or None
+            Default: the one fitted with, which the fields keep in any case.
         first : int
             Number of the first sample: ``sample(5, first=10)`` gives samples 10 to 14.
-        n_threads : int, optional
+        return_templates : bool
+            Whether to return also which samples of the fit were deformed.
 
         Returns
         -------
         X_new : (n, ...)
             In shape, type and range like the samples fitted.
         y_new : (n,)
+        templates : (n,) of int, if asked for
         """
         check_is_fitted(self)
         numbers = _count_from(first, n)
-        sources = self._balanced_sources(numbers) if balanced else numbers % len(self._y)
-        return self._deform(self._images, sources, numbers, n_threads), self._y[sources]
+        templates = self._choose_templates(numbers, label, balanced)
+        X_new = self._deform(self._images, templates, numbers, seed)
+        y_new = self._y[templates]
+        return (X_new, y_new, templates) if return_templates else (X_new, y_new)
 
     def transform(
         self,
         X: ArrayLike,
         y: ArrayLike | None = None,
         *,
+        unknown: Literal["error", "pool"] = "error",
+        templates: ArrayLike | None = None,
+        seed: Seed = None,
         first: int = 0,
-        n_threads: int | None = None,
     ) -> NDArray[Any]:
         """One random deformation of each sample.
 
@@ -138,10 +181,15 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
         X : (n, ...)
             In shape and type like the samples fitted.
         y : (n,), optional
-            Ignored: all classes are deformed alike.
+            Labels. All classes are deformed alike, so they are only checked.
+        unknown : {"error", "pool"}
+            What labels get that were not fitted: an error, or the deformations of all classes.
+        templates : (n,) of int, optional
+            Of the interface, and not looked at: deformations do not depend on the sample.
+        seed : int, numpy.random.Generator or None
+            Default: the one fitted with, which the fields keep in any case.
         first : int
-            Number of the first deformation. Other numbers give other deformations.
-        n_threads : int, optional
+            Number of the first deformation: the next epoch is ``first=len(X)``.
 
         Returns
         -------
@@ -155,9 +203,16 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
                 f"{', '.join(map(str, self._sample_shape))}) like the samples fitted, got "
                 f"{samples.dtype} of shape {samples.shape}. Convert it, or fit anew."
             )
+        if check_choice("unknown", unknown, ("error", "pool")) == "error" and y is not None:
+            for label in np.unique(check_part("X", samples, y)):
+                self._code(label)
         numbers = _count_from(first, len(samples))
         images = _as_images(samples, self.image_shape)
-        return self._deform(images, np.arange(len(samples)), numbers, n_threads)
+        return self._deform(images, np.arange(len(samples)), numbers, seed)
+
+    def fit_transform(self, X: ArrayLike, y: ArrayLike) -> NDArray[Any]:
+        """Keep samples, and one random deformation of each."""
+        return self.fit(X, y).transform(X, y)
 
     def fit_resample(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
         """The samples and, after them, new ones of the classes that have too few.
@@ -173,33 +228,59 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
         n_new, n_classes = count_new(self.sampling_strategy, self._y), len(self.classes_)
         # The j-th balanced sample of class c has this number.
         numbers = np.concatenate([c + n_classes * np.arange(n) for c, n in enumerate(n_new)])
-        sources = self._balanced_sources(numbers)
-        X_new = self._deform(self._images, sources, numbers, None)
-        return np.concatenate((_as_samples(X), X_new)), np.concatenate((self._y, self._y[sources]))
+        templates = self._choose_templates(numbers, None, True)
+        X_new = self._deform(self._images, templates, numbers, None)
+        X_all = np.concatenate((_as_samples(X), X_new))
+        return X_all, np.concatenate((self._y, self._y[templates]))
 
-    def _balanced_sources(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        turns, codes = np.divmod(numbers, len(self.classes_))
+    def resampler(self) -> Resampler:
+        """The same as a step of imbalanced-learn's pipeline: ``fit_resample`` and no transform."""
+        # The folder of augmenters imports from this one.
+        from dreamwarp.augment.resampler import Resampler
+
+        return Resampler(self)
+
+    def _choose_templates(
+        self, numbers: NDArray[np.int64], label: Any, balanced: bool
+    ) -> NDArray[np.int64]:
+        """Samples of the fit (n,) that become samples ``numbers`` (n,)."""
+        if label is None and not balanced:
+            return numbers % len(self._y)
+        if label is None:
+            turns, codes = np.divmod(numbers, len(self.classes_))
+        else:
+            turns, codes = numbers, np.full(len(numbers), self._code(label))
         return self._order[self._starts[codes] + turns % self._counts[codes]]
+
+    def _code(self, label: Any) -> int:
+        """Place of a label among the classes."""
+        classes = self.classes_.tolist()
+        plain = label.item() if isinstance(label, np.generic) else label
+        if plain not in classes:
+            listed = ", ".join(map(repr, classes))
+            raise ValueError(f"label {plain!r} is not one of the classes fitted, {listed}.")
+        return classes.index(plain)
 
     def _deform(
         self,
         images: NDArray[Any],
-        sources: NDArray[np.int64],
+        templates: NDArray[np.int64],
         numbers: NDArray[np.int64],
-        n_threads: int | None,
+        seed: Seed,
     ) -> NDArray[Any]:
         # Deformations are drawn, not counted up as in InfiMNIST: were the number of images a
         # multiple of 39, an image would meet few of them again and again.
+        key = self._key if seed is None else as_key(seed)
         deformations = integers(
-            self._key, numbers, LOW_32_BITS, stream=Stream.WARP, n_threads=n_threads
+            key, numbers, LOW_32_BITS, stream=Stream.WARP, n_threads=self.n_threads
         )
         new = deform(
             images,
-            sources,
+            templates,
             deformations,
             self.fields_,
             value_range=self.value_range_,
-            n_threads=n_threads,
+            n_threads=self.n_threads,
         )
         return new.reshape(len(new), *self._sample_shape)
 
@@ -234,6 +315,13 @@ def _find_range(samples: NDArray[Any]) -> tuple[float, float]:
     if samples.dtype == np.uint8:
         return 0.0, 255.0
     return float(samples.min()), float(samples.max())
+
+
+def _check_strength(strength: Any) -> float:
+    real = isinstance(strength, Real) and not isinstance(strength, bool)
+    if not real or not 0.0 <= float(strength) < np.inf:
+        raise ValueError(f"`strength` must be a finite number, not negative, got {strength!r}.")
+    return float(strength)
 
 
 def _check_count(name: str, value: int) -> int:
@@ -348,8 +436,6 @@ def _check_comparison(
         )
 
 
-def _sample_blocks(
-    augmenter: InfiMNISTAugmenter, n: int
-) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+def _sample_blocks(augmenter: InfiMNISTAugmenter, n: int) -> Iterator[tuple[NDArray[Any], ...]]:
     for first in range(0, n, BLOCK):
         yield augmenter.sample(min(BLOCK, n - first), first=first)

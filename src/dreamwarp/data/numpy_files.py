@@ -142,7 +142,7 @@ def choose_fields(
             return names[:2]
     raise ValueError(
         f"`{where}` has no samples and labels under a known name, such as 'X' and 'y'. It has: "
-        f"{_listed(there)}. Name two of them with `fields`."
+        f"{_listed(there)}. Name two of them with `--fields X,y` (`fields=('X', 'y')`)."
     )
 
 
@@ -159,7 +159,7 @@ def _fields_with(file: Path, there: Collection[str]) -> tuple[str, ...]:
     if not found:
         raise FileNotFoundError(
             f"`{file}` needs its labels beside it, as {_listed({f'{n}.npy' for n in sought})}. "
-            "For files of other names, give both names with `fields`."
+            "For files of other names, give both with `--fields X,y` (`fields=('X', 'y')`)."
         )
     pair = (file.stem, found[0])
     return next((n for n in FIELD_NAMES if n[:2] == pair and set(n) <= set(there)), pair)

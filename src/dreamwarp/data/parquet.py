@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from dreamwarp.data.dataset import DataSet, Part, join_parts
-from dreamwarp.data.guards import BOMB_BYTES, BOMB_RATIO, check_file
+from dreamwarp.data.guards import BOMB_BYTES, check_file, refuse_bomb
 from dreamwarp.data.images import decode_all
 from dreamwarp.progress import Meter
 
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 # Names that samples and labels go by.
 SAMPLE_NAMES = ("X", "x", "image", "images", "img", "sample", "samples", "data")
 LABEL_NAMES = ("y", "label", "labels", "class", "target")
+# Bytes of a value of each of the format's types that have a size.
+WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
+# Strings and pictures read at a time, at most.
+MAX_ROWS = 2**12
+REWRITE = "write it again without compression and dictionaries"
 
 
 def read_parquet(
@@ -68,10 +73,9 @@ def _read_file(file: Path, fields: tuple[str, str] | None, resize: tuple[int, in
         for name in (X_name, y_name):
             if name not in names:
                 raise ValueError(f"`{file}` has no column {name!r}. It has: {', '.join(names)}.")
-        _check_table_size(file, table)
-        columns = table.read(columns=[X_name, y_name])
-        X = _as_samples(f"{file}[{X_name}]", columns[X_name].combine_chunks(), resize)
-        y = _refuse_nulls(f"{file}[{y_name}]", columns[y_name]).to_numpy()
+        samples = _read_column(file, table, X_name).combine_chunks()
+        X = _as_samples(f"{file}[{X_name}]", samples, resize)
+        y = _refuse_nulls(f"{file}[{y_name}]", _read_column(file, table, y_name)).to_numpy()
     return Part(X, y.astype(str) if y.dtype == object else y)
 
 
@@ -84,14 +88,14 @@ def _open_table(file: Path) -> Iterator[ParquetFile]:
     except ImportError:
         raise ImportError(
             "Parquet files are read with pyarrow, which is not installed. Use `pip install "
-            "pyarrow`."
+            "dreamwarp[parquet]`."
         ) from None
     try:
         with ParquetFile(file) as table:
             yield table
     except (pa.ArrowException, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the disk's fault, not the table's
+        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno):
+            raise  # the machine's fault, not the table's
         raise ValueError(
             f"`{file}` is not a sound Parquet file: {error}. Make or fetch it again."
         ) from error
@@ -102,21 +106,48 @@ def _choose(file: Path, names: list[str], usual: tuple[str, ...], what: str) -> 
     if not found:
         raise ValueError(
             f"`{file}` has no column of {what} under a known name ({', '.join(usual)}). It has: "
-            f"{', '.join(names)}. Name the columns of samples and labels with `fields`."
+            f"{', '.join(names)}. Name the columns of samples and labels with `--fields X,y` "
+            "(`fields=('X', 'y')`)."
         )
     return found[0]
 
 
-def _check_table_size(file: Path, table: ParquetFile) -> None:
-    """Refuse tables that would grow like a bomb; runs of one value may well pack a lot."""
-    metadata = table.metadata
-    groups = (metadata.row_group(k).total_byte_size for k in range(metadata.num_row_groups))
-    unpacked, packed = sum(groups), file.stat().st_size
-    if unpacked > BOMB_BYTES and unpacked > BOMB_RATIO * packed:
-        raise ValueError(
-            f"`{file}` would grow from {packed:,} to {unpacked:,} bytes, as a decompression bomb "
-            "does. If it is meant so, write it again without compression."
-        )
+def _read_column(file: Path, table: ParquetFile, name: str) -> Any:
+    """A column of a table, unless it grows like a bomb.
+
+    The size that a file declares is that of values as they are encoded, where one that repeats is
+    stored once. What numbers take follows from their count.
+    """
+    chunks, packed = _chunks(table, name), file.stat().st_size
+    unpacked = sum(c.num_values * WIDTHS.get(c.physical_type, 0) for c in chunks)
+    refuse_bomb(file, packed=packed, unpacked=unpacked, remedy=REWRITE)
+    if all(chunk.physical_type in WIDTHS for chunk in chunks):
+        return table.read(columns=[name])[name]
+    return _read_long_values(file, table, name, max(c.total_uncompressed_size for c in chunks))
+
+
+def _read_long_values(file: Path, table: ParquetFile, name: str, longest: int) -> Any:
+    """A column of strings or pictures, whose size is known once they are read.
+
+    They are read so few at a time that no step takes more than what does no harm, were each value
+    as long as the longest can be.
+    """
+    import pyarrow as pa
+
+    arrays, unpacked, packed = [], 0, file.stat().st_size
+    n_rows = min(MAX_ROWS, max(1, BOMB_BYTES // max(1, longest)))
+    for batch in table.iter_batches(n_rows, columns=[name]):
+        unpacked += batch.nbytes
+        refuse_bomb(file, packed=packed, unpacked=unpacked, remedy=REWRITE)
+        arrays.append(batch.column(0))
+    return pa.chunked_array(arrays, table.schema_arrow.field(name).type)
+
+
+def _chunks(table: ParquetFile, name: str) -> list[Any]:
+    """What a file says of each piece of a column, and of those nested in it."""
+    groups = [table.metadata.row_group(k) for k in range(table.metadata.num_row_groups)]
+    chunks = [group.column(k) for group in groups for k in range(group.num_columns)]
+    return [c for c in chunks if f"{c.path_in_schema}.".startswith(f"{name}.")]
 
 
 def _refuse_nulls(what: str, column: Any) -> Any:
@@ -136,7 +167,9 @@ def _as_samples(what: str, column: Any, resize: tuple[int, int] | None) -> NDArr
         names = [f"{what}, row {k}" for k in range(len(column))]
         return decode_all(column.to_pylist(), names, resize=resize)
     if resize is not None:
-        raise ValueError(f"`resize` is for encoded pictures, and `{what}` holds {kind}.")
+        raise ValueError(
+            f"`--resize` (`resize`) is for encoded pictures, and `{what}` holds {kind}."
+        )
     if isinstance(column, pa.FixedShapeTensorArray):
         return column.to_numpy_ndarray()
     return _unnest(what, column)

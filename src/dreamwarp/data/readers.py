@@ -17,6 +17,7 @@ from dreamwarp.data.idx import is_idx
 from dreamwarp.data.idx_sets import list_images, read_idx_set
 from dreamwarp.data.named import NAMED, load_named
 from dreamwarp.data.parquet import read_parquet
+from dreamwarp.files import is_address, local_copy
 from dreamwarp.warp import COLORS, MANY
 
 ACCEPTED = (
@@ -43,6 +44,8 @@ NPY = Kind(".npy files", numpy_files.map_npy, ("fields", "shape"))
 PARQUET = Kind("Parquet files", read_parquet, ("fields", "resize", "shape"))
 SERIES = Kind("time series", series.read_series, ("pad",))
 KINDS = (NAME, IDX, PICTURES, NPZ, NPY, PARQUET, SERIES)
+# What is read from addresses: the other kinds have labels beside, or many files.
+SINGLE_FILES = (".npz", ".parquet", ".ts", ".tsv")
 SUFFIXES = {".npz": NPZ, ".npy": NPY, ".parquet": PARQUET, ".ts": SERIES, ".tsv": SERIES}
 
 
@@ -64,7 +67,9 @@ def load(
         folder with a folder of PNG or JPEG pictures per class; IDX files, plain or gzip;
         ``.npz``; ``X.npy`` with ``y.npy`` beside it; ``.parquet``; ``.ts`` or ``.tsv``; or a folder
         of one of these. A path that is also a name is written ``./mnist``, or given as a
-        ``pathlib.Path``.
+        ``pathlib.Path``. A single ``.npz``, ``.parquet``, ``.ts`` or ``.tsv`` file may also be at
+        an address that fsspec knows, such as ``s3://bucket/data.npz``: it is copied for the time
+        of reading.
     fields : (str, str)
         Names of samples and labels in ``.npz`` and Parquet files, or of two ``.npy`` files.
     shape : tuple of int
@@ -88,6 +93,13 @@ def load(
         If there is no such data or it is not sound. Files are taken for hostile: sizes are checked
         before memory is taken, and nothing pickled is opened.
     """
+    if is_address(source):
+        check_address(str(source))
+        with local_copy(source) as copy:
+            data = load(
+                copy, fields=fields, shape=shape, resize=resize, pad=pad, memory_map=memory_map
+            )
+        return replace(data, name=str(source))
     kind = find_kind(source)
     given: dict[str, Any] = {
         "fields": fields,
@@ -100,16 +112,28 @@ def load(
     for name in options:
         if name not in kind.options:
             takers = ", ".join(other.title for other in KINDS if name in other.options)
+            words = f"`{name}`" if name == "memory_map" else f"`--{name}` (`{name}`)"
             raise ValueError(
-                f"`{name}` is for {takers}; `{source}` counts among {kind.title}. Leave it out."
+                f"{words} is for {takers}; `{source}` counts among {kind.title}. Leave it out."
             )
     sample_shape = options.pop("shape", None)
     data = kind.read_fn(source, **options)
     return _arrange(data, sample_shape) if "shape" in kind.options else data
 
 
+def check_address(address: str) -> None:
+    """Refuse addresses of what does not come as one file."""
+    if not address.lower().endswith(SINGLE_FILES):
+        raise ValueError(
+            f"`{address}` is an address, and data at addresses must be one file: "
+            f"{', '.join(SINGLE_FILES)}. Copy folders and pairs of files to this machine first."
+        )
+
+
 def find_kind(source: str | os.PathLike[str]) -> Kind:
     """What kind of data a name or path is."""
+    if not os.fspath(source):
+        raise ValueError(f"data must be given, and the name is empty. Data can be {ACCEPTED}.")
     if isinstance(source, str) and source in NAMED:
         return NAME
     path = Path(source)
@@ -154,8 +178,8 @@ def _arrange_samples(name: str, X: NDArray[Any], shape: tuple[int, ...] | None) 
     if shape is not None:
         if min(shape, default=0) < 1 or np.prod(shape) != X[0].size:
             raise ValueError(
-                f"`shape` must have as many values as a sample of `{name}`, {X[0].size}, got "
-                f"{shape}."
+                f"`--shape` (`shape`) must have as many values as a sample of `{name}`, "
+                f"{X[0].size}, got {shape}."
             )
         X = X.reshape(len(X), *shape)
     if X.ndim == 4 and X.shape[-1] in COLORS and min(X.shape[1:3]) >= MANY:

@@ -206,7 +206,8 @@ def _check_forms(files: list[Path], lines: list[list[Line]], pad: Pad | None) ->
                 if len(channel) != length and pad is None:
                     raise ValueError(
                         f"{where} has {len(channel)} values, and the first series has {length}. "
-                        "Use `pad='edge'` or `pad='zero'` to bring all to the longest."
+                        "Use `--pad edge` or `--pad zero` (`pad='edge'`, `pad='zero'`) to bring "
+                        "all to the longest."
                     )
                 longest = max(longest, len(channel))
     return n_channels, longest

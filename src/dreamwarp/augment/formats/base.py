@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.augment.shards import Shard
+from dreamwarp.augment.shards import MAX_SHARDS, Shard
 from dreamwarp.augment.source import MAX_NUMBER, Form
 from dreamwarp.augment.stores import Store, hash_file
 
@@ -54,8 +54,9 @@ class ShardFormat(ABC):
         """Refuse shards of n samples, if that is too many."""
         if n > self.max_samples:
             raise ValueError(
-                f"format {self.name!r} holds at most {self.max_samples} samples per shard, got "
-                f"shards of {n}. Use a smaller `shard_size`, or ask for fewer."
+                f"format {self.name!r} holds at most {self.max_samples:,} samples per shard, and a "
+                f"set has at most {MAX_SHARDS:,} shards, got shards of {n:,}. Use a smaller "
+                "`shard_size` if one was given, or ask for fewer samples."
             )
 
     @abstractmethod
@@ -83,6 +84,14 @@ class ShardFormat(ABC):
         FileNotFoundError if one is missing, ValueError if one can't be what was written.
         """
         return {name: hash_file(store, name) for name in self.names(shard)}
+
+    @abstractmethod
+    def holds(self, store: Store, shard: Shard) -> bool:
+        """Whether the files of a shard say themselves that they hold as many samples.
+
+        For what no hash of a file can show: a manifest that has been changed. ValueError if a file
+        can't be read.
+        """
 
 
 def label_type(form: Form) -> np.dtype[Any]:

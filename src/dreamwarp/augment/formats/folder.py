@@ -6,18 +6,22 @@ import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from numpy.typing import NDArray
 
 from dreamwarp.augment.formats.base import ShardFormat, Writing
-from dreamwarp.augment.formats.pictures import encode_png, is_picture
+from dreamwarp.augment.formats.pictures import encode_pictures, is_picture
 from dreamwarp.augment.shards import Shard
-from dreamwarp.augment.stores import Store, create_hashed, hash_file
+from dreamwarp.augment.stores import CHUNK, Store, create_hashed, hash_file
 
 # Class names that are folder names everywhere, stay where they are put, and are not hidden.
 SAFE_NAME = re.compile(r"[\w+-]([\w +.,@=()-]*[\w+)-])?")
+# Names that stand for devices on Windows, and those of a set's own files, in any case.
+RESERVED = re.compile(
+    r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?|manifest\.json|listing-\d{5}\.txt", re.IGNORECASE
+)
 MAX_NAME = 200
 LISTED = re.compile(r"([0-9a-f]{64})  ([^/]+)/(\d{12,19})\.png")
 
@@ -42,10 +46,12 @@ class FolderFormat(ShardFormat):
         folders: dict[str, Any] = {}
         for label in self.form.labels:
             name = str(label)
-            if not SAFE_NAME.fullmatch(name) or len(name.encode()) > MAX_NAME:
+            is_safe = SAFE_NAME.fullmatch(name) and not RESERVED.fullmatch(name)
+            if not is_safe or len(name.encode()) > MAX_NAME:
                 raise ValueError(
-                    f"format 'folder' needs class names that can be names of folders, got "
-                    f"{name!r}. Rename the class, or use another format."
+                    f"format 'folder' needs class names that can be names of folders on every "
+                    f"system, and are none of its own files, got {name!r}. Rename the class, or "
+                    "use another format."
                 )
             other = folders.setdefault(name.casefold(), label)
             if other != label:
@@ -64,27 +70,27 @@ class FolderFormat(ShardFormat):
 
     def encode(self, first: int, X: NDArray[Any], y: NDArray[Any]) -> list[tuple[str, bytes]]:
         """Names and contents of pictures."""
+        pictures = zip(encode_pictures(X), y.tolist(), strict=True)
         return [
-            (f"{label}/{number:012d}.png", encode_png(sample))
-            for number, (sample, label) in enumerate(zip(X, y.tolist(), strict=True), start=first)
+            (f"{label}/{number:012d}.png", picture)
+            for number, (picture, label) in enumerate(pictures, start=first)
         ]
 
     @contextmanager
     def create(self, store: Store, shard: Shard) -> Iterator[Writing]:
         """Write a shard, which is there if the block ends well."""
         digests: dict[str, str] = {}
-        lines: list[str] = []
+        listing = bytearray()
         with store.create_many() as put:
 
             def add(encoded: list[tuple[str, bytes]]) -> None:
                 for name, content in encoded:
                     put(name, content)
-                    lines.append(f"{hashlib.sha256(content).hexdigest()}  {name}\n")
+                    listing.extend(f"{hashlib.sha256(content).hexdigest()}  {name}\n".encode())
 
             yield Writing(add, digests)
         with create_hashed(store, self.names(shard)[0], digests) as stream:
-            for line in lines:
-                stream.write(line.encode())
+            stream.write(listing)
 
     def digests(self, store: Store, shard: Shard) -> dict[str, str]:
         """SHA-256 of the listing, if the pictures that it lists are as it says."""
@@ -97,6 +103,12 @@ class FolderFormat(ShardFormat):
                 if hash_file(store, picture) != sha256:
                     raise ValueError(f"`{picture}` is not what `{name}` says.")
         return {name: found}
+
+    def holds(self, store: Store, shard: Shard) -> bool:
+        """Whether the listing has as many lines."""
+        with store.open(self.names(shard)[0]) as stream:
+            chunks = iter(partial(stream.read, CHUNK), b"")
+            return sum(chunk.count(b"\n") for chunk in chunks) == shard.n
 
     def _read_line(self, line: bytes, number: int) -> tuple[str, str]:
         """Hash and name of a picture; no listing can make another file be read."""

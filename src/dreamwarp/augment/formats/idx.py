@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.augment.formats.base import ShardFormat, Writing, as_bytes, label_type
 from dreamwarp.augment.shards import Shard
-from dreamwarp.augment.stores import Store, create_hashed
+from dreamwarp.augment.stores import Store, create_hashed, read_bounded
 from dreamwarp.data.idx import CODES, TYPES, encode_header
 
 # What the format's types are called in file names, as in MNIST's own.
@@ -71,16 +71,27 @@ class IdxFormat(ShardFormat):
             create_hashed(store, images_name, digests) as images,
             create_hashed(store, labels_name, digests) as labels,
         ):
-            # Arrays of the final shapes that take no memory.
-            value, label = np.zeros((), self.form.dtype), np.zeros((), self._label_type)
-            images.write(encode_header(np.broadcast_to(value, (shard.n, *self.form.shape))))
-            labels.write(encode_header(np.broadcast_to(label, shard.n)))
+            for stream, header in zip((images, labels), self._headers(shard), strict=True):
+                stream.write(header)
 
             def add(encoded: tuple[memoryview, memoryview]) -> None:
                 images.write(encoded[0])
                 labels.write(encoded[1])
 
             yield Writing(add, digests)
+
+    def _headers(self, shard: Shard) -> tuple[bytes, bytes]:
+        # Arrays of the final shapes that take no memory.
+        value, label = np.zeros((), self.form.dtype), np.zeros((), self._label_type)
+        return (
+            encode_header(np.broadcast_to(value, (shard.n, *self.form.shape))),
+            encode_header(np.broadcast_to(label, shard.n)),
+        )
+
+    def holds(self, store: Store, shard: Shard) -> bool:
+        """Whether headers are those of as many samples."""
+        files = zip(self.names(shard), self._headers(shard), strict=True)
+        return all(read_bounded(store, name, len(start)).startswith(start) for name, start in files)
 
     def count_bytes(self, n: int) -> int:
         """Bytes that n samples take, to within some headers."""

@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from dreamwarp.augment.formats.base import ShardFormat, Writing, as_bytes, label_type
 from dreamwarp.augment.shards import Shard
-from dreamwarp.augment.stores import Store, create_hashed
+from dreamwarp.augment.stores import Store, create_hashed, read_bounded
 
 # The earliest date that the format can say: archives of the same samples are the same.
 NO_TIME = (1980, 1, 1, 0, 0, 0)
 PLAIN_FILE = 0o100644 << 16
 UNIX = 3
+# Enough for the headers of the archive's first member and of the array in it.
+START_BYTES = 1024
 
 
 class NpzFormat(ShardFormat):
@@ -59,6 +61,12 @@ class NpzFormat(ShardFormat):
             dtype = label_type(self.form)
             with _open_member(archive, "y", (shard.n,), dtype) as member:
                 member.write(as_bytes(np.concatenate(labels), dtype.newbyteorder("<")))
+
+    def holds(self, store: Store, shard: Shard) -> bool:
+        """Whether ``X``, which comes first and is not compressed, has as many samples."""
+        (name,) = self.names(shard)
+        shape = (shard.n, *self.form.shape)
+        return f"'shape': {shape}".encode() in read_bounded(store, name, START_BYTES)
 
     def count_bytes(self, n: int) -> int:
         """Bytes that n samples take, to within some headers."""

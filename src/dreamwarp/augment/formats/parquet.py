@@ -65,6 +65,14 @@ class ParquetFormat(ShardFormat):
         ):
             yield Writing(table.write_table, digests)
 
+    def holds(self, store: Store, shard: Shard) -> bool:
+        """Whether the table has as many rows."""
+        from pyarrow.parquet import read_metadata
+
+        (name,) = self.names(shard)
+        with store.open(name) as stream:
+            return bool(read_metadata(stream).num_rows == shard.n)
+
     def _schema(self) -> Any:
         pa = _import_pyarrow()
         labels = label_type(self.form)

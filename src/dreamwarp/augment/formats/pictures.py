@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from dreamwarp.augment.source import Form
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # The format's numbers for grey pictures and for those in red, green and blue.
 GREY, COLORED = 0, 2
-# What zlib takes for a fair bargain of size and speed. Other levels are not worth their bytes.
-LEVEL = 6
+# The quickest of zlib's levels: digits take two thirds of the usual one's time, and 6 % more room.
+LEVEL = 1
 LONGEST_SIDE = 2**31 - 1
 
 
@@ -28,23 +29,24 @@ def is_picture(form: Form) -> bool:
     return sides_fit and channels in kinds.get(form.dtype, ())
 
 
-def encode_png(picture: NDArray[Any]) -> bytes:
-    """A picture (rows, columns) or (channels, rows, columns), such as ``is_picture`` allows.
+def encode_pictures(pictures: NDArray[Any]) -> Iterator[bytes]:
+    """PNG files of pictures (n, rows, columns) or (n, channels, rows, columns), one by one.
 
-    By hand: the same bytes whatever library is installed, and several times as fast as one that is
-    made for large pictures.
+    They are such as ``is_picture`` allows. By hand: the same bytes whatever library is installed,
+    and several times as fast as one that is made for large pictures.
     """
-    pixels = picture[None] if picture.ndim == 2 else picture
-    n_channels, rows, columns = pixels.shape
+    pixels = pictures[:, None] if pictures.ndim == 3 else pictures
+    n, n_channels, rows, columns = pixels.shape
     # Rows of pixels, channels together, 16 bits with the high byte first; before each row the
     # number of its filter, none.
-    values = np.moveaxis(pixels, 0, -1).astype(picture.dtype.newbyteorder(">"), order="C")
-    lines = np.zeros((rows, 1 + values[0].nbytes), np.uint8)
-    lines[:, 1:] = values.reshape(rows, -1).view(np.uint8)
-    bits, kind = 8 * picture.dtype.itemsize, COLORED if n_channels == 3 else GREY
-    header = struct.pack(">IIBBBBB", columns, rows, bits, kind, 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.data, LEVEL)), (b"IEND", b""))
-    return SIGNATURE + b"".join(_chunk(name, content) for name, content in chunks)
+    values = np.moveaxis(pixels, 1, -1).astype(pictures.dtype.newbyteorder(">"), order="C")
+    lines = np.zeros((n, rows, 1 + columns * n_channels * pictures.dtype.itemsize), np.uint8)
+    lines[:, :, 1:] = values.reshape(n, rows, -1).view(np.uint8)
+    bits, kind = 8 * pictures.dtype.itemsize, COLORED if n_channels == 3 else GREY
+    form = struct.pack(">IIBBBBB", columns, rows, bits, kind, 0, 0, 0)
+    start, end = SIGNATURE + _chunk(b"IHDR", form), _chunk(b"IEND", b"")
+    for picture in lines:
+        yield start + _chunk(b"IDAT", zlib.compress(picture.data, LEVEL)) + end
 
 
 def encode_npy(sample: NDArray[Any]) -> bytes:

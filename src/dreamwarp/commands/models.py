@@ -1,0 +1,56 @@
+"""Model files of the commands, on this machine or at an address that fsspec knows."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dreamwarp.files import check_writable, is_address, local_copy
+
+if TYPE_CHECKING:
+    from dreamwarp.augment.stores import Store
+    from dreamwarp.model import WarpModel
+
+
+def load_model(source: str) -> WarpModel:
+    """The model at a path or an address."""
+    from dreamwarp.data.guards import check_file
+    from dreamwarp.model import WarpModel
+
+    with local_copy(source) as file:
+        return WarpModel.load(check_file(file))
+
+
+def check_place(output: str) -> None:
+    """Refuse a place that can't be written to, as far as that can be told before."""
+    if is_address(output):
+        _find_place(output)
+    else:
+        check_writable(output)
+
+
+def save_model(model: WarpModel, output: str) -> None:
+    """Write a model to a path or an address; whole or not at all."""
+    if not is_address(output):
+        model.save(output)
+        return
+    store, name = _find_place(output)
+    with tempfile.TemporaryDirectory(prefix="dreamwarp-") as folder:
+        file = Path(folder, name)
+        model.save(file)
+        with file.open("rb") as content, store.create(name) as target:
+            shutil.copyfileobj(content, target)
+
+
+def _find_place(output: str) -> tuple[Store, str]:
+    """The store that an address leads to, and the name of a file in it."""
+    from dreamwarp.augment.stores import open_store
+
+    folder, _, name = output.rpartition("/")
+    if not name or not is_address(folder):
+        raise ValueError(
+            f"`{output}` must be the address of a file, such as s3://bucket/digits.dwm."
+        )
+    return open_store(folder), name
