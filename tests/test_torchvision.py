@@ -16,8 +16,9 @@ from torchvision.tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, Video
 
 from benchmarks.landmarks import BOUND, make_transforms, measure_landmarks
 from dreamwarp import Warp, WarpSpace
+from dreamwarp.draws import derive_seed
 from dreamwarp.torchvision import FixedWarp, LearnedWarp
-from tests.torch_training.cases import Pictures, make_images, make_model
+from tests.torch_training.cases import Pictures, make_images, make_model, make_template_model
 
 SPACE = WarpSpace((3, 3))
 THETA = make_model().draw([1], [0])[0]
@@ -324,6 +325,24 @@ def test_numbered_samples_do_not_depend_on_workers() -> None:
     assert not torch.equal(dataset[0], expected[0])
     copied = pickle.loads(pickle.dumps(dataset))
     assert torch.equal(copied[4], dataset[4])
+
+
+def test_samples_of_the_fit_get_warps_of_their_own() -> None:
+    model = make_template_model()
+    transform = LearnedWarp(model, number_getter=number_of, template_getter=number_of)
+    for number in (2, 5):
+        drawn = transform.draw({"image": Image(picture(3)), "label": 0, "index": number})
+        expected = model.draw([0], [number], seed=derive_seed(0, 0), templates=[number])
+        np.testing.assert_array_equal(drawn, expected[0])
+    with pytest.warns(UserWarning, match=r'"template" without templates.*Give `template_getter`'):
+        LearnedWarp(model)
+
+
+@pytest.mark.parametrize("name", ["number_getter", "template_getter"])
+def test_getters_must_return_whole_numbers(name: str) -> None:
+    getters: dict[str, Any] = {name: lambda sample: "third"}
+    with pytest.raises(TypeError, match=f"`{name}` must return a whole number.*got 'third'"):
+        LearnedWarp(make_model(), **getters)((picture(3), 0))
 
 
 def test_wrong_input_is_refused(fixed: FixedWarp) -> None:

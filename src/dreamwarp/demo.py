@@ -3,7 +3,7 @@
 Some digits are for training, some to choose by, and the rest to test on. The training digits are
 aligned with their neighbours, the warps of each class are learned, and two classifiers are trained
 on more digits made from them; on digits deformed by random elastic noise, at the strength that does
-best on the validation digits; and on the training digits alone.
+best for each on the validation digits; and on the training digits alone.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ MARGIN = 2
 N_NEW = 6000
 # Widths and amplitudes in pixels that the elastic rival may choose from.
 WIDTHS, AMPLITUDES = (1.0, 2.0), (0.2, 0.3, 0.5, 0.8)
+# Updates of the network; and where several are trained, to choose the rival's strength.
+N_UPDATES, N_UPDATES_TO_CHOOSE = 2400, 1200
 # Versions of each digit, and deviations of the first component, in the pictures.
 N_VERSIONS, DEVIATIONS = 4, (-3.0, -1.5, 0.0, 1.5, 3.0)
 
@@ -51,6 +53,23 @@ class Split(NamedTuple):
     y_validation: Labels
     X_test: Images
     y_test: Labels
+
+
+class Elastic(NamedTuple):
+    """Elastic noise: its width and amplitude in pixels."""
+
+    width: float
+    amplitude: float
+
+    def __str__(self) -> str:
+        return f"{self.width:g} px wide and {self.amplitude:g} px strong"
+
+
+class Rivals(NamedTuple):
+    """The elastic noise that does best on the validation digits, for each classifier."""
+
+    neighbor: Elastic
+    network: Elastic
 
 
 class Row(NamedTuple):
@@ -93,10 +112,10 @@ def run_demo(output: str | os.PathLike[str], *, seed: int = 0, say: Say = print)
     left = alignments.loss_after.sum() / alignments.loss_before.sum()
     say(f"{len(alignments)} pairs aligned: {left:.0%} of their squared difference is left")
     say(f"strength {augmenter.strength_:g}; {augmenter.verdict_}")
-    rows, rival = compare(split, augmenter, seed=seed, say=say)
+    rows, rivals = compare(split, augmenter, seed=seed, say=say)
     for line in format_table(rows):
         say(line)
-    path = write_page(output, split, augmenter, rows, rival)
+    path = write_page(output, split, augmenter, rows, rivals)
     say(f"done in {time.perf_counter() - start:.0f} s; the page is {path}")
     return path
 
@@ -131,14 +150,16 @@ def neighbor_error(X: Images, y: Labels, X_new: Images, y_new: Labels) -> float:
     return 100.0 * float(np.mean(classifier.predict(X_new.reshape(len(X_new), -1)) != y_new))
 
 
-def network_error(X: Images, y: Labels, X_new: Images, y_new: Labels, *, seed: int) -> float:
+def network_error(
+    X: Images, y: Labels, X_new: Images, y_new: Labels, *, seed: int, n_updates: int = N_UPDATES
+) -> float:
     """Mistakes of a small network, in percent, trained for as many updates whatever the data."""
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.neural_network import MLPClassifier
 
-    n_updates, batch = 2400, 100
+    batch = 100
     network = MLPClassifier(
         (128,), batch_size=batch, max_iter=max(1, n_updates * batch // len(X)),
         n_iter_no_change=n_updates, random_state=seed,
@@ -149,42 +170,56 @@ def network_error(X: Images, y: Labels, X_new: Images, y_new: Labels, *, seed: i
     return 100.0 * float(np.mean(network.predict(X_new.reshape(len(X_new), -1)) != y_new))
 
 
-def compare(
-    split: Split, augmenter: Augmenter, *, seed: int, say: Say
-) -> tuple[list[Row], tuple[float, float]]:
-    """Test errors after each kind of training, and the rival's width and amplitude."""
-    rival = choose_elastic(split, seed=seed)
+def compare(split: Split, augmenter: Augmenter, *, seed: int, say: Say) -> tuple[list[Row], Rivals]:
+    """Test errors after each kind of training, and the noise that the rival was given."""
+    rivals = choose_elastic(split, seed=seed)
     say(
-        f"elastic noise does best on the validation digits when {rival[0]:g} px wide and "
-        f"{rival[1]:g} px strong"
+        f"elastic noise does best on the validation digits when {rivals.neighbor} for the nearest "
+        f"neighbour, {rivals.network} for the network"
     )
-    copies = np.arange(N_NEW) % len(split.X)
-    elastic = deform_elastically(split.X[copies], width=rival[0], amplitude=rival[1], seed=seed)
-    kinds = {
-        "training digits alone": (split.X[:0], split.y[:0]),
-        "with random elastic noise": (elastic, split.y[copies]),
-        "with learned warps": augmenter.sample(N_NEW),
+    nothing, learned = (split.X[:0], split.y[:0]), augmenter.sample(N_NEW)
+    # What is added to the training digits for the nearest neighbour, and for the network.
+    kinds: dict[str, list[Any]] = {
+        "training digits alone": [nothing, nothing],
+        "with random elastic noise": [deform(split, rival, seed=seed) for rival in rivals],
+        "with learned warps": [learned, learned],
     }
+    test = split.X_test, split.y_test
     rows = []
-    for name, (X_new, y_new) in kinds.items():
-        X, y = np.concatenate([split.X, X_new]), np.concatenate([split.y, y_new])
-        test = split.X_test, split.y_test
-        rows.append(Row(name, neighbor_error(X, y, *test), network_error(X, y, *test, seed=seed)))
-    return rows, rival
+    for name, (for_neighbor, for_network) in kinds.items():
+        neighbor = neighbor_error(*_join(split, for_neighbor), *test)
+        network = network_error(*_join(split, for_network), *test, seed=seed)
+        rows.append(Row(name, neighbor, network))
+    return rows, rivals
 
 
-def choose_elastic(split: Split, *, seed: int) -> tuple[float, float]:
-    """Width and amplitude of elastic noise at which the nearest neighbour errs least."""
-    copies = np.arange(N_NEW) % len(split.X)
-    errors = {}
+def choose_elastic(split: Split, *, seed: int) -> Rivals:
+    """The elastic noise at which each classifier errs least on the validation digits."""
+    validation = split.X_validation, split.y_validation
+    neighbor, network = {}, {}
     for width in WIDTHS:
         for amplitude in AMPLITUDES:
-            made = deform_elastically(
-                split.X[copies], width=width, amplitude=amplitude, seed=seed + 1
+            elastic = Elastic(width, amplitude)
+            X, y = _join(split, deform(split, elastic, seed=seed + 1))
+            neighbor[elastic] = neighbor_error(X, y, *validation)
+            network[elastic] = network_error(
+                X, y, *validation, seed=seed + 1, n_updates=N_UPDATES_TO_CHOOSE
             )
-            X, y = np.concatenate([split.X, made]), np.concatenate([split.y, split.y[copies]])
-            errors[width, amplitude] = neighbor_error(X, y, split.X_validation, split.y_validation)
-    return min(errors, key=lambda choice: errors[choice])
+    return Rivals(min(neighbor, key=neighbor.__getitem__), min(network, key=network.__getitem__))
+
+
+def deform(split: Split, elastic: Elastic, *, seed: int) -> tuple[Images, Labels]:
+    """Training digits deformed by elastic noise, ``N_NEW`` of them, and their labels."""
+    copies = np.arange(N_NEW) % len(split.X)
+    made = deform_elastically(
+        split.X[copies], width=elastic.width, amplitude=elastic.amplitude, seed=seed
+    )
+    return made, split.y[copies]
+
+
+def _join(split: Split, new: tuple[Images, Labels]) -> tuple[Images, Labels]:
+    """The training digits and, after them, new ones."""
+    return np.concatenate([split.X, new[0]]), np.concatenate([split.y, new[1]])
 
 
 def format_table(rows: list[Row]) -> list[str]:
@@ -204,7 +239,7 @@ def write_page(
     split: Split,
     augmenter: Augmenter,
     rows: list[Row],
-    rival: tuple[float, float],
+    rivals: Rivals,
 ) -> Path:
     """Write what was done, and pictures of it."""
     from dreamwarp.report.page import Page
@@ -225,9 +260,9 @@ def write_page(
     )
     page.text(
         f"Elastic noise was given the best of {len(WIDTHS) * len(AMPLITUDES)} settings on "
-        f"{len(split.X_validation)} validation digits: {rival[0]:g} px wide, {rival[1]:g} px "
-        f"strong. The strength of learned warps, {augmenter.strength_:g}, is chosen on the "
-        "training digits."
+        f"{len(split.X_validation)} validation digits: {rivals.neighbor} for the nearest "
+        f"neighbour, {rivals.network} for the network. The strength of learned warps, "
+        f"{augmenter.strength_:g}, is chosen on the training digits."
     )
     page.text(f"Judged by the training digits alone: {augmenter.verdict_}")
     page.heading("New digits")

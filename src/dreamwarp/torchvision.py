@@ -7,6 +7,7 @@ a pixel, so that it is 0 to the width - 1. Both list x before y. All of that is 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -188,6 +189,9 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         depends on (seed, epoch, number, label) alone. Default: randomness is torch's own, as in all
         transforms of torchvision: ``torch.manual_seed`` repeats it, and in a DataLoader it depends
         on the number of workers.
+    template_getter : callable, optional
+        For models of kind ``"template"``: finds in a sample which sample of the fit it is, -1 for
+        none.
     seed : int or numpy.random.Generator, optional
         Only with ``number_getter``. Default: 0.
     mask_fill_value : number
@@ -211,6 +215,7 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         *,
         labels_getter: Callable[[Any], Any] | str | None = "default",
         number_getter: Callable[[Any], int] | None = None,
+        template_getter: Callable[[Any], int] | None = None,
         seed: Seed = None,
         mask_fill_value: float = 0,
         **options: Unpack[WarpOptions],
@@ -231,6 +236,9 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         check_plane(model.space)
         self._labels_getter = find_labels if isinstance(labels_getter, str) else labels_getter
         self.number_getter = number_getter
+        self.template_getter = template_getter
+        if template_getter is None:
+            self._warps.warn_without_templates("Give `template_getter`, which finds them.")
         self.mask_fill_value = mask_fill_value
         self._epoch = SharedEpoch(0)
 
@@ -249,9 +257,13 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         label = self._find_label(sample)
         labels = None if label is None else [label]
         if self.number_getter is None:
-            return self._warps.draw(labels, [0], key=int(torch.randint(2**63 - 1, ()).item()))[0]
-        key = self._warps.epoch_key(self._epoch.get())
-        return self._warps.draw(labels, [int(self.number_getter(sample))], key=key)[0]
+            key, number = int(torch.randint(2**63 - 1, ()).item()), 0
+        else:
+            key = self._warps.epoch_key(self._epoch.get())
+            number = _whole("number_getter", self.number_getter(sample))
+        getter = self.template_getter
+        of = None if getter is None else [_whole("template_getter", getter(sample))]
+        return self._warps.draw(labels, [number], key=key, templates=of)[0]
 
     def fixed(self, theta: ArrayLike) -> FixedWarp:
         """The transform that applies a warp, with the options of this one: to repeat a draw."""
@@ -318,6 +330,16 @@ def distinct(labels: Any) -> list[Any]:
     if isinstance(labels, Tensor | np.ndarray | np.generic):
         labels = labels.tolist()
     return list(dict.fromkeys(labels)) if isinstance(labels, list | tuple) else [labels]
+
+
+def _whole(name: str, value: Any) -> int:
+    """What a function of the user returned, if it is a whole number."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"`{name}` must return a whole number, such as the index of the sample, got {value!r}."
+        ) from None
 
 
 def _in_dtype_of(like: Tensor, values: Tensor) -> Tensor:

@@ -12,7 +12,10 @@ import dreamwarp as dw
 from dreamwarp.augment import strength
 from dreamwarp.augment.strength import (
     N_HELD_OUT,
+    Errors,
     compare,
+    conclude,
+    first_alike,
     make_folds,
     mean_interval,
     shrink_images,
@@ -26,6 +29,10 @@ from tests.augment.cases import heights, textures
 def distances(own: Any, other: Any) -> ClassDistances:
     values = np.stack([own, other], axis=1).astype(np.float32)
     return ClassDistances(np.zeros((len(values), 1), np.float32), values[:, 0], values)
+
+
+def as_errors(values: Any) -> Errors:
+    return Errors(values, values)
 
 
 def test_errors_are_those_of_the_nearest_neighbour_but_smooth() -> None:
@@ -43,7 +50,8 @@ def test_errors_are_those_of_the_nearest_neighbour_but_smooth() -> None:
 @pytest.mark.parametrize("counts", [(30, 30), (400, 900, 1), (5000, 4000), (2, 3, 1, 1)])
 def test_folds_divide_every_class_and_hold_out_about_as_many(counts: tuple[int, ...]) -> None:
     codes = np.repeat(np.arange(len(counts)), counts)
-    folds = make_folds(codes, 0)
+    alike = np.arange(len(codes))
+    folds = make_folds(codes, alike, 0)
     total = np.sum(folds, axis=0)
     assert total.max() == 1
     alone = np.isin(codes, np.flatnonzero(np.array(counts) == 1))
@@ -55,8 +63,34 @@ def test_folds_divide_every_class_and_hold_out_about_as_many(counts: tuple[int, 
             expected = count * len(fold) / len(codes) / max(5, np.ceil(len(codes) / N_HELD_OUT))
             assert abs(fold[codes == code].sum() - expected) <= 1
     assert any(
-        (fold != other).any() for fold, other in zip(folds, make_folds(codes, 1), strict=True)
+        (fold != other).any()
+        for fold, other in zip(folds, make_folds(codes, alike, 1), strict=True)
     )
+
+
+def test_copies_are_held_out_together() -> None:
+    random = np.random.default_rng(0)
+    once = random.random((40, 6, 6)).astype(np.float32)
+    images = np.concatenate([once, once[::-1]])
+    codes = np.concatenate([np.arange(40) % 4, (np.arange(40) % 4)[::-1]])
+    alike = first_alike(images)
+    np.testing.assert_array_equal(alike, np.append(np.arange(40), np.arange(40)[::-1]))
+    folds = make_folds(codes, alike, 0)
+    assert np.sum(folds) == len(images)
+    for fold in folds:
+        np.testing.assert_array_equal(fold[:40], fold[40:][::-1])
+    # A class of which there are only copies of one sample is never held out.
+    lonely = np.where(alike == 7, 4, codes)
+    assert not np.any(make_folds(lonely, alike, 0), axis=0)[alike == 7].any()
+
+
+def test_a_verdict_is_not_better_for_samples_given_twice(monkeypatch: Any) -> None:
+    monkeypatch.setattr(strength, "N_WARPED", 500)
+    X, y = textures(8, 0)
+    options: dict[str, Any] = {"cells": (3, 3), "strength": 1.0, "progress": False}
+    once = dw.Augmenter(**options).fit(X, y).verdict_
+    twice = dw.Augmenter(**options).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2)).verdict_
+    assert 0.0 < once.error_without < 1.5 * twice.error_without
 
 
 def test_large_samples_are_averaged_down() -> None:
@@ -78,16 +112,24 @@ def test_the_interval_is_students() -> None:
 
 
 def test_a_verdict_says_what_it_found() -> None:
-    without, better = np.full(100, 0.2), np.tile([0.0, 0.1], 50)
+    without = Errors(np.full((1, 100), 0.2), (np.arange(100) < 22)[None] * 1.0)
+    better = Errors(np.tile([0.0, 0.1], (3, 50)), (np.arange(100) < [[3], [4], [5]]) * 1.0)
     verdict = compare(without, better)
     assert verdict.helps and verdict.interval[0] < verdict.improvement < verdict.interval[1]
-    assert (verdict.error_without, verdict.error_with) == pytest.approx((0.2, 0.05))
+    assert verdict.improvement == pytest.approx(0.15)
+    assert (verdict.error_without, verdict.error_with) == pytest.approx((0.22, 0.04))
     assert str(verdict).startswith("augmentation helps: of 100 held-out training samples")
-    assert "20.0% without warped samples and 5.0% with them, better by 15.0 points" in str(verdict)
+    assert "mistakes 22.0% without warped samples and 4.0% with them. Near" in str(verdict)
+    assert "better by 15.0 points (95 % interval: 14.0 to 16.0)." in str(verdict)
     worse = compare(better, without)
     assert not worse.helps and worse.improvement == pytest.approx(-0.15)
     assert str(worse).startswith("leave it: ")
-    assert not compare(without, without).helps
+    same = compare(without, without)
+    assert not same.helps and str(same).startswith("leave it: ")
+    unsure = Errors(np.tile([0.0, 0.39], (1, 50)), better.wrong)
+    verdict = compare(without, unsure)
+    assert not verdict.helps and verdict.interval[0] < 0.0 < verdict.interval[1]
+    assert str(verdict).startswith("no clear difference, leave it unless you can test it: of 100")
 
 
 def test_what_wins_by_chance_does_not_help() -> None:
@@ -95,19 +137,29 @@ def test_what_wins_by_chance_does_not_help() -> None:
     random = np.random.default_rng(0)
     helps, looks_better = 0, 0
     for _ in range(1000):
-        errors = np.clip(random.normal(0.3, 0.2, (7, 100)), 0.0, 1.0)
-        judged = strength._conclude(errors, strength.STRENGTHS)
-        helps += judged.verdict.helps
-        looks_better += compare(errors[0], errors[errors.mean(axis=1).argmin()]).helps
+        errors = as_errors(np.clip(random.normal(0.3, 0.2, (7, 100)), 0.0, 1.0))
+        helps += conclude(errors, strength.STRENGTHS).verdict.helps
+        best = np.full((1, 100), errors.smooth.mean(axis=1).argmin())
+        looks_better += compare(errors.at(0 * best), errors.at(best)).helps
     assert helps < 50 and looks_better > 75
 
 
 def test_among_equals_the_smallest_strength_wins() -> None:
-    errors = np.tile([[0.5], [0.2], [0.1], [0.1], [0.09995], [0.3], [0.4]], 10)
-    judged = strength._conclude(errors, strength.STRENGTHS)
+    errors = as_errors(np.tile([[0.5], [0.2], [0.1], [0.1], [0.09995], [0.3], [0.4]], 10))
+    judged = conclude(errors, strength.STRENGTHS)
     assert judged.strength == strength.STRENGTHS[2]
     assert judged.errors[0.0] == pytest.approx(0.5)
     assert judged.verdict.error_with == pytest.approx(0.1)
+
+
+def test_where_none_is_best_warps_are_judged_all_the_same() -> None:
+    errors = as_errors(np.tile([[0.1], [0.2], [0.3], [0.3], [0.3], [0.3], [0.3]], 10))
+    judged = conclude(errors, strength.STRENGTHS)
+    assert judged.strength == 0.0
+    assert judged.verdict.improvement == pytest.approx(-0.1)
+    assert str(judged.verdict).startswith("leave it: ")
+    single = conclude(as_errors(errors.smooth[:, :1]), strength.STRENGTHS)
+    assert single.verdict.interval == (-np.inf, np.inf) and not single.verdict.helps
 
 
 @pytest.mark.slow
@@ -121,3 +173,4 @@ def test_the_verdict_tells_warps_that_help_from_warps_that_carry_the_class(seed:
     X, y = heights(120, seed)
     hurt = dw.Augmenter(sigma=0.1, seed=seed, progress=False).fit(X, y)
     assert not hurt.verdict_.helps, hurt.verdict_
+    assert "leave it" in str(hurt.verdict_)

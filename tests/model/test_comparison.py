@@ -66,10 +66,28 @@ def test_classes_of_which_nothing_can_be_held_out():
     assert "nan" in str(table)
 
 
+def test_low_rank_models_of_a_few_pairs():
+    theta = np.random.default_rng(0).normal(scale=0.1, size=(3, 50))
+    table = held_out_log_likelihood(make_space(), {0: theta, 1: 0.5 * theta[:2]})
+    assert all(np.isfinite(value) for value in table.mean.values())
+
+
+def test_a_table_of_nothing_says_so():
+    theta, edges = np.full((1, 50), 0.1), np.array([[0, 1]])
+    pairs = {"a": np.repeat(theta, 3, axis=0)}
+    joined = {"a": edges + 2 * np.arange(3)[:, None]}
+    with pytest.warns(RuntimeWarning, match="no pair could be held out.*fewer `n_folds`"):
+        table = held_out_log_likelihood(make_space(), pairs, edges=joined, kinds=["gaussian"])
+    assert np.isnan(table.mean["gaussian"])
+
+
 def test_bad_options_are_refused():
     theta = independent_classes(n_pairs=20)
     with pytest.raises(ValueError, match=r"`kind` must be one of 'gaussian', .* got 'none'"):
         held_out_log_likelihood(make_space(), theta, kinds=["none"])
+    for kinds in ("kde", ()):
+        with pytest.raises(ValueError, match=r"`kinds` must be a list of at least one .* got"):
+            held_out_log_likelihood(make_space(), theta, kinds=kinds)
     with pytest.raises(ValueError, match='kind "template" needs `edges`'):
         held_out_log_likelihood(make_space(), theta, kinds=["template"])
     for n_folds in (1, 2.0, True):

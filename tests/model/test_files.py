@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import tracemalloc
 from types import SimpleNamespace
 
@@ -51,7 +52,10 @@ def stored(tmp_path):
         length = int.from_bytes(content[:8], "little")
         header, numbers = json.loads(content[8 : 8 + length]), content[8 + length :]
 
-        def write(header=header, numbers=numbers, description=None):
+        def write(header=header, numbers=numbers, description=None, signed=False):
+            if signed:  # as one would who knows how
+                arrays = files.arrays_of(model)
+                description["fingerprint"] = files.fingerprint(description, arrays)
             if description is not None:
                 metadata = {headers.FORMAT: json.dumps(description)}
                 header = {**header, "__metadata__": metadata}
@@ -112,12 +116,18 @@ def test_labels_keep_their_type(labels, tmp_path):
         ((6,), "free", False),
         ((7,), "free", True),
         ((4, 4), "zero", True),
+        ((3, 3), "zero", True),
+        ((3, 6), "zero", True),
+        ((1, 2), "slip", True),
+        ((2, 2), "free", True),
         ((2, 1, 2), "slip", False),
+        ((2, 3, 3), "zero", True),
+        ((1, 1, 2), "periodic", True),
     ],
 )
 def test_every_kind_of_space(cells, boundary, volume_preserving, tmp_path):
     space = make_space(cells, boundary, volume_preserving)
-    theta = theta_of(random_covariance(space.dim), 20)
+    theta = np.random.default_rng(0).normal(size=(20, space.dim))
     WarpModel.fit(space, {"a": theta}, shrinkage=0.1).save(tmp_path / "model.dwm")
     assert WarpModel.load(tmp_path / "model.dwm").space == space
 
@@ -349,7 +359,46 @@ def test_arrays_that_do_not_agree(stored):
 def test_lies_about_the_space(changed, message, stored):
     case = stored()
     space = {**case.description["space"], **changed}
-    refused(case.write(description={**case.description, "space": space}), message)
+    refused(case.write(description={**case.description, "space": space}, signed=True), message)
+
+
+@pytest.mark.parametrize("boundary", ["zero", "slip", "free", "periodic"])
+@pytest.mark.parametrize("cells", [[5, 5, 8], [20, 20, 20], [1, 1, 10**6], [10**6, 3]])
+def test_lies_about_the_space_cost_no_time(boundary, cells, stored):
+    # To make such a space would take half a minute, or for ever.
+    case, start = stored(), time.perf_counter()
+    space = {"cells": cells, "boundary": boundary, "volume_preserving": True}
+    message = r"its space \(.*\) has (far more|\d+)"
+    refused(case.write(description={**case.description, "space": space}, signed=True), message)
+    assert time.perf_counter() - start < 5.0
+
+
+def test_damage_to_the_space_is_noticed_before_it_is_made(stored, monkeypatch):
+    case = stored()
+    monkeypatch.setattr(files, "make_space", None)
+    space = {**case.description["space"], "boundary": "slip"}
+    refused(case.write(description={**case.description, "space": space}), "match its fingerprint")
+
+
+@pytest.mark.parametrize(
+    "cells", [(2, 3), (3, 3), (3, 7), (4, 5), (2, 3, 3), (2, 4, 4), (3, 3, 3), (3, 3, 4)]
+)
+def test_parameters_of_volume_preserving_spaces_are_counted(cells):
+    n = headers.count_divergence_free(cells)
+    if n:
+        assert make_space(cells, "zero", True).dim == n
+    else:
+        with pytest.raises(ValueError, match="no warp but the identity"):
+            make_space(cells, "zero", True)
+
+
+def test_brackets_within_brackets(stored):
+    case = stored()
+    deep: list = []
+    for _ in range(900):
+        deep = [deep]
+    case.description["classes"][0]["more"] = deep
+    refused(case.write(description=case.description), "")
 
 
 @pytest.mark.parametrize(
@@ -459,5 +508,5 @@ def test_mutated_model_files(tmp_path, n):
     for kind in KINDS:
         make_model(kind).save(tmp_path / "model.dwm")
         seeds.append((tmp_path / "model.dwm").read_bytes())
-    # The fingerprint, which is looked at last, lets next to nothing pass.
+    # The fingerprint lets next to nothing pass.
     assert fuzz(tmp_path / "mutant.dwm", WarpModel.load, seeds, n, expands=False) < 0.1 * n

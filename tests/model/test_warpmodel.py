@@ -10,6 +10,7 @@ import pytest
 import scipy.stats
 
 from dreamwarp.model import WarpModel
+from dreamwarp.model.gaussian import Gaussian
 from tests.model.cases import (
     graph_classes,
     has_covariance,
@@ -178,6 +179,23 @@ def test_low_rank_keeps_leading_components_and_evens_out_the_rest():
     np.testing.assert_allclose(whole.covariance(0), full.covariance(0), atol=1e-14)
 
 
+@pytest.mark.parametrize("dim", [2, 7, 50])
+def test_leading_components_of_a_covariance_that_is_alike_in_all_directions(dim):
+    for scale in np.random.default_rng(0).uniform(1e-6, 10.0, 50):
+        for rank in range(1, dim + 1):
+            leading = Gaussian.from_leading(scale * np.eye(dim), rank)
+            np.testing.assert_allclose(leading.covariance, scale * np.eye(dim), atol=1e-7 * scale)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_low_rank_models_of_warps_that_are_alike_in_all_directions(seed):
+    random = np.random.default_rng(seed)
+    theta = {label: random.normal(scale=0.1, size=(30, 50)) for label in (0, 1)}
+    model = WarpModel.fit(make_space(), theta, kind="low-rank")
+    assert np.isfinite(model.sample(5, 0)).all()
+    assert np.isfinite(model.covariance(1)).all()
+
+
 def test_a_singular_covariance_can_be_drawn_from_but_has_no_density():
     theta = theta_of(random_covariance(50), 20)
     model = WarpModel.fit(make_space(), {"a": theta}, shrinkage=0.0, pooling=0.0)
@@ -217,6 +235,8 @@ def test_scaling_scales_draws_and_densities(kind):
         small.log_prob(scaled, 1, templates=np.arange(20)), expected, rtol=1e-8
     )
     assert not model.scaled(0.0).sample(3, 0).any()
+    with pytest.raises(ValueError, match=r"the strength of this model is 0.*scaled from"):
+        model.scaled(0.0).log_prob(np.zeros(50), 0)
 
 
 # -- draws
@@ -411,7 +431,7 @@ def test_bad_options_are_refused(options, message):
 def test_bad_questions_are_refused():
     model = fit()
     with pytest.raises(
-        ValueError, match=r"label 5 is not one of the model's classes, 0, 1\. .*pool"
+        ValueError, match=r"label 5 is not one of the model's classes, 0, 1\. Use label=None"
     ):
         model.sample(2, 5)
     for label in ("0", True):

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import dreamwarp.torch as dwt
+from dreamwarp import Augmenter
 from dreamwarp.draws import derive_seed
 from dreamwarp.torch import LearnedWarp, engines
 from dreamwarp.torch.drawing import RandomWarps
@@ -199,7 +200,18 @@ def test_templates_are_told_apart() -> None:
     labels, numbers = torch.zeros(6, dtype=torch.int64), np.zeros(6, int)
     theta = draws(warp, labels, numbers=numbers, templates=torch.arange(6))
     assert len(theta.unique(dim=0)) == 6
-    assert len(draws(warp, labels, numbers=numbers).unique(dim=0)) == 1
+    with pytest.warns(UserWarning, match=r'"template" without templates .* Pass `templates`, -1'):
+        assert len(draws(warp, labels, numbers=numbers).unique(dim=0)) == 1
+
+
+@pytest.mark.parametrize("p", [0.5, 1.0])
+def test_layout_in_memory_is_kept(p: float) -> None:
+    images = make_images(8, 3, 12, 12)
+    last = images.contiguous(memory_format=torch.channels_last)
+    warped, _ = LearnedWarp(make_model(), p=p)(last, LABELS)
+    assert warped.is_contiguous(memory_format=torch.channels_last)
+    plain, _ = LearnedWarp(make_model(), p=p)(images, LABELS)
+    assert plain.is_contiguous() and torch.equal(warped, plain)
 
 
 # -- labels
@@ -241,6 +253,8 @@ def test_classes_unknown_to_the_model_may_be_pooled() -> None:
     ("labels", "options", "error", "message"),
     [
         (LABELS[:3], {}, ValueError, "one label for each image, got 3 labels for 8 images"),
+        (0, {}, ValueError, r"got one label for 8 images.*its label as `\[label\]`"),
+        (torch.tensor(0), {}, ValueError, "got one label for 8 images"),
         (torch.rand(8), {}, ValueError, r"got float32 of shape \(8,\)"),
         (torch.rand(8, 3), {}, ValueError, r"shape \(8, 3\).*labels.argmax\(dim=1\)"),
         (["a"] * 8, {}, TypeError, "labels must be whole numbers.*such as 0, got 'a'"),
@@ -286,6 +300,13 @@ def test_wrong_calls_are_refused() -> None:
     warp, images = LearnedWarp(make_model()), make_images(8, 1, 6, 6)
     with pytest.raises(TypeError, match=r"`model` must be a WarpModel, got str.*WarpModel.load"):
         LearnedWarp("digits.dwm")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"got Augmenter.*or pass `augmenter\.model_`"):
+        LearnedWarp(Augmenter())  # type: ignore[arg-type]
+    for epoch in (-1, 1.5):
+        with pytest.raises(ValueError, match=r"`epoch` must be a whole number, not negative, got"):
+            warp.set_epoch(epoch)  # type: ignore[arg-type]
+    with pytest.warns(UserWarning, match=r"28 channels of 28 x 3\. .*use images\.movedim\(-1, 1\)"):
+        warp(make_images(8, 28, 28, 3), LABELS)
     with pytest.raises(TypeError, match=r"images must be tensors, got ndarray"):
         warp(images.numpy(), LABELS)
     with pytest.raises(ValueError, match=r"2 spatial axes.*got \(6, 6\). Use `image\[None\]`"):

@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
 
 from dreamwarp.torch import LearnedWarp, WarpCollate, WarpedDataset, WithIndex
+from dreamwarp.torch.loading import Indexed
 from tests.torch_training.cases import (
     Mappings,
     Pictures,
@@ -173,7 +174,12 @@ def test_templates_follow_the_index() -> None:
     warped = load(WarpedDataset(dataset, model, templates=range(24)))
     collate = WarpCollate(model, templates=np.arange(24))
     assert same(warped, load(WithIndex(dataset), collate_fn=collate))
-    assert not same(warped, load(WarpedDataset(dataset, model)))
+    with pytest.warns(UserWarning, match=r'"template" without templates .* Give `templates`, -1'):
+        untold = WarpedDataset(dataset, model)
+    assert not same(warped, load(untold))
+    short = WarpCollate(model, templates=[0, 1])
+    with pytest.raises(ValueError, match=r"one for each sample .* got 2, and none for sample 4"):
+        short([Indexed(number, dataset[number]) for number in (1, 4)])
     with pytest.raises(ValueError, match=r"one for each of 24 samples, got 3"):
         WarpedDataset(dataset, model, templates=[1, 2, 3])
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
+from contextlib import nullcontext
 from numbers import Integral, Real
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,24 +15,31 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from dreamwarp.align.cluster import aligning_on
 from dreamwarp.augment.learning import Settings, align_neighbors, choose_pairs, fit_model
 from dreamwarp.augment.resampler import Resampler
 from dreamwarp.augment.samples import (
     as_images,
     as_labels,
+    check_finite,
     check_sizes,
     encode_labels,
     model_labels,
+    warn_of_channels_last,
 )
 from dreamwarp.augment.strength import STRENGTHS, judge_strengths
 from dreamwarp.data.sampling_strategy import SamplingStrategy, count_new
 from dreamwarp.draws import Seed, Stream, as_key, integers
-from dreamwarp.model.labels import refuse_unknown
+from dreamwarp.model.labels import USE_POOL, refuse_unknown
+from dreamwarp.model.warpmodel import NO_TEMPLATE, check_templates
 from dreamwarp.progress import ProgressOption
 from dreamwarp.resample import INTERPOLATIONS
 from dreamwarp.space import WarpSpace
 from dreamwarp.validation import check_choice, warn_user
 from dreamwarp.warp import Warp
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
@@ -128,10 +136,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Warps know no pixels: ``transform`` takes samples of another size than those fitted, unless
     they come as rows, whose number of features scikit-learn wants to stay the same.
 
-    In a pipeline of scikit-learn, ``fit_transform`` warps the training samples, each by its class.
-    Its ``predict`` calls ``transform`` too, without labels, which gives each sample a random warp
-    of all classes. What is wanted is most often to train on more samples and to predict from what
-    comes: imbalanced-learn's pipeline does this, with :meth:`resampler` as the step.
+    In a pipeline of scikit-learn, ``fit_transform`` warps the training samples, each by its class;
+    ``predict`` calls ``transform`` without labels, which leaves samples as they are. There are as
+    many training samples as before, each warped once. To train on more, use imbalanced-learn's
+    pipeline with :meth:`resampler` as the step.
 
     The strength and the verdict are explained in ``dreamwarp.augment.strength``. They come from the
     training samples alone.
@@ -194,7 +202,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     # -- learning
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Augmenter:
+    def fit(self, X: ArrayLike, y: ArrayLike, *, client: Client | None = None) -> Augmenter:
         """Learn the warps of each class.
 
         Parameters
@@ -202,29 +210,41 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         X : (n, *spatial), (n, channels, *spatial), or rows with ``image_shape``
         y : (n,)
             Labels: whole numbers, words or booleans.
+        client : distributed.Client, optional
+            A cluster whose workers align the pairs. Default: threads of this process. Results do
+            not depend on it.
         """
+        fitted = copy.copy(self)
+        with nullcontext() if client is None else aligning_on(client):
+            fitted._fit(X, y)
+        # All at once: what can't be fitted leaves an augmenter as it was.
+        self.__dict__ = fitted.__dict__
+        return self
+
+    def _fit(self, X: ArrayLike, y: ArrayLike) -> None:
         strength = _check_strength(self.strength)
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
+        _check_progress(self.progress)
+        settings = Settings(
+            self.n_neighbors, self.method, self.similarity, self.sigma, self.displacement,
+            self.length, self.model, self.keep_unusable, self.discount_poor,
+        )  # fmt: skip
         self.space_ = WarpSpace(self.cells, boundary=self.boundary)
-        values = self._read(X, reset=True)
+        values = self._read(X, reset=True).copy()  # which its owner may change
         self._images = as_images(self.space_, values, self.image_shape)
         self._sample_shape = values.shape[1:]
-        check_sizes(self.space_, self._images)
+        check_sizes(self.space_, self._images, self.image_shape)
         self._y = as_labels(_required(self, y), len(values))
         self.classes_, self._codes = np.unique(self._y, return_inverse=True)
         self._labels = model_labels(self.classes_)
         self._key = as_key(self.seed if self.random_state is None else self.random_state)
         # Refuses what can't be warped before it is aligned.
         Warp(self.space_, np.zeros((1, self.space_.dim))).image(self._images[:1])
-        self._learn()
+        self._warn_of_channels(self._images)
+        self._learn(settings)
         self._set_strength(strength)
-        return self
 
-    def _learn(self) -> None:
-        settings = Settings(
-            self.n_neighbors, self.method, self.similarity, self.sigma, self.displacement,
-            self.length, self.model, self.keep_unusable, self.discount_poor,
-        )  # fmt: skip
+    def _learn(self, settings: Settings) -> None:
         self.edges_, self.alignments_ = align_neighbors(
             self.space_, self._images, self._codes, self._labels, settings, seed=self._key,
             progress=self.progress, n_threads=self.n_threads,
@@ -232,7 +252,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self._pairs = choose_pairs(
             self.edges_, self.alignments_, self._codes, self._labels, settings
         )
-        self._full_model = fit_model(self.space_, self._pairs, self.model)
+        self._full_model = fit_model(self.space_, self._pairs, settings, seed=self._key)
 
     def _set_strength(self, strength: float | None) -> None:
         """Judge a strength, or choose one, and scale the model by it."""
@@ -243,7 +263,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         )  # fmt: skip
         self.strength_, self.verdict_ = judgement.strength, judgement.verdict
         self.strength_errors_ = judgement.errors
-        self.model_ = self._full_model.scaled(self.strength_)
+        asked = "auto" if strength is None else strength
+        self.model_ = self._full_model.scaled(self.strength_).with_settings(strength=asked)
         if strength is None and self.strength_ == 0.0:
             warn_user(
                 "no strength of warps mistakes fewer held-out samples than none, so strength 0 is "
@@ -315,16 +336,18 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         seed: Seed = None,
         first: int = 0,
     ) -> Array:
-        """One random warp of each sample.
+        """One random warp of each sample; without labels, samples as they are.
 
         Parameters
         ----------
         X : (n, ...)
             As in ``fit``, but of any size, unless in rows.
         y : (n,), optional
-            Labels: each sample gets a warp of its class. Without, of all classes.
+            Labels: each sample gets a warp of its class. Without them nothing is warped, since
+            pipelines pass samples to predict so, unless ``unknown="pool"``.
         unknown : {"error", "pool"}
-            What labels get that were not fitted: an error, or warps of all classes.
+            What labels get that were not fitted: an error, or warps of all classes. So do samples
+            without labels if it is ``"pool"``.
         templates : (n,) of int, optional
             For model="template": which samples of the fit these are, -1 for none of them. Others
             get warps of their class.
@@ -340,15 +363,17 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         """
         check_is_fitted(self)
         values = self._read(X, reset=False)
-        images = as_images(self.space_, values, self.image_shape)
+        images, n = as_images(self.space_, values, self.image_shape), len(values)
         check_choice("unknown", unknown, ("error", "pool"))
-        codes = np.full(len(values), -1) if y is None else self._encode(y, len(values), unknown)
         start = check_count("first", first)
-        numbers = np.arange(start, start + len(values))
-        of = np.full(len(values), -1) if templates is None else np.asarray(templates)
-        return self._warp(
-            self._key_of(seed), numbers, images, np.arange(len(values)), codes, of
-        ).reshape(values.shape)
+        of = np.full(n, NO_TEMPLATE) if templates is None else check_templates(templates, n)
+        if y is None and unknown == "error":
+            return values.copy()
+        self._warn_of_channels(images)
+        codes = np.full(n, -1) if y is None else self._encode(y, n, unknown)
+        numbers = np.arange(start, start + n)
+        warped = self._warp(self._key_of(seed), numbers, images, np.arange(n), codes, of)
+        return warped.reshape(values.shape)
 
     def fit_transform(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Learn, and one random warp of each sample by its class."""
@@ -364,7 +389,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         X_resampled : (n + n_new, ...)
         y_resampled : (n + n_new,)
         """
-        labels = as_labels(_required(self, y), len(np.asarray(y)))
+        labels = as_labels(_required(self, y), np.shape(X)[0] if np.ndim(X) else 0)
         n_new = count_new(self.sampling_strategy, labels)
         self.fit(X, y)
         n_classes = len(self.classes_)
@@ -390,7 +415,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if label is None:
             codes = numbers % len(self.classes_)
         else:
-            codes = np.repeat(self._encode([label], 1, "error"), len(numbers))
+            remedy = "Leave out `label` for samples of all classes."
+            codes = np.repeat(self._encode([label], 1, "error", remedy), len(numbers))
         # The members of class c are `order[starts[c]:][:counts[c]]`.
         order, counts = np.argsort(self._codes, kind="stable"), np.bincount(self._codes)
         starts = np.cumsum(counts) - counts
@@ -438,15 +464,18 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             np.clip(warped, low, high, out=warped)
         return warped
 
+    def _warn_of_channels(self, images: Array) -> None:
+        warn_of_channels_last("X", images.shape, self.space_.ndim, "np.moveaxis(X, -1, 1)")
+
     def _key_of(self, seed: Seed) -> int:
         return self._key if seed is None else as_key(seed)
 
-    def _encode(self, y: ArrayLike, n: int, unknown: str) -> Integers:
+    def _encode(self, y: ArrayLike, n: int, unknown: str, remedy: str = USE_POOL) -> Integers:
         """Class of each label, -1 where there is none."""
         labels = as_labels(y, n)
         codes = encode_labels(labels, self.classes_)
         if unknown == "error" and (codes < 0).any():
-            refuse_unknown(labels[codes < 0][0].item(), self._labels)
+            refuse_unknown(labels[codes < 0][0].item(), self._labels, remedy)
         return codes
 
     def _read(self, X: Any, *, reset: bool) -> Array:
@@ -455,15 +484,17 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         n_axes = X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim
         if n_axes <= 2 and (reset or len(self._sample_shape) == 1):
             values = validate_data(
-                self, X, reset=reset, dtype="numeric", ensure_min_samples=n_least
-            )
+                self, X, reset=reset, dtype="numeric", ensure_min_samples=n_least,
+                ensure_all_finite=False,
+            )  # fmt: skip
         else:  # scikit-learn counts the features of rows only
             values = check_array(
                 X, dtype="numeric", allow_nd=True, ensure_min_samples=n_least, estimator=self,
-                input_name="X",
+                input_name="X", ensure_all_finite=False,
             )  # fmt: skip
             if reset:
                 self.n_features_in_ = math.prod(values.shape[1:])
+        check_finite(values)
         return values.astype(values.dtype.newbyteorder("="), copy=False)
 
 
@@ -489,6 +520,13 @@ def _check_strength(strength: Any) -> float | None:
             f'`strength` must be a finite number, not negative, or "auto", got {strength!r}.'
         )
     return float(strength)
+
+
+def _check_progress(progress: Any) -> None:
+    if not (progress is None or isinstance(progress, bool) or callable(progress)):
+        raise TypeError(
+            f"`progress` must be True, False, None or a function of two numbers, got {progress!r}."
+        )
 
 
 def check_count(name: str, value: int) -> int:

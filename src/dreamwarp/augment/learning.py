@@ -13,10 +13,11 @@ from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
 from dreamwarp.align.alignment import Method
 from dreamwarp.model import WarpModel, alignment_weights
 from dreamwarp.model.fitting import fit_by
-from dreamwarp.model.kinds import Amounts
+from dreamwarp.model.kinds import KINDS, Amounts
 from dreamwarp.model.moments import Rule, check_pairs
 from dreamwarp.progress import ProgressOption
 from dreamwarp.space import WarpSpace
+from dreamwarp.validation import check_choice
 
 # As many pairs, over all classes, are needed to learn anything: the least that a model takes.
 MIN_PAIRS = 5
@@ -39,11 +40,30 @@ class Settings:
     discount_poor: bool
 
     def __post_init__(self) -> None:
+        check_choice("model", self.model, KINDS)
+        for name in ("keep_unusable", "discount_poor"):
+            if not isinstance(getattr(self, name), bool | np.bool_):
+                raise TypeError(f"`{name}` must be True or False, got {getattr(self, name)!r}.")
         if self.discount_poor and self.similarity != "ssd":
             raise ValueError(
                 "`discount_poor` needs similarity='ssd', whose losses can be compared, got "
                 f"{self.similarity!r}."
             )
+
+    def describe(self) -> dict[str, str | int | float]:
+        """What a model file says of them: words and numbers."""
+        kind = type(self.similarity).__name__
+        name = getattr(self.similarity, "__name__", kind)
+        return {
+            "n_neighbors": int(self.n_neighbors),
+            "method": self.method,
+            "similarity": self.similarity if isinstance(self.similarity, str) else name,
+            "sigma": self.sigma if isinstance(self.sigma, str) else float(self.sigma),
+            "displacement": float(self.displacement),
+            "length": float(self.length),
+            "keep_unusable": int(self.keep_unusable),
+            "discount_poor": int(self.discount_poor),
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,10 +153,14 @@ def choose_pairs(
     return AlignedPairs(labels, pair_codes, alignments.theta[some], edges[some], weights)
 
 
-def fit_model(space: WarpSpace, pairs: AlignedPairs, kind: Any) -> WarpModel:
+def fit_model(space: WarpSpace, pairs: AlignedPairs, settings: Settings, *, seed: int) -> WarpModel:
     """The distributions of warps; amounts are chosen by held-out likelihood."""
     theta, edges, weights = pairs.by_class()
-    return WarpModel.fit(space, theta, kind=kind, edges=edges, weights=weights, min_pairs=MIN_PAIRS)
+    kind: Any = settings.model
+    model = WarpModel.fit(
+        space, theta, kind=kind, edges=edges, weights=weights, min_pairs=MIN_PAIRS
+    )
+    return model.with_settings(**settings.describe(), seed=seed)
 
 
 def refit(model: WarpModel, pairs: AlignedPairs) -> WarpModel:

@@ -16,9 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.model.labels import check_label
 from dreamwarp.space import WarpSpace
+from dreamwarp.validation import warn_user
 
 # Whole numbers below this are exact in float64.
 MAX_WHOLE = 2**53
+# Channels that pictures have at most: red, green, blue and how opaque they are.
+MOST_COLORS = 4
 
 
 def as_images(
@@ -43,6 +46,29 @@ def as_images(
     return values
 
 
+def warn_of_channels_last(name: str, shape: Sequence[int], ndim: int, remedy: str) -> None:
+    """Warn of samples (n, channels, *spatial) whose last axis looks like the channels."""
+    if len(shape) == ndim + 2 and shape[-1] <= MOST_COLORS < min(shape[1:-1]):
+        spatial = " x ".join(map(str, shape[2:]))
+        warn_user(
+            f"`{name}` of shape {tuple(shape)} reads as {shape[1]} channels of {spatial}. If its "
+            f"last axis is the channels, use {remedy}.",
+            UserWarning,
+        )
+
+
+def check_finite(values: NDArray[Any]) -> None:
+    """Refuse samples with values that are none."""
+    if values.dtype.kind != "f" or np.isfinite(values).all():
+        return
+    place = tuple(np.argwhere(~np.isfinite(values))[0].tolist())
+    found = "NaN" if np.isnan(values[place]) else values[place]
+    raise ValueError(
+        f"`X` must hold finite numbers, got {found} at index {place}. Leave out such samples, or "
+        "fill in what is missing."
+    )
+
+
 def check_image_shape(space: WarpSpace, image_shape: Sequence[int]) -> tuple[int, ...]:
     """The shape of one sample: (*spatial) or (channels, *spatial)."""
     sizes = tuple(np.ravel(image_shape).tolist())
@@ -55,8 +81,13 @@ def check_image_shape(space: WarpSpace, image_shape: Sequence[int]) -> tuple[int
     return sizes
 
 
-def check_sizes(space: WarpSpace, images: NDArray[Any]) -> None:
-    """Refuse samples in which no warp could be seen."""
+def check_sizes(space: WarpSpace, images: NDArray[Any], image_shape: Sequence[int] | None) -> None:
+    """Refuse samples in which no warp could be seen, and those of another shape than was said."""
+    if image_shape is not None and images.shape[1:] != check_image_shape(space, image_shape):
+        raise ValueError(
+            f"`X` must have rows, or samples of shape {tuple(image_shape)}, for `image_shape`, got "
+            f"samples of shape {images.shape[1:]}. Leave out `image_shape`, which only rows need."
+        )
     spatial = images.shape[images.ndim - space.ndim :]
     if max(spatial) < 2:
         raise ValueError(

@@ -17,6 +17,7 @@ from dreamwarp.model.labels import Label
 from dreamwarp.model.moments import FORMULAS, check_pairs, check_share
 from dreamwarp.model.selection import Fold, choose_rule, held_out_log_prob, make_folds
 from dreamwarp.space import WarpSpace
+from dreamwarp.validation import warn_user
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,10 @@ def held_out_log_likelihood(
         with ``edges``, whole samples are.
     n_folds : int
     """
+    if isinstance(kinds, str) or not len(kinds):
+        raise ValueError(
+            f'`kinds` must be a list of at least one kind, such as ["gaussian"], got {kinds!r}.'
+        )
     for kind in kinds:
         check_amounts(kind, "auto", "auto", "auto", "auto", space.dim)
     if "template" in kinds and edges is None:
@@ -96,7 +101,14 @@ def held_out_log_likelihood(
     folds = make_folds(classes, by_sample=by_sample, n_folds=int(n_folds))
     with threadpool_limits(1):  # small matrices: threads would only wait for each other
         scores = [_score(fold, kinds, shrinkage, pooling, space.dim) for fold in folds]
-    return _tabulate(kinds, folds, scores)
+    table = _tabulate(kinds, folds, scores)
+    if not any(table.n_pairs.values()):
+        warn_user(
+            "no pair could be held out, so there is nothing to compare by. Give more pairs, or "
+            "fewer `n_folds`; with `edges`, pairs whose samples are both held out are tested.",
+            RuntimeWarning,
+        )
+    return table
 
 
 def _score(

@@ -3,7 +3,8 @@
 Layout: 8 bytes for the length of the header, the header (JSON), the numbers. The header says of
 each array its type, shape and place, and under ``__metadata__`` what the model is. Nothing of that
 is believed: ``headers`` checks the layout against the size of the file, and the shapes against the
-space, before a number is read; and the fingerprint tells whether what was read is what was written.
+space, before a number is read; and the fingerprint tells whether what was read is what was written,
+before the space is made, whose time grows as the cube of its size.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,7 @@ from dreamwarp.model.headers import (
     Record,
     check_arrays,
     check_model,
+    check_space,
     make_space,
     malformed,
     read_header,
@@ -36,6 +39,9 @@ from dreamwarp.model.labels import Label
 
 if TYPE_CHECKING:
     from dreamwarp.model.warpmodel import WarpModel
+
+# What the fingerprint covers of a description: not the versions.
+DESCRIBED = ("space", "settings", "strength", "pool", "classes")
 
 
 # -- writing
@@ -65,7 +71,7 @@ def save_model(model: WarpModel, path: str | os.PathLike[str]) -> None:
 
 
 def describe(model: WarpModel) -> dict[str, Any]:
-    """All of a model but its arrays, as JSON can hold it."""
+    """All of a model but its arrays, as JSON can hold it: what ``DESCRIBED`` names."""
     space = model.space
     return {
         "space": {
@@ -111,11 +117,12 @@ def arrays_of(model: WarpModel) -> dict[str, NDArray[Any]]:
     }
 
 
-def fingerprint(model: WarpModel) -> str:
-    """SHA-256 of the description and the arrays, in hexadecimal."""
+def fingerprint(description: Record, arrays: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 of the description and the arrays of a model, in hexadecimal."""
+    described = {name: description[name] for name in DESCRIBED}
     digest = hashlib.sha256()
-    digest.update(json.dumps(describe(model), sort_keys=True, allow_nan=False).encode())
-    for name, array in sorted(arrays_of(model).items()):
+    digest.update(json.dumps(described, sort_keys=True).encode())
+    for name, array in sorted(arrays.items()):
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
         digest.update(f"{name} {little.dtype.str} {little.shape}\n".encode())
         digest.update(little.data)
@@ -132,7 +139,8 @@ def load_model(path: str | os.PathLike[str]) -> WarpModel:
     file = Path(path)
     layout, record = read_header(file)
     check_model(file, record)
-    space = make_space(file, record["space"], check_arrays(file, layout, record))
+    dim = check_arrays(file, layout, record)
+    check_space(file, record["space"], dim)
     arrays = _read_arrays(file, list(layout))
     pooled = _make_part(file, "pool", record["pool"], arrays)
     distributions, fits = {}, {}
@@ -141,10 +149,17 @@ def load_model(path: str | os.PathLike[str]) -> WarpModel:
         label, prefix = part["label"], str(number)
         distributions[label] = pooled if fell_back else _make_part(file, prefix, part, arrays)
         fits[label] = ClassFit(part["n_pairs"], part["shrinkage"], part["pooling"], fell_back)
-    model = WarpModel(space, distributions, pooled, fits, record["settings"], record["strength"])
-    if model.fingerprint != record["fingerprint"]:
+    if not _is_intact(record, arrays):
         raise malformed(file, "its contents do not match its fingerprint, so it was damaged")
-    return model
+    space = make_space(file, record["space"], dim)
+    return WarpModel(space, distributions, pooled, fits, record["settings"], record["strength"])
+
+
+def _is_intact(record: Record, arrays: Mapping[str, NDArray[Any]]) -> bool:
+    try:
+        return fingerprint(record, arrays) == record["fingerprint"]
+    except RecursionError:  # brackets within brackets, where a label or a number should be
+        return False
 
 
 def _read_arrays(file: Path, names: list[str]) -> dict[str, NDArray[Any]]:

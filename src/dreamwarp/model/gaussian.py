@@ -81,7 +81,8 @@ class Gaussian:
         values, vectors = np.linalg.eigh(covariance)
         values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
         variance = float(values[rank:].mean()) if rank < len(values) else 0.0
-        factor = vectors[:, :rank] * np.sqrt(values[:rank] - variance)
+        # Where all are alike, the mean of some can be above the others by rounding.
+        factor = vectors[:, :rank] * np.sqrt(np.maximum(values[:rank] - variance, 0.0))
         return cls(np.ascontiguousarray(factor), float(np.sqrt(variance)))
 
     # -- what it is

@@ -28,8 +28,7 @@ LENGTH_BYTES = 8
 ITEM_BYTES = 8  # of both types of number that model files hold
 # Past this, squares leave the range of float64 in sums.
 MAX_NUMBER = 1e100
-# What a space of d parameters can have of boxes at most; one axis without divergence has d = 1.
-MAX_BOXES_PER_PARAMETER = 4
+# Along one axis only a shift has no divergence: d = 1 says nothing about the number of boxes.
 MAX_BOXES_OF_LINE = 4096
 
 Layout = dict[str, tuple[Any, ...]]
@@ -233,8 +232,8 @@ def _check_shapes(file: Path, prefix: str, shapes: Shapes, layout: Layout) -> in
     return sizes["dim"]
 
 
-def make_space(file: Path, record: Any, dim: int) -> WarpSpace:
-    """The space of a model of d parameters, if it has as many."""
+def check_space(file: Path, record: Any, dim: int) -> None:
+    """Refuse the description of a space that can't have d parameters, without making it."""
     wanted = {"cells": list, "boundary": str, "volume_preserving": bool}
     _check_fields(file, "the space", record, wanted)
     cells: Sequence[Any] = record["cells"]
@@ -242,19 +241,43 @@ def make_space(file: Path, record: Any, dim: int) -> WarpSpace:
         raise malformed(file, f"its space has cells {cells!r:.40}")
     if record["boundary"] not in BOUNDARIES:
         raise malformed(file, f"its space has boundary {record['boundary']!r:.40}")
-    # To make a space takes time and memory that grow with it: first see that it can be the one.
-    most = MAX_BOXES_OF_LINE if len(cells) == 1 else MAX_BOXES_PER_PARAMETER * dim
-    found: int | str = "far more"
-    if prod(cells) <= most:
-        try:
-            space = WarpSpace(
-                cells, record["boundary"], volume_preserving=record["volume_preserving"]
-            )
-        except ValueError as error:
-            raise malformed(file, str(error).rstrip(".")) from None
-        if space.dim == dim:
-            return space
-        found = space.dim
-    raise malformed(
+    divergence_free = record["volume_preserving"]
+    if divergence_free and record["boundary"] == "zero" and len(cells) > 1:
+        found = count_divergence_free(cells)
+        if found != dim:
+            raise _other_dim(file, dim, cells, str(found))
+    elif prod(cells) > (MAX_BOXES_OF_LINE if divergence_free and len(cells) == 1 else dim + 1):
+        raise _other_dim(file, dim, cells, "far more")
+
+
+def count_divergence_free(cells: Sequence[int]) -> int:
+    """d of a volume-preserving space with zero boundary, of two or three axes.
+
+    In the plane such fields are the gradients, turned, of functions with a value at every corner of
+    boxes that is away from the border and its neighbours. In three axes they are curls.
+    """
+    inner = [max(size - 2, 0) for size in cells]
+    if len(cells) == 2:
+        return prod(inner)
+    edges = sum(
+        (size - 1) * prod(inner[:axis] + inner[axis + 1 :]) for axis, size in enumerate(cells)
+    )
+    return 2 * edges - 3 * prod(inner)
+
+
+def make_space(file: Path, record: Record, dim: int) -> WarpSpace:
+    """The space of a model of d parameters, described as ``check_space`` wants it."""
+    cells = record["cells"]
+    try:
+        space = WarpSpace(cells, record["boundary"], volume_preserving=record["volume_preserving"])
+    except ValueError as error:
+        raise malformed(file, str(error).rstrip(".")) from None
+    if space.dim != dim:
+        raise _other_dim(file, dim, cells, str(space.dim))
+    return space
+
+
+def _other_dim(file: Path, dim: int, cells: Sequence[int], found: str) -> ValueError:
+    return malformed(
         file, f"its arrays are for {dim} parameters, and its space {tuple(cells)} has {found}"
     )

@@ -15,6 +15,9 @@ ARRAY_KINDS = {str: "U", int: "iu", bool: "b"}
 MAX_NUMBER = 2**63 - 2
 # Labels that an error lists before it gives up.
 MAX_LISTED = 10
+# What to do about a label that no class has.
+USE_POOL = 'Use unknown="pool" for the warps of all classes.'
+USE_NONE = "Use label=None for the warps of all classes."
 
 
 def check_label(label: Any) -> Label:
@@ -79,11 +82,8 @@ def _encode_each(labels: Iterable[Any], classes: Sequence[Label]) -> NDArray[np.
     return np.array([table.get((type(label), label), -1) for label in plain], np.int64)
 
 
-def refuse_unknown(label: Any, classes: Sequence[Label]) -> None:
+def refuse_unknown(label: Any, classes: Sequence[Label], remedy: str = USE_POOL) -> None:
     """The error for a label that no class has."""
     listed = ", ".join(repr(known) for known in classes[:MAX_LISTED])
     more = f" and {len(classes) - MAX_LISTED} more" if len(classes) > MAX_LISTED else ""
-    raise ValueError(
-        f"label {label!r} is not one of the model's classes, {listed}{more}. "
-        'Use unknown="pool" for the warps of all classes.'
-    )
+    raise ValueError(f"label {label!r} is not one of the model's classes, {listed}{more}. {remedy}")

@@ -15,7 +15,7 @@ from dreamwarp.draws import Seed, as_key, check_numbers
 from dreamwarp.model.fitting import ClassFit, fit_distributions
 from dreamwarp.model.gaussian import Array, Components, Gaussian, Integers, components
 from dreamwarp.model.kinds import Distribution
-from dreamwarp.model.labels import Label, check_label, encode, refuse_unknown
+from dreamwarp.model.labels import USE_NONE, Label, check_label, encode, refuse_unknown
 from dreamwarp.space import WarpSpace
 from dreamwarp.validation import as_finite_array, check_choice
 
@@ -37,7 +37,8 @@ class WarpModel:
         The labels, of the type they were given in.
     fits : dict of label to ClassFit
     settings : dict
-        What it was fitted with: the kind, and every amount that was given or chosen.
+        What it was fitted with: the kind, and every amount that was given or chosen. Those of an
+        ``Augmenter`` say also how its pairs were aligned.
     pooled : Gaussian
         The distribution for all classes.
     strength : float
@@ -164,8 +165,13 @@ class WarpModel:
                 f"`theta` must have shape (n, {self.space.dim}) for {self.space!r}, got "
                 f"{values.shape}. Use the space the model was fitted with."
             )
+        if self.strength == 0.0:
+            raise ValueError(
+                "the strength of this model is 0, so all its warps are the identity and have no "
+                "density. Use the model that it was scaled from."
+            )
         rows = np.atleast_2d(values)
-        of = None if templates is None else _check_templates(templates, len(rows))
+        of = None if templates is None else check_templates(templates, len(rows))
         out = self.distribution(label).log_prob(rows, of)
         return out[0] if values.ndim == 1 else out
 
@@ -175,7 +181,7 @@ class WarpModel:
             return self.pooled
         code = int(encode([check_label(label)], self.classes)[0])
         if code < 0:
-            refuse_unknown(label, self.classes)
+            refuse_unknown(label, self.classes, USE_NONE)
         return self._distributions[self.classes[code]]
 
     def scaled(self, strength: float) -> WarpModel:
@@ -192,6 +198,13 @@ class WarpModel:
             self.space, distributions, pooled, self.fits, self.settings, self.strength * factor
         )
 
+    def with_settings(self, **more: str | float) -> WarpModel:
+        """The same model, with more said about how it came about."""
+        return WarpModel(
+            self.space, self._distributions, self.pooled, self.fits, self.settings | more,
+            self.strength,
+        )  # fmt: skip
+
     def __repr__(self) -> str:
         return (
             f"WarpModel({self.space!r}, kind={self.kind!r}, {len(self.classes)} classes, "
@@ -207,6 +220,7 @@ class WarpModel:
         """
         if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 0:
             raise ValueError(f"`n` must be a whole number, not negative, got {n!r}.")
+        self.distribution(label)  # refuses labels of no class
         return self.draw(label, np.arange(n), seed=seed)
 
     def draw(
@@ -246,7 +260,7 @@ class WarpModel:
         check_choice("unknown", unknown, ("error", "pool"))
         codes = self._codes(labels, len(rows), unknown)
         absent = np.full(len(rows), NO_TEMPLATE)
-        of = absent if templates is None else _check_templates(templates, len(rows))
+        of = absent if templates is None else check_templates(templates, len(rows))
         out = np.empty((len(rows), self.space.dim))
         order = np.argsort(codes, kind="stable")
         present, starts = np.unique(codes[order], return_index=True)
@@ -277,9 +291,9 @@ class WarpModel:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256, in hexadecimal, of all that a file holds but the version of the library."""
-        from dreamwarp.model.files import fingerprint
+        from dreamwarp.model.files import arrays_of, describe, fingerprint
 
-        return fingerprint(self)
+        return fingerprint(describe(self), arrays_of(self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file: safetensors, with a description in its header."""
@@ -299,7 +313,8 @@ def _plain(label: Any) -> Any:
     return label.item() if hasattr(label, "item") else label
 
 
-def _check_templates(templates: ArrayLike, n: int) -> Integers:
+def check_templates(templates: ArrayLike, n: int) -> Integers:
+    """Sample indices (n,), -1 for none."""
     values = np.asarray(templates)
     if values.shape != (n,) or (n and values.dtype.kind not in "iu"):
         raise ValueError(

@@ -7,9 +7,11 @@ from numbers import Real
 from typing import Any, Literal, TypedDict
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from dreamwarp.augment.samples import warn_of_channels_last
 from dreamwarp.draws import Seed, Stream, as_key, derive_seed, uniforms
 from dreamwarp.model import Label, WarpModel
 from dreamwarp.model.labels import ARRAY_KINDS
@@ -18,7 +20,7 @@ from dreamwarp.resample import INTERPOLATIONS, Interpolation
 from dreamwarp.torch.images import warp
 from dreamwarp.torch.kernels import n_threads
 from dreamwarp.torch.paths import check_theta, working_dtype
-from dreamwarp.validation import check_choice
+from dreamwarp.validation import check_choice, warn_user
 
 Fill = Literal["edge", "constant", "reflect"]
 
@@ -78,7 +80,7 @@ class RandomWarps:
         if not isinstance(model, WarpModel):
             raise TypeError(
                 f"`model` must be a WarpModel, got {type(model).__name__}. "
-                "Make one with WarpModel.fit or WarpModel.load."
+                "Make one with WarpModel.fit or WarpModel.load, or pass `augmenter.model_`."
             )
         real = isinstance(p, Real)
         if not real or not 0.0 <= float(p) <= 1.0:
@@ -94,6 +96,15 @@ class RandomWarps:
 
     def __repr__(self) -> str:
         return f"{self.model!r}, p={self.p:g}, unknown={self.unknown!r}"
+
+    def warn_without_templates(self, remedy: str) -> None:
+        """Warn that a model which knows the warps of single samples is not told which they are."""
+        if self.model.kind == "template":
+            warn_user(
+                'a model of kind "template" without templates gives all samples the warps of their '
+                f"class. {remedy}",
+                UserWarning,
+            )
 
     def epoch_key(self, epoch: int) -> int:
         """The seed of all draws of an epoch."""
@@ -146,6 +157,7 @@ class RandomWarps:
                 f"spatial axes for {self.model.space!r}, got {tuple(images.shape)}. "
                 "Use `image[None]` for one image."
             )
+        warn_of_channels_last("images", images.shape, ndim, "images.movedim(-1, 1)")
 
     def check_theta(self, theta: Tensor, images: Tensor) -> Tensor:
         """θ (n, d) for n images, on their device and in the precision they are worked on in."""
@@ -168,7 +180,7 @@ class RandomWarps:
             space, theta, images if has_channels else images.unsqueeze(1),
             interpolation=self.interpolation, fill=self.fill, fill_value=self.fill_value,
         )  # fmt: skip
-        return warped if has_channels else warped.squeeze(1)
+        return _in_layout_of(images, warped if has_channels else warped.squeeze(1))
 
     def _model_labels(self, labels: Any) -> Any:
         """Labels (n,) as the model has them, or None."""
@@ -192,6 +204,13 @@ class RandomWarps:
         return labels if isinstance(labels, list | tuple) and self.classes is None else values
 
 
+def check_epoch(epoch: int) -> int:
+    """``epoch``, if it is a whole number that is not negative."""
+    if not isinstance(epoch, int | np.integer) or isinstance(epoch, bool) or epoch < 0:
+        raise ValueError(f"`epoch` must be a whole number, not negative, got {epoch!r}.")
+    return int(epoch)
+
+
 def check_tensor(image: Any) -> None:
     """Refuse images that are no tensors."""
     if not isinstance(image, Tensor):
@@ -199,6 +218,14 @@ def check_tensor(image: Any) -> None:
             f"images must be tensors, got {type(image).__name__}. Turn them into tensors first, or "
             "use dreamwarp.torchvision.LearnedWarp, which takes PIL images too."
         )
+
+
+def _in_layout_of(images: Tensor, warped: Tensor) -> Tensor:
+    """Warped images with their channels last in memory if those of the images are."""
+    layout = {4: torch.channels_last, 5: torch.channels_last_3d}.get(images.ndim)
+    if layout is None or images.is_contiguous() or not images.is_contiguous(memory_format=layout):
+        return warped
+    return warped.contiguous(memory_format=layout)
 
 
 def _as_array(labels: Any) -> NDArray[Any]:

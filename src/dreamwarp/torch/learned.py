@@ -12,7 +12,7 @@ from torch.utils.data import get_worker_info
 
 from dreamwarp.draws import Seed, check_numbers
 from dreamwarp.model import WarpModel
-from dreamwarp.torch.drawing import RandomWarps, WarpOptions
+from dreamwarp.torch.drawing import RandomWarps, WarpOptions, check_epoch
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -90,7 +90,7 @@ class LearnedWarp(nn.Module):
 
     def set_epoch(self, epoch: int) -> None:
         """Draw other warps from here on: those of this epoch, images counted from 0 again."""
-        self._key = self._warps.epoch_key(epoch)
+        self._key = self._warps.epoch_key(check_epoch(epoch))
         self._count = 0
 
     def forward(
@@ -149,11 +149,14 @@ class LearnedWarp(nn.Module):
         templates: Any,
         generator: torch.Generator | None,
     ) -> NDArray[np.float64]:
-        if labels is not None and len(labels) != n:
+        if labels is not None and (np.ndim(labels) == 0 or len(labels) != n):
+            found = "one label" if np.ndim(labels) == 0 else f"{len(labels)} labels"
             raise ValueError(
-                f"there must be one label for each image, got {len(labels)} labels for {n} images. "
-                "A single image goes in as `image[None]`."
+                f"there must be one label for each image, got {found} for {n} images. A single "
+                "image goes in as `image[None]`, its label as `[label]`."
             )
+        if templates is None:
+            self._warps.warn_without_templates("Pass `templates`, -1 where an image is none.")
         key = self._key if generator is None else _next_key(generator)
         if numbers is None:
             numbers = np.arange(n) + (0 if generator is not None else self._count_on(n))

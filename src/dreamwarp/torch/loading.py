@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
 from dreamwarp.draws import Seed
 from dreamwarp.model import WarpModel
-from dreamwarp.torch.drawing import RandomWarps, WarpOptions, check_tensor
+from dreamwarp.model.warpmodel import check_templates
+from dreamwarp.torch.drawing import RandomWarps, WarpOptions, check_epoch, check_tensor
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -32,9 +34,7 @@ class SharedEpoch:
 
     def set(self, epoch: int) -> None:
         """Change it, in all processes."""
-        if not isinstance(epoch, int | np.integer) or isinstance(epoch, bool) or epoch < 0:
-            raise ValueError(f"`epoch` must be a whole number, not negative, got {epoch!r}.")
-        self._value.fill_(int(epoch))
+        self._value.fill_(check_epoch(epoch))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # A copy holds a number of its own, in memory that is not shared until it is asked to be.
@@ -63,7 +63,9 @@ class _NumberedWarps:
         self._warps = RandomWarps(model, seed=seed, **options)
         self._epoch = SharedEpoch(epoch)
         self._image_key, self._label_key = keys
-        self._templates = None if templates is None else np.asarray(templates)
+        self._templates = None if templates is None else check_templates(templates, len(templates))
+        if templates is None:
+            self._warps.warn_without_templates("Give `templates`, -1 where a sample is none.")
 
     @property
     def epoch(self) -> int:
@@ -78,9 +80,18 @@ class _NumberedWarps:
         self._epoch.set(epoch)
 
     def _draw(self, labels: Any, numbers: Sequence[int]) -> Tensor:
-        templates = None if self._templates is None else self._templates[numbers]
+        templates = None if self._templates is None else self._templates_of(numbers)
         key = self._warps.epoch_key(self.epoch)
         return torch.from_numpy(self._warps.draw(labels, numbers, key=key, templates=templates))
+
+    def _templates_of(self, numbers: Sequence[int]) -> NDArray[np.int64]:
+        assert self._templates is not None
+        if max(numbers, default=-1) >= len(self._templates):
+            raise ValueError(
+                "`templates` must be one for each sample of the data set, got "
+                f"{len(self._templates)}, and none for sample {max(numbers)}."
+            )
+        return self._templates[numbers]
 
     def _warp(self, theta: Tensor, images: Tensor) -> Tensor:
         self._warps.check_images(images)
