@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -13,6 +12,7 @@ from dreamwarp.commands.options import (
     PadOption,
     ResizeOption,
     ShapeOption,
+    connected,
     data_options,
     parse_amount,
     parse_cells,
@@ -100,13 +100,8 @@ def fit(
     samples = load(data, **options)
     check_axes(samples, cells)
     typer.echo(samples.describe())
-    with ExitStack() as stack:
-        if scheduler is not None:
-            from dreamwarp.align.cluster import aligning_on
-            from dreamwarp.cluster import connect
-
-            stack.enter_context(aligning_on(stack.enter_context(connect(scheduler))))
-        augmenter.fit(samples.X, samples.y)
+    with connected(scheduler) as client:
+        augmenter.fit(samples.X, samples.y, client=client)
     save_model(augmenter.model_, output)
     typer.echo(str(augmenter.verdict_))
     typer.echo(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import typer
@@ -110,3 +112,15 @@ def parse_amount(name: str, text: str) -> float | Literal["auto"]:
         raise typer.BadParameter(
             f"{name} must be a number or auto, got {text!r}", param_hint=f"'--{name}'"
         ) from None
+
+
+@contextmanager
+def connected(scheduler: str | None) -> Iterator[Any]:
+    """A client of a scheduler; None without one."""
+    if scheduler is None:
+        yield None
+        return
+    from dreamwarp.cluster import connect
+
+    with connect(scheduler) as client:
+        yield client

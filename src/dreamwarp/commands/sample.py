@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,6 +14,7 @@ from dreamwarp.commands.options import (
     PadOption,
     ResizeOption,
     ShapeOption,
+    connected,
     data_options,
     refuse_empty,
 )
@@ -140,7 +141,7 @@ def sample(
         f"samples {from_index:,} to {from_index + total - 1:,} of {templates.name} as {format}, "
         f"seed {seed}, strength {strength:g}"
     )
-    with _stoppable(), _clients(scheduler) as client:
+    with _stoppable(), connected(scheduler) as client:
         done = generate(
             warps, templates, output, n=n, per_class=per_class, format=format, seed=seed,
             first=from_index, strength=strength, balance=balance, shard_size=shard_size,
@@ -158,18 +159,6 @@ def summarize(done: Generated) -> str:
         f"{done.n:,} samples in {done.out}, {done.n_shards:,} shards{checked}; "
         f"{done.n_made:,} made in {done.seconds:.1f} s{rate}"
     )
-
-
-@contextmanager
-def _clients(scheduler: str | None) -> Iterator[Any]:
-    """A client of a scheduler; None without one."""
-    if scheduler is None:
-        yield None
-        return
-    from dreamwarp.cluster import connect
-
-    with connect(scheduler) as client:
-        yield client
 
 
 @contextmanager
