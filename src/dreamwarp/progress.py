@@ -128,3 +128,11 @@ def _start_bar(title: str, total: int | None, *, in_bytes: bool) -> Progress:
 def describe_rate(rate: float) -> str:
     """A rate in words, with no more digits than it deserves."""
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+
+
+def check_progress(progress: object) -> None:
+    """Refuse what is not a ``ProgressOption``."""
+    if not (progress is None or isinstance(progress, bool) or callable(progress)):
+        raise TypeError(
+            f"`progress` must be True, False, None or a function of two numbers, got {progress!r}."
+        )

@@ -6,7 +6,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +37,14 @@ def check_choice(name: str, value: Choice, choices: Sequence[str]) -> Choice:
         listed = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"`{name}` must be one of {listed}, got {value!r}.")
     return value
+
+
+def check_whole(name: str, value: Any, lowest: int) -> int:
+    """``value``, if it is a whole number that is not too small."""
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_whole or value < lowest:
+        raise ValueError(f"`{name}` must be a whole number, at least {lowest}, got {value!r}.")
+    return int(value)
 
 
 def warn_user(message: str, category: type[Warning]) -> None:

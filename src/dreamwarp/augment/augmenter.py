@@ -6,7 +6,6 @@ import copy
 import math
 from collections.abc import Sequence
 from contextlib import nullcontext
-from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -25,17 +24,19 @@ from dreamwarp.augment.samples import (
     check_sizes,
     encode_labels,
     model_labels,
+    require_labels,
     warn_of_channels_last,
 )
-from dreamwarp.augment.strength import STRENGTHS, judge_strengths
-from dreamwarp.data.sampling_strategy import SamplingStrategy, count_new
+from dreamwarp.augment.strength import STRENGTHS, check_strength, judge_strengths
+from dreamwarp.data.members import Members
+from dreamwarp.data.sampling_strategy import SamplingStrategy, count_new, number_new
 from dreamwarp.draws import Seed, Stream, as_key, integers
 from dreamwarp.model.labels import USE_POOL, refuse_unknown
 from dreamwarp.model.warpmodel import NO_TEMPLATE, check_templates
-from dreamwarp.progress import ProgressOption
+from dreamwarp.progress import ProgressOption, check_progress
 from dreamwarp.resample import INTERPOLATIONS
 from dreamwarp.space import WarpSpace
-from dreamwarp.validation import check_choice, warn_user
+from dreamwarp.validation import check_choice, check_whole, warn_user
 from dreamwarp.warp import Warp
 
 if TYPE_CHECKING:
@@ -222,9 +223,9 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         return self
 
     def _fit(self, X: ArrayLike, y: ArrayLike) -> None:
-        strength = _check_strength(self.strength)
+        strength = check_strength(self.strength)
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
-        _check_progress(self.progress)
+        check_progress(self.progress)
         settings = Settings(
             self.n_neighbors, self.method, self.similarity, self.sigma, self.displacement,
             self.length, self.model, self.keep_unusable, self.discount_poor,
@@ -234,9 +235,9 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self._images = as_images(self.space_, values, self.image_shape)
         self._sample_shape = values.shape[1:]
         check_sizes(self.space_, self._images, self.image_shape)
-        self._y = as_labels(_required(self, y), len(values))
+        self._y = as_labels(require_labels(self, y), len(values))
         self.classes_, self._codes = np.unique(self._y, return_inverse=True)
-        self._labels = model_labels(self.classes_)
+        self._labels, self._members = model_labels(self.classes_), Members.of(self._codes)
         self._key = as_key(self.seed if self.random_state is None else self.random_state)
         # Refuses what can't be warped before it is aligned.
         Warp(self.space_, np.zeros((1, self.space_.dim))).image(self._images[:1])
@@ -278,7 +279,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         check_is_fitted(self)
         other = copy.copy(self)
         other.strength = strength
-        other._set_strength(_check_strength(strength))
+        other._set_strength(check_strength(strength))
         return other
 
     # -- making
@@ -319,7 +320,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         templates : (n,) of int, if asked for
         """
         check_is_fitted(self)
-        start, n = check_count("first", first), check_count("n", n)
+        start, n = check_whole("first", first, 0), check_whole("n", n, 0)
         key, numbers = self._key_of(seed), np.arange(start, start + n)
         templates = self._choose_templates(key, numbers, label, balanced)
         X_new = self._warp_fitted(key, numbers, templates)
@@ -365,7 +366,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         values = self._read(X, reset=False)
         images, n = as_images(self.space_, values, self.image_shape), len(values)
         check_choice("unknown", unknown, ("error", "pool"))
-        start = check_count("first", first)
+        start = check_whole("first", first, 0)
         of = np.full(n, NO_TEMPLATE) if templates is None else check_templates(templates, n)
         if y is None and unknown == "error":
             return values.copy()
@@ -389,12 +390,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         X_resampled : (n + n_new, ...)
         y_resampled : (n + n_new,)
         """
-        labels = as_labels(_required(self, y), np.shape(X)[0] if np.ndim(X) else 0)
+        labels = as_labels(require_labels(self, y), np.shape(X)[0] if np.ndim(X) else 0)
         n_new = count_new(self.sampling_strategy, labels)
         self.fit(X, y)
-        n_classes = len(self.classes_)
-        # The j-th balanced sample of class c has this number.
-        numbers = np.concatenate([c + n_classes * np.arange(n) for c, n in enumerate(n_new)])
+        numbers = number_new(n_new)
         templates = self._choose_templates(self._key, numbers, None, True)
         X_new = self._warp_fitted(self._key, numbers, templates)
         X_old = self._images.reshape(-1, *self._sample_shape)
@@ -417,13 +416,9 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         else:
             remedy = "Leave out `label` for samples of all classes."
             codes = np.repeat(self._encode([label], 1, "error", remedy), len(numbers))
-        # The members of class c are `order[starts[c]:][:counts[c]]`.
-        order, counts = np.argsort(self._codes, kind="stable"), np.bincount(self._codes)
-        starts = np.cumsum(counts) - counts
-        turns = integers(
-            key, numbers, counts[codes], stream=Stream.TEMPLATE, n_threads=self.n_threads
-        )
-        return order[starts[codes] + turns]
+        counts = self._members.counts[codes]
+        places = integers(key, numbers, counts, stream=Stream.TEMPLATE, n_threads=self.n_threads)
+        return self._members.pick(codes, places)
 
     def _warp_fitted(self, key: int, numbers: Integers, templates: Integers) -> Array:
         new = self._warp(key, numbers, self._images, templates, self._codes[templates], templates)
@@ -496,41 +491,3 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 self.n_features_in_ = math.prod(values.shape[1:])
         check_finite(values)
         return values.astype(values.dtype.newbyteorder("="), copy=False)
-
-
-# -- checks
-
-
-def _required(augmenter: Augmenter, y: Any) -> Any:
-    if y is None:
-        raise ValueError(
-            f"{type(augmenter).__name__} requires y to be passed, but the target y is None. Warps "
-            "are learned per class; give all samples one label if they have none."
-        )
-    return y
-
-
-def _check_strength(strength: Any) -> float | None:
-    """The strength, or None for "auto"."""
-    if isinstance(strength, str) and strength == "auto":
-        return None
-    real = isinstance(strength, Real) and not isinstance(strength, bool)
-    if not real or not 0.0 <= float(strength) < np.inf:
-        raise ValueError(
-            f'`strength` must be a finite number, not negative, or "auto", got {strength!r}.'
-        )
-    return float(strength)
-
-
-def _check_progress(progress: Any) -> None:
-    if not (progress is None or isinstance(progress, bool) or callable(progress)):
-        raise TypeError(
-            f"`progress` must be True, False, None or a function of two numbers, got {progress!r}."
-        )
-
-
-def check_count(name: str, value: int) -> int:
-    """``value``, if it is a whole number that is not negative."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"`{name}` must be a whole number, at least 0, got {value!r}.")
-    return int(value)

@@ -22,7 +22,7 @@ from dreamwarp.augment.manifest import (
     write_manifest,
 )
 from dreamwarp.augment.shards import Shard, make_plan
-from dreamwarp.augment.source import Balance, SampleSource, check_whole
+from dreamwarp.augment.source import Balance, SampleSource
 from dreamwarp.augment.stores import Store, open_store
 from dreamwarp.augment.verification import check_all
 from dreamwarp.data.dataset import DataSet
@@ -30,6 +30,7 @@ from dreamwarp.draws import Seed
 from dreamwarp.model import WarpModel
 from dreamwarp.progress import ProgressOption, track
 from dreamwarp.space import compiled
+from dreamwarp.validation import check_whole
 
 if TYPE_CHECKING:
     from distributed import Client

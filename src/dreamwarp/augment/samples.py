@@ -149,3 +149,13 @@ def encode_labels(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int
         return np.full(len(labels), -1)
     places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
     return np.where(classes[places] == labels, places, -1)
+
+
+def require_labels(estimator: Any, y: Any) -> Any:
+    """``y``, if it is there; in words that scikit-learn expects."""
+    if y is None:
+        raise ValueError(
+            f"{type(estimator).__name__} requires y to be passed, but the target y is None. Warps "
+            "are learned per class; give all samples one label if they have none."
+        )
+    return y

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dreamwarp.augment.source import Form, check_range, check_whole
+from dreamwarp.augment.source import Form, check_range
+from dreamwarp.validation import check_whole
 
 # Shards per set: the manifest, which lists all, is written anew after each.
 MAX_SHARDS = 10_000

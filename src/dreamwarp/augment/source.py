@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.data.dataset import DataSet
+from dreamwarp.data.members import Members
 from dreamwarp.draws import Seed, Stream, as_key, integers
 from dreamwarp.model import WarpModel
 from dreamwarp.model.labels import MAX_LISTED, check_label, encode
-from dreamwarp.validation import check_choice
+from dreamwarp.validation import check_choice, check_whole
 from dreamwarp.warp import Warp
 
 Balance = Literal["classes", "data"]
@@ -115,11 +116,7 @@ class SampleSource:
         _check_finite(self.data)
         classes, codes = np.unique(self.data.y, return_inverse=True)
         self.form = Form(self.data.X.shape[1:], self.data.X.dtype.newbyteorder("="), classes)
-        # The members of class c are `_members[_starts[c]:][:_counts[c]]`.
-        self._codes = codes
-        self._members = np.argsort(codes, kind="stable")
-        self._counts = np.bincount(codes)
-        self._starts = np.cumsum(self._counts) - self._counts
+        self._codes, self._members = codes, Members.of(codes)
 
     def make(
         self, first: int, n: int, *, n_threads: int | None = None
@@ -161,11 +158,12 @@ class SampleSource:
                 self.key, numbers, len(self._codes), stream=Stream.TEMPLATE, n_threads=n_threads
             )
             return templates, self._codes[templates]
-        codes = numbers % len(self._counts)
+        counts = self._members.counts
+        codes = numbers % len(counts)
         places = integers(
-            self.key, numbers, self._counts[codes], stream=Stream.TEMPLATE, n_threads=n_threads
+            self.key, numbers, counts[codes], stream=Stream.TEMPLATE, n_threads=n_threads
         )
-        return self._members[self._starts[codes] + places], codes
+        return self._members.pick(codes, places), codes
 
 
 # -- checks
@@ -181,14 +179,6 @@ def check_range(first: int, n: int) -> tuple[int, int]:
             f"samples are numbered below 2^62, got `first` {first} and `n` {n}. Ask for fewer."
         )
     return first, n
-
-
-def check_whole(name: str, value: Any, lowest: int) -> int:
-    """``value``, if it is a whole number that is not too small."""
-    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_whole or value < lowest:
-        raise ValueError(f"`{name}` must be a whole number, at least {lowest}, got {value!r}.")
-    return int(value)
 
 
 def _as_data_set(data: Any) -> DataSet:

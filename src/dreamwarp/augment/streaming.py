@@ -7,10 +7,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dreamwarp.augment.source import MAX_NUMBER, Balance, SampleSource, check_range, check_whole
+from dreamwarp.augment.source import MAX_NUMBER, Balance, SampleSource, check_range
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.draws import Seed
 from dreamwarp.model import WarpModel
+from dreamwarp.validation import check_whole
 
 Batch = tuple[NDArray[Any], NDArray[Any]]
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -373,3 +374,15 @@ def mean_interval(differences: Array) -> tuple[float, float]:
         return -math.inf, math.inf
     reach = float(stdtrit(n - 1, 0.975) * differences.std(ddof=1) / math.sqrt(n))
     return mean - reach, mean + reach
+
+
+def check_strength(strength: Any) -> float | None:
+    """The strength, or None for "auto"."""
+    if isinstance(strength, str) and strength == "auto":
+        return None
+    real = isinstance(strength, Real) and not isinstance(strength, bool)
+    if not real or not 0.0 <= float(strength) < np.inf:
+        raise ValueError(
+            f'`strength` must be a finite number, not negative, or "auto", got {strength!r}.'
+        )
+    return float(strength)

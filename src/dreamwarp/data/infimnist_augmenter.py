@@ -20,7 +20,8 @@ from sklearn.utils.validation import check_is_fitted
 from dreamwarp.data.class_distances import BLOCK, ClassDistances
 from dreamwarp.data.dataset import check_part
 from dreamwarp.data.infimnist import AMPLITUDE, LOW_32_BITS, WIDTH, deform, smooth_fields
-from dreamwarp.data.sampling_strategy import SamplingStrategy, count_new
+from dreamwarp.data.members import Members
+from dreamwarp.data.sampling_strategy import SamplingStrategy, count_new, number_new
 from dreamwarp.draws import Seed, Stream, as_key, integers
 from dreamwarp.progress import Meter
 from dreamwarp.validation import check_choice
@@ -102,9 +103,7 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
         self._sample_shape = samples.shape[1:]
         self.value_range_ = _find_range(samples)
         self.classes_, codes = np.unique(self._y, return_inverse=True)
-        # The members of class c are `_order[_starts[c]:][:_counts[c]]`.
-        self._order, self._counts = np.argsort(codes, kind="stable"), np.bincount(codes)
-        self._starts = np.cumsum(self._counts) - self._counts
+        self._members = Members.of(codes)
         self._key = as_key(self.seed)
         self._set_strength()
         return self
@@ -225,9 +224,7 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
         y_resampled : (n + n_new,)
         """
         self.fit(X, y)
-        n_new, n_classes = count_new(self.sampling_strategy, self._y), len(self.classes_)
-        # The j-th balanced sample of class c has this number.
-        numbers = np.concatenate([c + n_classes * np.arange(n) for c, n in enumerate(n_new)])
+        numbers = number_new(count_new(self.sampling_strategy, self._y))
         templates = self._choose_templates(numbers, None, True)
         X_new = self._deform(self._images, templates, numbers, None)
         X_all = np.concatenate((_as_samples(X), X_new))
@@ -250,7 +247,7 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
             turns, codes = np.divmod(numbers, len(self.classes_))
         else:
             turns, codes = numbers, np.full(len(numbers), self._code(label))
-        return self._order[self._starts[codes] + turns % self._counts[codes]]
+        return self._members.pick(codes, turns % self._members.counts[codes])
 
     def _code(self, label: Any) -> int:
         """Place of a label among the classes."""

@@ -20,6 +20,14 @@ SamplingStrategy: TypeAlias = (
 WORDS = ("auto", "not majority", "minority", "not minority", "all")
 
 
+def number_new(n_new: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers of as many samples of each class, where classes take turns: class by class.
+
+    The j-th sample of class c of k has the number c + j k.
+    """
+    return np.concatenate([c + len(n_new) * np.arange(n) for c, n in enumerate(n_new)])
+
+
 def count_new(strategy: SamplingStrategy, y: NDArray[Any]) -> NDArray[np.int64]:
     """Number of new samples for each class of ``y``, in the order of ``np.unique``: (n_classes,).
 
