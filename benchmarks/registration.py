@@ -118,10 +118,22 @@ def grid_points(shape: tuple[int, ...], refinement: int = 1) -> Array:
 
 
 def jacobian_determinants(maps: Maps, points: Array) -> Array:
-    """Of maps at a grid (rows, columns, 2), by finite differences: (n, rows, columns)."""
+    """Of maps at a grid (rows, columns, 2), by finite differences: (n, rows, columns).
+
+    Differences are taken both ways along both axes, and the largest of the four determinants
+    counts: beside a crease three of them may mix the maps of its two sides, which says nothing.
+    """
     here = maps(points)
-    by_row, by_column = ((maps(points + step) - here) / STEP for step in STEP * np.eye(2))
-    return by_row[..., 0] * by_column[..., 1] - by_row[..., 1] * by_column[..., 0]
+    by_row, by_column = (
+        [(maps(points + step) - here) / size for size, step in ((STEP, along), (-STEP, -along))]
+        for along in STEP * np.eye(2)
+    )
+    found = [
+        rows[..., 0] * columns[..., 1] - rows[..., 1] * columns[..., 0]
+        for rows in by_row
+        for columns in by_column
+    ]
+    return np.maximum.reduce(found)
 
 
 # -- contestants

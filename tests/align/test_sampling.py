@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 import scipy.stats
+from arviz_stats.base.array import array_stats
 
 from dreamwarp import Warp, align_pairs
 from dreamwarp.align import SmoothPrior, sampling
@@ -181,7 +182,7 @@ def test_proposals_that_fit_are_all_accepted():
 # -- simulation-based calibration
 
 
-def calibrate(method, *, n=128, n_draws=60, thin=6):
+def calibrate(method, *, n=128, n_draws=120, thin=12):
     """How likely ranks as odd as found are, of true θ among posterior draws.
 
     Where θ is drawn from the prior and the target from the likelihood, the rank of θ among draws
@@ -227,14 +228,15 @@ def test_ranks_of_a_broken_sampler_are_not(method, monkeypatch):
     monkeypatch.setattr(
         sampling._Random, "uniforms", lambda *arguments: only_improvements(original(*arguments))
     )
-    assert calibrate(method) < IMPOSSIBLE
+    # A Hamiltonian step hardly needs to be rejected: that it never is takes longer to notice.
+    assert calibrate(method, n=128 if method == "metropolis" else 1024) < IMPOSSIBLE
 
 
 # -- samplers agree
 
 
 def agree(pairs, n_draws):
-    """Posterior means and spreads of both samplers and Laplace's approximation, and the errors."""
+    """Posterior means and spreads of both samplers, and effective numbers of draws for each."""
     space = make_space((2, 2), "zero")
     sources, targets = digits()[pairs[:, 0]], digits()[pairs[:, 1]]
     found = {}
@@ -245,9 +247,12 @@ def agree(pairs, n_draws):
                 max_draws=n_draws, r_hat=2.0, keep_chains=True, progress=False,
             ).chains
         )  # fmt: skip
-        ess = np.array([[diagnose(c[..., [j]])[1] for j in range(space.dim)] for c in chains])
+        ess = [
+            array_stats.ess(np.moveaxis(chains, -1, 1), chain_axis=2, draw_axis=3, method=of)
+            for of in ("mean", "sd")
+        ]
         flattened = chains.reshape(len(pairs), -1, space.dim)
-        found[method] = flattened.mean(axis=1), flattened.std(axis=1), ess
+        found[method] = flattened.mean(axis=1), flattened.std(axis=1), *ess
     return found
 
 
@@ -258,12 +263,12 @@ PAIRS = np.array([[0, 10], [1, 11], [2, 12], [3, 13]])
 @pytest.mark.parametrize("n_draws", [200, pytest.param(3000, marks=pytest.mark.slow)])
 def test_samplers_agree_on_real_pairs(n_draws):
     found = agree(PAIRS, n_draws)
-    (one, of_one, n_one), (other, of_other, n_other) = found.values()
+    (one, of_one, n_one, n_of_one), (other, of_other, n_other, n_of_other) = found.values()
     z = (one - other) / np.sqrt(of_one**2 / n_one + of_other**2 / n_other)
     # Effective numbers of draws are estimates: hence the slack.
     assert np.sqrt(np.mean(z**2)) < 1.6
     assert np.abs(z).max() < 5.0
-    ratio = np.log(of_one / of_other) / np.sqrt(0.5 / n_one + 0.5 / n_other)
+    ratio = np.log(of_one / of_other) / np.sqrt(0.5 / n_of_one + 0.5 / n_of_other)
     assert np.sqrt(np.mean(ratio**2)) < 2.0
 
 
@@ -316,7 +321,7 @@ def test_too_few_draws_have_no_diagnosis():
 
 
 @over_samplers
-def test_draws_are_doubled_until_chains_have_mixed(method):
+def test_there_are_more_draws_until_chains_have_mixed(method):
     space, options = make_space((2, 2), "zero"), Chains(2, 32, 8, 32, 1.0001)
     images = smooth_images((12, 12), 4)
     posterior = make_posterior(space, images[:2], images[2:], SquaredError(0.3))

@@ -141,8 +141,8 @@ def align_pairs(
         The random numbers of pair k depend on the seed and k alone.
     n_chains, n_burn_in, n_draws, max_draws, r_hat
         For samplers: chains per pair, sweeps of each to adapt and forget where it started, draws
-        kept before its R-hat is first looked at. Until that is at most ``r_hat``, the number of
-        draws is doubled, up to ``max_draws``.
+        kept before its R-hat is first looked at. Until that is at most ``r_hat``, there are half
+        as many draws again, up to ``max_draws``.
     keep_chains : bool, optional
         Whether to return all draws. Default: if they can take no more than 256 MB.
     max_steps : int

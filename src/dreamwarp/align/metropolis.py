@@ -2,7 +2,8 @@
 
 A proposal changes the velocity at one vertex and leaves all others as they are; paths that never
 come near it are not followed anew. In between come proposals that change all vertices together:
-under a smooth prior neighbours all but fix a vertex, and one at a time would get nowhere.
+under a smooth prior neighbours all but fix a vertex, and one at a time would get nowhere. Most of a
+sweep is made of those: they are what takes a chain through the posterior.
 
 Within a window W proposals are autoregressive: with N(m, H⁻¹) a Gaussian that resembles the
 posterior and c its conditional mean of x_W given the rest,
@@ -35,8 +36,8 @@ Array = NDArray[np.float64]
 # one, 0.44 (Roberts and Rosenthal 2001).
 ACCEPTANCE = 0.3
 FIRST_STEP, SHORTEST_STEP = 0.7, 0.01
-# Proposals of a sweep that change all vertices together.
-N_TOGETHER = 8
+# Proposals of a sweep that change all vertices together, and one at a time.
+N_TOGETHER, N_ALONE = 8, 5
 
 
 class Window(NamedTuple):
@@ -47,11 +48,11 @@ class Window(NamedTuple):
 
 
 def find_windows(coordinates: Coordinates) -> list[Window]:
-    """What a sweep changes in turn: every vertex that can move, and several times all of them."""
+    """All that can be changed together: everything, the first, and every vertex that can move."""
     n_words = count_words(coordinates)
-    together = [Window(np.arange(coordinates.dim), np.full(n_words, ~np.uint64(0)))] * N_TOGETHER
+    everything = Window(np.arange(coordinates.dim), np.full(n_words, ~np.uint64(0)))
     if coordinates.mixing is not None:  # coordinates that are nowhere in particular
-        return together
+        return [everything]
     alone = []
     for unknowns in np.unique(coordinates.unknown, axis=1).T:  # glued vertices are one
         nodes = np.flatnonzero((coordinates.unknown == unknowns[:, None]).all(axis=0))
@@ -59,7 +60,7 @@ def find_windows(coordinates: Coordinates) -> list[Window]:
         np.bitwise_or.at(changed, nodes // WORD, np.uint64(1) << (nodes % WORD).astype(np.uint64))
         if (unknowns >= 0).any():
             alone.append(Window(unknowns[unknowns >= 0], changed))
-    return [*alone, *together]
+    return [everything, *alone]
 
 
 def count_words(coordinates: Coordinates) -> int:
@@ -90,8 +91,12 @@ class Metropolis:
             np.empty(posterior.states.regions.shape, np.int64), np.zeros(len(x), np.int64),
             posterior.make_states(),
         )  # fmt: skip
-        self.n_normals = sum(len(window.coordinates) for window in self.windows)
-        self.n_uniforms = len(self.windows)
+        self._n_sweeps = 0
+        self._n_alone = min(N_ALONE, len(self.windows) - 1)
+        # The numbers of vertices alone come after those of proposals for all of them.
+        widest = max((len(window.coordinates) for window in self.windows[1:]), default=0)
+        self.n_normals = N_TOGETHER * x.shape[1] + self._n_alone * widest
+        self.n_uniforms = N_TOGETHER + self._n_alone
 
     @property
     def surrogate(self) -> Surrogate:
@@ -106,7 +111,7 @@ class Metropolis:
     def sweep(
         self, chosen: NDArray[np.int64], normals: Array, uniforms: Array, adaptation: float
     ) -> Array:
-        """Propose a change in every window, for the chosen chains (k,).
+        """Propose changes, of all vertices and of the next few in turn, for the chosen chains (k,).
 
         Parameters
         ----------
@@ -120,15 +125,23 @@ class Metropolis:
         """
         accepted, first = np.zeros(len(chosen)), 0
         limits = np.log(SHORTEST_STEP), 0.0
-        for w, window in enumerate(self.windows):
+        for place, w in enumerate(self._next_windows()):
+            window = self.windows[w]
             last = first + len(window.coordinates)
             steps, excess = self._draw(chosen, w, normals[:, first:last])
-            probability = self._propose(chosen, window, steps, excess, uniforms[:, w])
+            probability = self._propose(chosen, window, steps, excess, uniforms[:, place])
             log_step = self._log_step[chosen, w] + adaptation * (probability - ACCEPTANCE)
             self._log_step[chosen, w] = np.clip(log_step, *limits)
-            accepted += probability / len(self.windows)
+            accepted += probability / self.n_uniforms
             first = last
         return accepted
+
+    def _next_windows(self) -> list[int]:
+        """Numbers of the windows of a sweep: every vertex has its turn after some of them."""
+        first = self._n_sweeps * self._n_alone
+        self._n_sweeps += 1
+        turns = [1 + (first + i) % (len(self.windows) - 1) for i in range(self._n_alone)]
+        return [0] * N_TOGETHER + turns
 
     def _draw(self, chosen: NDArray[np.int64], w: int, normals: Array) -> tuple[Array, Array]:
         """Steps within a window, and how much they change the surrogate's log-density."""

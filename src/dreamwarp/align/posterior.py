@@ -162,6 +162,10 @@ class Posterior:
     def __len__(self) -> int:
         return len(self.pairs.sources)
 
+    def of(self, pairs: Pairs, *, n_words: int = 0) -> Posterior:
+        """The same for other pairs."""
+        return Posterior(self.coordinates, self.precision, pairs, self.similarity, n_words=n_words)
+
     def tempered(self, shares: Array) -> Posterior:
         """The posterior whose log-likelihood is only a share (n,) of this one's.
 

@@ -24,6 +24,8 @@ OVERDISPERSION = 1.0
 SETTLING = 0.6
 # Times that the surrogate is fitted anew in burn-in, and sweeps per Hessian that it is fitted to.
 N_STAGES, HESSIAN_EVERY = 4, 4
+# The last of so many parts of burn-in only settles how long steps are.
+SETTLING_SHARE = 5
 # Sweep s of chain c of pair k draws the numbers of sample (k 2^10 + c) 2^24 + s.
 MAX_CHAINS, MAX_SWEEPS = 2**10, 2**24
 
@@ -36,7 +38,8 @@ class Chains:
     ----------
     n_chains : int
     n_burn_in : int
-        Sweeps before the first draw is kept, in which proposals are adapted.
+        Sweeps before the first draw is kept, in which proposals are adapted. Most of them are
+        Hamiltonian whatever the method: nothing finds faster where the posterior is.
     n_draws : int
         Draws kept of each chain, one per sweep, before it is first looked at.
     max_draws : int
@@ -115,10 +118,7 @@ def sample_posterior(
         np.repeat(posterior.pairs.targets, n_chains, axis=0),
         posterior.pairs.grid,
     )
-    n_words = count_words(posterior.coordinates) if method == "metropolis" else 0
-    of_chains = Posterior(
-        posterior.coordinates, posterior.precision, pairs, posterior.similarity, n_words=n_words
-    )
+    of_chains = posterior.of(pairs)
     everyone = np.arange(n * n_chains)
     chain_numbers = np.repeat(numbers * MAX_CHAINS, n_chains) + everyone % n_chains
     random = _Random(seed, chain_numbers)
@@ -126,8 +126,13 @@ def sample_posterior(
     x = surrogate.spread(normals, everyone)
     violent = ~np.isfinite(of_chains.log_density(x, everyone))
     x[violent] = surrogate.centers[violent]  # no chain starts where paths can't be followed
-    kind = Metropolis if method == "metropolis" else Hamiltonian
-    chains: Transition = kind(of_chains, surrogate, x)
+    chains: Transition = Hamiltonian(of_chains, surrogate, x)
+    n_explored = options.n_burn_in - options.n_burn_in // SETTLING_SHARE
+    _explore(chains, n_explored, random, n, stop)
+    if method == "metropolis":
+        with_memory = posterior.of(pairs, n_words=count_words(posterior.coordinates))
+        chains = Metropolis(with_memory, chains.surrogate, chains.x)
+    _settle(chains, n_explored, options.n_burn_in, random, stop)
     return _run(chains, options, random, n, stop)
 
 
@@ -148,17 +153,17 @@ class _Random:
         )
 
 
-def _burn_in(
-    chains: Transition, options: Chains, random: _Random, n: int, stop: threading.Event
-) -> int:
-    """Adapt the chains in stages, each twice as long and with a better surrogate; returns sweeps.
+def _explore(
+    chains: Transition, last_sweep: int, random: _Random, n: int, stop: threading.Event
+) -> None:
+    """Fit the surrogates of chains to where they go, in stages that are twice as long each.
 
     The surrogate of a pair is fitted to the draws of its chains and to the mean of Gauss-Newton's
     Hessians along them.
     """
     everyone, sweep = np.arange(len(chains.x)), 0
-    for stage in range(N_STAGES, -1, -1):
-        first, last = sweep, options.n_burn_in // 2**stage
+    for stage in range(N_STAGES - 1, -1, -1):
+        first, last = sweep, last_sweep // 2**stage
         found, hessians = [], []
         while sweep < last:
             if stop.is_set():
@@ -166,12 +171,11 @@ def _burn_in(
             sweep += 1
             _sweep(chains, random, everyone, sweep, (sweep - first) ** -SETTLING)
             found.append(chains.x.copy())
-            if stage and (last - sweep) % HESSIAN_EVERY == 0:
+            if (last - sweep) % HESSIAN_EVERY == 0:
                 chains.posterior.log_density(chains.x, everyone)
                 hessians.append(chains.posterior.derivatives(chains.x, everyone)[1])
-        if stage and len(found) > 3:
+        if len(found) > 3:
             chains.surrogate = _refit(np.stack(found, 1), np.mean(hessians, 0), chains, n)
-    return sweep
 
 
 def _refit(found: Array, hessians: Array, chains: Transition, n: int) -> Surrogate:
@@ -190,11 +194,22 @@ def _sweep(
     return chains.sweep(chosen, normals, uniforms, adaptation)
 
 
+def _settle(
+    chains: Transition, first: int, last: int, random: _Random, stop: threading.Event
+) -> None:
+    """Adapt how long the steps of chains are, now that their surrogates stay as they are."""
+    everyone = np.arange(len(chains.x))
+    for sweep in range(first + 1, last + 1):
+        if stop.is_set():
+            raise InterruptedError
+        _sweep(chains, random, everyone, sweep, (sweep - first) ** -SETTLING)
+
+
 def _run(
     chains: Transition, options: Chains, random: _Random, n: int, stop: threading.Event
 ) -> Sampled:
     n_chains, d = options.n_chains, chains.x.shape[1]
-    sweep = n_burnt = _burn_in(chains, options, random, n, stop)
+    sweep = options.n_burn_in
     active, found = np.arange(n), np.empty((n * n_chains, 0, d))
     heights = np.empty((n * n_chains, 0))
     rates, r_hat, n_sweeps = np.zeros(n * n_chains), np.full(n, np.inf), np.zeros(n, np.int64)
@@ -202,7 +217,7 @@ def _run(
     while len(active):
         chosen = (active[:, None] * n_chains + np.arange(n_chains)).ravel()
         n_before = found.shape[1]
-        n_more = n_before if n_before else options.n_draws
+        n_more = min(n_before // 2 or options.n_draws, options.max_draws - n_before)
         found = np.concatenate([found, np.empty((len(chosen), n_more, d))], 1)
         heights = np.concatenate([heights, np.empty((len(chosen), n_more))], 1)
         for s in range(n_before, n_before + n_more):
@@ -215,14 +230,13 @@ def _run(
         by_pair = found.reshape(len(active), n_chains, -1, d)
         r_hat[active] = [split_r_hat(draws_of_pair).max() for draws_of_pair in by_pair]
         done = r_hat[active] <= options.r_hat
-        if 2 * found.shape[1] > options.max_draws:
-            done[:] = True
+        done |= found.shape[1] == options.max_draws
         for i in np.flatnonzero(done):
             mine = slice(i * n_chains, (i + 1) * n_chains)
             kept[int(active[i])] = found[mine].copy(), heights[mine].copy()
         rest = np.repeat(~done, n_chains)
         active, found, heights = active[~done], found[rest], heights[rest]
-    acceptance = rates.reshape(n, n_chains).mean(axis=1) / (n_sweeps - n_burnt)
+    acceptance = rates.reshape(n, n_chains).mean(axis=1) / (n_sweeps - options.n_burn_in)
     return Sampled(
         [kept[i][0] for i in range(n)], [kept[i][1] for i in range(n)], acceptance, r_hat, n_sweeps
     )

@@ -10,8 +10,8 @@ from dreamwarp.align.posterior import Posterior
 
 Array = NDArray[np.float64]
 
-# Draws of a chain that are worth as much as one independent draw: a guess that need not be right.
-DRAWS_PER_EFFECTIVE = 3.0
+# What so many draws per coordinate say of a covariance is worth as much as what is known without.
+DRAWS_PER_COORDINATE = 8
 
 
 class Surrogate:
@@ -40,24 +40,24 @@ class Surrogate:
     def fitted(cls, draws: Array, matrices: Array) -> Surrogate:
         """A surrogate that resembles draws (n, n_draws, d), given precisions that nearly fit.
 
-        The precisions are kept but for directions along which the draws spread further than chance
-        would have it: Gauss-Newton's Hessian leaves out that residuals which no warp can remove
-        flatten the posterior. By chance, sample variances of n independent draws reach up to
-        (1 + √(d / n))² (Marchenko and Pastur 1967).
+        Gauss-Newton's Hessian leaves out that residuals which no warp can remove flatten the
+        posterior, so along a few directions draws spread many times as far as it says. In
+        coordinates in which it is one, their covariance C is taken, shrunk towards a multiple of
+        one: the fewer draws there are, the more.
         """
         n, n_draws, d = draws.shape
         near = cls(draws.mean(axis=1), matrices)
         which = np.repeat(np.arange(n), n_draws)
         white = near.whiten(draws.reshape(-1, d), which).reshape(draws.shape)
         covariances = np.einsum("nsi,nsj->nij", white, white) / (n_draws - 1)
-        variances, directions = np.linalg.eigh(covariances)
-        chance = (1.0 + np.sqrt(d * DRAWS_PER_EFFECTIVE / n_draws)) ** 2
-        stretched = variances > chance
-        stretch = np.where(stretched, 1.0 / np.maximum(variances, chance) - 1.0, 0.0)
-        # H becomes L (I + Σ (1/s - 1) u uᵀ) Lᵀ: variance s along L⁻ᵀ u.
-        moved = np.tril(near.factors) @ directions
-        added = np.einsum("nik,nk,njk->nij", moved, stretch, moved)
-        return cls(near.centers, matrices + added)
+        sizes = np.einsum("nii->n", covariances)[:, None, None] / d
+        sizes = np.where(sizes > 0.0, sizes, 1.0)  # of chains that never moved nothing is known
+        share = n_draws / (n_draws + DRAWS_PER_COORDINATE * d)
+        shrunk = share * covariances + (1.0 - share) * sizes * np.eye(d)
+        # L⁻ᵀ C L⁻¹ is the covariance, so L C⁻¹ Lᵀ its inverse.
+        lower = np.tril(near.factors)
+        precisions = lower @ np.linalg.solve(shrunk, np.swapaxes(lower, 1, 2))
+        return cls(near.centers, np.tril(precisions))
 
     def repeated(self, times: int) -> Surrogate:
         """The same for every pair several times over."""

@@ -44,10 +44,10 @@ Array = NDArray[np.float64]
 STRENGTHS = (0.0, 0.4, 0.6, 0.8, 1.0, 1.25, 1.6)
 # Parts that samples are divided into at least, and samples that are held out in turn, about.
 N_FOLDS, N_HELD_OUT = 5, 1000
-# Warped samples per strength, over all folds, and copies of a sample among them: some 20 seconds of
+# Warped samples per strength, over all folds, and copies of a sample among them: about a minute of
 # two cores for images of 28 x 28. With few copies, warps look best that are weaker than those that
 # are best with many: of 1,000 digits, 0.6 with 10 copies each, 0.8 to 1 with 100.
-N_WARPED, MAX_COPIES = 200_000, 200
+N_WARPED, MAX_COPIES = 140_000, 200
 # Parts of the held-out samples that are judged by what the others chose. Where nothing helps, it is
 # said to in 4 % of simulated cases with 2, and in 6 or 7 % with 5 or 10, whose choices are alike.
 N_GROUPS = 2
