@@ -344,16 +344,21 @@ def test_factors_are_those_of_numpy():
     lower = np.linalg.cholesky(matrices)
     assert good.all()
     np.testing.assert_allclose(np.tril(factors), lower, rtol=1e-9, atol=1e-9)
+    which = np.array([3, 0, 3, 1])
+    lower, values = lower[which], values[:4]
     for transposed in (False, True):
         out = values.copy()
-        algebra.divide_all(0, 5, factors, transposed, out)
+        algebra.divide_all(0, 4, factors, which, transposed, out)
         side = np.swapaxes(lower, 1, 2) if transposed else lower
         np.testing.assert_allclose(out, np.linalg.solve(side, values[..., None])[..., 0], rtol=1e-8)
     out = np.empty_like(values)
-    algebra.multiply_all(0, 5, factors, values, out)
+    algebra.multiply_all(0, 4, factors, which, values, out)
     np.testing.assert_allclose(out, np.einsum("nji,nj->ni", lower, values), rtol=1e-9, atol=1e-9)
-    algebra.multiply_symmetric(0, 5, np.tril(matrices), values, out)
-    np.testing.assert_allclose(out, np.einsum("nij,nj->ni", matrices, values), rtol=1e-9, atol=1e-9)
+    rows = np.array([16, 0, 5])
+    out = np.empty((4, 3))
+    algebra.multiply_symmetric(0, 4, np.tril(matrices), which, rows, values, out)
+    wanted = np.einsum("nij,nj->ni", matrices[which], values)[:, rows]
+    np.testing.assert_allclose(out, wanted, rtol=1e-9, atol=1e-9)
 
 
 def test_the_prior_is_weighed_as_it_says():

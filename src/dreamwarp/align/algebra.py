@@ -104,33 +104,40 @@ def factorise_all(first, last, matrices, good):
 
 
 @kernel
-def divide_all(first, last, factors, transposed, values):
-    """values (n, d) <- L⁻¹ values, or L⁻ᵀ values."""
+def divide_all(first, last, factors, which, transposed, values):
+    """values (k, d) <- L⁻¹ values, or L⁻ᵀ values, with the factors (n, d, d) that which (k,) says.
+
+    Here and below, picking those out beforehand would cost more than the work itself.
+    """
     for t in range(first, last):
         if transposed:
-            divide_upper(factors[t], values[t])
+            divide_upper(factors[which[t]], values[t])
         else:
-            divide_lower(factors[t], values[t])
+            divide_lower(factors[which[t]], values[t])
 
 
 @kernel
-def multiply_all(first, last, factors, values, products):
-    """products (n, d) <- Lᵀ values; row k of the upper triangle holds column k of L."""
+def multiply_all(first, last, factors, which, values, products):
+    """products (k, d) <- Lᵀ values; row k of the upper triangle holds column k of L."""
     for t in range(first, last):
+        factor = factors[which[t]]
         for i in range(values.shape[1]):
             total = 0.0
             for j in range(i, values.shape[1]):
-                total += factors[t, i, j] * values[t, j]
+                total += factor[i, j] * values[t, j]
             products[t, i] = total
 
 
 @kernel
-def multiply_symmetric(first, last, matrices, values, products):
-    """products (n, d) <- matrices values, of which lower triangles are given."""
+def multiply_symmetric(first, last, matrices, which, rows, values, products):
+    """products (k, r) <- some rows (r,) of matrices values, of which lower triangles are given."""
+    d = values.shape[1]
     for t in range(first, last):
-        for i in range(values.shape[1]):
-            products[t, i] = 0.0
+        matrix = matrices[which[t]]
+        for r in range(len(rows)):
+            i, total = rows[r], 0.0
             for j in range(i):
-                products[t, i] += matrices[t, i, j] * values[t, j]
-                products[t, j] += matrices[t, i, j] * values[t, i]
-            products[t, i] += matrices[t, i, i] * values[t, i]
+                total += matrix[i, j] * values[t, j]
+            for j in range(i, d):
+                total += matrix[j, i] * values[t, j]
+            products[t, r] = total

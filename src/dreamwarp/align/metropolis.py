@@ -106,7 +106,8 @@ class Metropolis:
     @surrogate.setter
     def surrogate(self, surrogate: Surrogate) -> None:
         self._surrogate = surrogate
-        self._factors = [_window_factors(surrogate, window) for window in self.windows]
+        alone = [_window_factors(surrogate, window) for window in self.windows[1:]]
+        self._factors = [surrogate.factors, *alone]
 
     def sweep(
         self, chosen: NDArray[np.int64], normals: Array, uniforms: Array, adaptation: float
@@ -147,16 +148,18 @@ class Metropolis:
         """Steps within a window, and how much they change the surrogate's log-density."""
         step = np.exp(self._log_step[chosen, w])[:, None]  # √(1 - ρ²)
         kept = np.sqrt(np.maximum(1.0 - step * step, 0.0))
-        factors = self._factors[w][chosen]
-        # With e = H_WW⁻¹ (H (x - m))_W, the conditional mean is x_W - e.
-        slope = self.surrogate.push(self.x[chosen], chosen)[:, self.windows[w].coordinates]
-        white = np.ascontiguousarray(slope)
-        algebra.divide_all(0, len(white), factors, False, white)
+        factors = self._factors[w]
+        if w == 0:
+            white = self.surrogate.whiten(self.x[chosen], chosen)
+        else:  # with e = H_WW⁻¹ (H (x - m))_W, the conditional mean is x_W - e
+            coordinates = self.windows[w].coordinates
+            white = self.surrogate.push(self.x[chosen], chosen, coordinates)
+            algebra.divide_all(0, len(white), factors, chosen, False, white)
         # In units of the conditional spread: from white to ρ white + √(1 - ρ²) normals.
         moved = kept * white + step * normals
         excess = 0.5 * np.einsum("nw,nw->n", white - moved, white + moved)
         steps = np.ascontiguousarray(moved - white)
-        algebra.divide_all(0, len(steps), factors, True, steps)
+        algebra.divide_all(0, len(steps), factors, chosen, True, steps)
         return steps, excess
 
     def _propose(

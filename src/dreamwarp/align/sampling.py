@@ -49,8 +49,8 @@ class Chains:
     """
 
     n_chains: int = 2
-    n_burn_in: int = 100
-    n_draws: int = 100
+    n_burn_in: int = 200
+    n_draws: int = 50
     max_draws: int = 1600
     r_hat: float = 1.05
 

@@ -66,23 +66,23 @@ class Surrogate:
     def spread(self, normals: Array, which: NDArray[np.int64]) -> Array:
         """center + L⁻ᵀ normals (k, d), for some of the pairs: draws."""
         out = normals.copy()
-        algebra.divide_all(0, len(out), self.factors[which], True, out)
+        algebra.divide_all(0, len(out), self.factors, which, True, out)
         return out + self.centers[which]
 
     def whiten(self, x: Array, which: NDArray[np.int64]) -> Array:
         """Lᵀ (x - center): what :meth:`spread` makes x of."""
         out = np.empty(x.shape)
-        algebra.multiply_all(0, len(out), self.factors[which], x - self.centers[which], out)
+        algebra.multiply_all(0, len(out), self.factors, which, x - self.centers[which], out)
         return out
 
     def pull(self, gradients: Array, which: NDArray[np.int64]) -> Array:
         """L⁻¹ gradients (k, d): derivatives by the standard normals of :meth:`spread`."""
         out = gradients.copy()
-        algebra.divide_all(0, len(out), self.factors[which], False, out)
+        algebra.divide_all(0, len(out), self.factors, which, False, out)
         return out
 
-    def push(self, x: Array, which: NDArray[np.int64]) -> Array:
-        """H (x - center): minus the gradient of the log-density."""
-        out = np.empty(x.shape)
-        algebra.multiply_symmetric(0, len(out), self.matrices[which], x - self.centers[which], out)
+    def push(self, x: Array, which: NDArray[np.int64], coordinates: NDArray[np.int64]) -> Array:
+        """Some coordinates of H (x - center): minus the gradient of the log-density."""
+        out, offsets = np.empty((len(x), len(coordinates))), x - self.centers[which]
+        algebra.multiply_symmetric(0, len(x), self.matrices, which, coordinates, offsets, out)
         return out
