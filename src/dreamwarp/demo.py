@@ -252,11 +252,11 @@ def write_page(
         f"warps drawn from it. Tested on {len(split.X_test):,} other digits."
     )
     page.heading("Does it help?")
-    best = min(range(len(rows)), key=lambda i: rows[i].neighbor)
+    errors = np.array([(row.neighbor, row.network) for row in rows])
     page.table(
         ("training", "nearest neighbour", "small network"),
         [(row.name, f"{row.neighbor:.2f} %", f"{row.network:.2f} %") for row in rows],
-        best=best,
+        best=errors.argmin(axis=0).tolist(),
     )
     page.text(
         f"Elastic noise was given the best of {len(WIDTHS) * len(AMPLITUDES)} settings on "

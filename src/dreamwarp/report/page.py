@@ -24,7 +24,7 @@ figure { margin: 1rem 0; }
 table { border-collapse: collapse; }
 th, td { padding: 0.3rem 0.9rem; text-align: right; border-bottom: 1px solid #d5d9e0; }
 th:first-child, td:first-child { text-align: left; }
-tr.best td { font-weight: 600; }
+td.best { font-weight: 600; }
 """
 
 
@@ -49,14 +49,18 @@ class Page:
         self._parts.append(f"<p>{html.escape(words)}</p>")
 
     def table(
-        self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, best: int | None = None
+        self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, best: Sequence[int] = ()
     ) -> None:
-        """Add a table; ``best`` is the row to point out."""
+        """Add a table; ``best`` are rows to point out, one for each of the last columns."""
         head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
         self._parts.append(f"<table><tr>{head}</tr>")
+        pointed_out: list[int | None] = [None] * (len(columns) - len(best)) + list(best)
         for number, row in enumerate(rows):
-            cells = "".join(f"<td>{html.escape(cell)}</td>" for cell in row)
-            self._parts.append(f"<tr{' class=best' if number == best else ''}>{cells}</tr>")
+            cells = "".join(
+                f"<td{' class=best' if number == chosen else ''}>{html.escape(cell)}</td>"
+                for cell, chosen in zip(row, pointed_out, strict=True)
+            )
+            self._parts.append(f"<tr>{cells}</tr>")
         self._parts.append("</table>")
 
     def figure(self, figure: Figure, caption: str) -> None:
