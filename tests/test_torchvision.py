@@ -279,6 +279,8 @@ def test_names_of_classes() -> None:
         ((picture(1), [0, 1]), "a sample must have one label, .* got 0, 1. Use unknown="),
         ((picture(1), torch.empty(0)), "got none. Use unknown="),
         ((picture(1), None), "got none. Use unknown="),
+        ((picture(1), Mask(torch.zeros(8, 8))), "got none. Use unknown="),
+        ((picture(1), [{"bbox": [0, 0, 2, 2], "category_id": 3}]), "got none. Use unknown="),
     ],
 )
 def test_missing_and_unknown_labels_are_refused(sample: Any, message: str) -> None:
@@ -286,7 +288,7 @@ def test_missing_and_unknown_labels_are_refused(sample: Any, message: str) -> No
         LearnedWarp(make_model())(sample)
 
 
-@pytest.mark.parametrize("label", [9, [0, 1], None])
+@pytest.mark.parametrize("label", [9, [0, 1], None, Mask(torch.zeros(8, 8)), [{"category_id": 3}]])
 def test_missing_and_unknown_labels_are_pooled_if_asked(label: Any) -> None:
     sample = (picture(1), label)
     torch.manual_seed(3)

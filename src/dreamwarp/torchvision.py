@@ -8,7 +8,7 @@ a pixel, so that it is 0 to the width - 1. Both list x before y. All of that is 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from torch import Tensor
 from torchvision import tv_tensors
 from torchvision.transforms.v2 import Transform
 from torchvision.transforms.v2 import functional as F
-from torchvision.tv_tensors import BoundingBoxes, BoundingBoxFormat, KeyPoints, Mask
+from torchvision.tv_tensors import BoundingBoxes, BoundingBoxFormat, KeyPoints, Mask, TVTensor
 
 from dreamwarp.draws import Seed
 from dreamwarp.model import WarpModel
@@ -324,12 +324,15 @@ def find_labels(sample: Any) -> Any:
 
 
 def distinct(labels: Any) -> list[Any]:
-    """The different labels among one or many."""
-    if labels is None:
+    """The different labels among one or many; none among what can't be labels, such as masks."""
+    if labels is None or isinstance(labels, TVTensor):
         return []
     if isinstance(labels, Tensor | np.ndarray | np.generic):
         labels = labels.tolist()
-    return list(dict.fromkeys(labels)) if isinstance(labels, list | tuple) else [labels]
+    several = labels if isinstance(labels, list | tuple) else [labels]
+    if not all(isinstance(label, Hashable) for label in several):
+        return []
+    return list(dict.fromkeys(several))
 
 
 def _whole(name: str, value: Any) -> int:

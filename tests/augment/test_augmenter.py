@@ -416,8 +416,19 @@ def with_one(value: float) -> Any:
     [
         ({}, warped_shapes()[0], warped_shapes()[1][:-1], r"`y` must have shape \(24,\).*\(23,\)"),
         ({}, warped_shapes()[0], np.eye(24), r"one-hot|One-hot labels go in as `y.argmax"),
-        ({}, warped_shapes()[0], np.linspace(0, 1, 24), r"Unknown label type: float64"),
-        ({}, warped_shapes()[0], np.full(24, np.nan), r"Unknown label type: float64"),
+        (
+            {},
+            warped_shapes()[0],
+            np.linspace(0, 1, 24),
+            r"float64, with values such as 0\.04.* Cut",
+        ),
+        (
+            {},
+            warped_shapes()[0],
+            [np.nan, *range(23)],
+            r"float64, with values such as nan. Leave out",
+        ),
+        ({}, warped_shapes()[0], np.full(24, b"a"), r"with values such as b'a'. .*astype\(str\)"),
         ({}, warped_shapes()[0], np.full(24, 1j), r"Unknown label type: complex128"),
         ({}, warped_shapes()[0], np.array(["a", 1] * 12, object), r"of one type.*int and str"),
         ({}, warped_shapes()[0], None, r"requires y to be passed, but the target y is None"),

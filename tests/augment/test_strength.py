@@ -132,6 +132,27 @@ def test_a_verdict_says_what_it_found() -> None:
     assert str(verdict).startswith("no clear difference, leave it unless you can test it: of 100")
 
 
+def test_warps_of_no_strength_are_left() -> None:
+    errors = Errors(np.full((2, 50), 0.3), np.zeros((2, 50)))
+    verdict = strength.conclude(errors, (0.0, 0.0)).verdict
+    assert not verdict.helps
+    assert verdict.improvement == 0.0
+    assert str(verdict).startswith("leave it")
+    assert "-0.0" not in str(verdict)
+
+
+def test_of_many_samples_only_some_are_copied_but_often_enough() -> None:
+    images, codes = np.zeros((1000, 4), np.float32), np.zeros(1000, np.int64)
+    kept = np.arange(1000) % 5 > 0
+    few = strength._Data(images, codes, 100 * strength.MIN_COPIES, 3, None)
+    chosen = strength._some_of(few, kept)
+    assert len(np.unique(chosen)) == 100
+    assert kept[chosen].all()
+    assert chosen.max() > 900
+    many = strength._Data(images, codes, 800 * strength.MIN_COPIES, 3, None)
+    np.testing.assert_array_equal(strength._some_of(many, kept), np.flatnonzero(kept))
+
+
 def test_what_wins_by_chance_does_not_help() -> None:
     # At no strength is anything better, but the best of six is always better than none.
     random = np.random.default_rng(0)

@@ -255,7 +255,7 @@ def test_classes_unknown_to_the_model_may_be_pooled() -> None:
         (LABELS[:3], {}, ValueError, "one label for each image, got 3 labels for 8 images"),
         (0, {}, ValueError, r"got one label for 8 images.*its label as `\[label\]`"),
         (torch.tensor(0), {}, ValueError, "got one label for 8 images"),
-        (torch.rand(8), {}, ValueError, r"got float32 of shape \(8,\)"),
+        (torch.rand(8), {}, ValueError, r"got float32 of shape \(8,\).*labels.long\(\)"),
         (torch.rand(8, 3), {}, ValueError, r"shape \(8, 3\).*labels.argmax\(dim=1\)"),
         (["a"] * 8, {}, TypeError, "labels must be whole numbers.*such as 0, got 'a'"),
         (LABELS, {"classes": (0, 1)}, ValueError, "positions in `classes`, from 0 to 1, got 2"),

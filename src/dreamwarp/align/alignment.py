@@ -125,8 +125,9 @@ def align_pairs(
     method : {"map", "laplace", "metropolis", "hmc"}
         ``"map"``: the posterior's mode, by Levenberg-Marquardt from coarse to fine images, never
         worse than the identity. ``"laplace"``: a draw from the Gaussian that fits the posterior at
-        its mode. ``"metropolis"``: a posterior draw by the paper's sampler. ``"hmc"``: a posterior
-        draw by Hamiltonian Monte Carlo, many times faster.
+        its mode. ``"metropolis"``: a posterior draw by the paper's sampler, with proposals for all
+        vertices together added to its local ones, after a burn-in that is mostly Hamiltonian.
+        ``"hmc"``: a posterior draw by Hamiltonian Monte Carlo, faster.
     prior : Prior, optional
         Default: ``SmoothPrior(space)``.
     sigma : float or "auto"

@@ -3,7 +3,8 @@
 A proposal changes the velocity at one vertex and leaves all others as they are; paths that never
 come near it are not followed anew. In between come proposals that change all vertices together:
 under a smooth prior neighbours all but fix a vertex, and one at a time would get nowhere. Most of a
-sweep is made of those: they are what takes a chain through the posterior.
+sweep is made of those: they are what takes a chain through the posterior. Burn-in is Hamiltonian
+for the most part (see ``sampling``); draws that are kept are of the proposals here.
 
 Within a window W proposals are autoregressive: with N(m, H⁻¹) a Gaussian that resembles the
 posterior and c its conditional mean of x_W given the rest,
@@ -12,9 +13,10 @@ posterior and c its conditional mean of x_W given the rest,
 
 These are reversible for that Gaussian, so the chain's target is the posterior p if a proposal is
 accepted with probability min(1, r(x') / r(x)), r = p / N(m, H⁻¹): what the Gaussian explains can't
-get a proposal rejected, and steps may be long. ρ is adapted during burn-in, for every chain and
-window, and held from then on. (Metropolis and others 1953 had a uniform proposal, ρ = 1 as it were;
-Hastings 1970 the ratio. The autoregressive form is Neal's, 1998.)
+get a proposal rejected, and steps may be long. ρ is adapted during burn-in, for every chain, once
+for all vertices together and once for those alone, and held from then on. (Metropolis and others
+1953 had a uniform proposal, ρ = 1 as it were; Hastings 1970 the ratio. The autoregressive form is
+Neal's, 1998.)
 """
 
 from __future__ import annotations
@@ -86,7 +88,7 @@ class Metropolis:
         self.density = posterior.log_density(self.x, np.arange(len(x)))
         self.windows = find_windows(posterior.coordinates)
         self.surrogate = surrogate
-        self._log_step = np.full((len(x), len(self.windows)), np.log(FIRST_STEP))
+        self._log_step = np.full((len(x), 2), np.log(FIRST_STEP))  # together, alone
         self._backup = kernels.Backup(
             np.empty(posterior.states.regions.shape, np.int64), np.zeros(len(x), np.int64),
             posterior.make_states(),
@@ -131,8 +133,8 @@ class Metropolis:
             last = first + len(window.coordinates)
             steps, excess = self._draw(chosen, w, normals[:, first:last])
             probability = self._propose(chosen, window, steps, excess, uniforms[:, place])
-            log_step = self._log_step[chosen, w] + adaptation * (probability - ACCEPTANCE)
-            self._log_step[chosen, w] = np.clip(log_step, *limits)
+            log_step = self._log_step[chosen, min(w, 1)] + adaptation * (probability - ACCEPTANCE)
+            self._log_step[chosen, min(w, 1)] = np.clip(log_step, *limits)
             accepted += probability / self.n_uniforms
             first = last
         return accepted
@@ -146,7 +148,7 @@ class Metropolis:
 
     def _draw(self, chosen: NDArray[np.int64], w: int, normals: Array) -> tuple[Array, Array]:
         """Steps within a window, and how much they change the surrogate's log-density."""
-        step = np.exp(self._log_step[chosen, w])[:, None]  # √(1 - ρ²)
+        step = np.exp(self._log_step[chosen, min(w, 1)])[:, None]  # √(1 - ρ²)
         kept = np.sqrt(np.maximum(1.0 - step * step, 0.0))
         factors = self._factors[w]
         if w == 0:

@@ -156,7 +156,9 @@ class _Random:
 def _explore(
     chains: Transition, last_sweep: int, random: _Random, n: int, stop: threading.Event
 ) -> None:
-    """Fit the surrogates of chains to where they go, in stages that are twice as long each.
+    """Fit the surrogates of chains to where they go, after each of some stages.
+
+    The first two are equally long, each of the others twice as long as the one before it.
 
     The surrogate of a pair is fitted to the draws of its chains and to the mean of Gauss-Newton's
     Hessians along them.

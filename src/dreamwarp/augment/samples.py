@@ -110,12 +110,24 @@ def as_labels(y: ArrayLike, n_samples: int) -> NDArray[Any]:
     if labels.dtype.kind == "O":
         labels = _as_plain(labels)
     if labels.dtype.kind not in "biufU" or (labels.dtype.kind == "f" and not _is_whole(labels)):
+        value, remedy = _find_wrong(labels)
         raise ValueError(
             "`y` must hold classes: whole numbers, words or booleans. Unknown label type: "
-            f"{labels.dtype}, with values such as {labels[:3].tolist()}. Cut a measured quantity "
-            "into classes first."
+            f"{labels.dtype}, with values such as {value!r}. {remedy}"
         )
     return labels
+
+
+def _find_wrong(labels: NDArray[Any]) -> tuple[Any, str]:
+    """The first value that is no label, and what to do about it."""
+    if labels.dtype.kind == "S":
+        return labels[0].item(), "Turn bytes into words: `y.astype(str)`."
+    if labels.dtype.kind != "f":
+        return labels[0].item(), "Give every class a number or a name."
+    if not np.isfinite(labels).all():
+        return labels[~np.isfinite(labels)][0].item(), "Leave out samples without a label."
+    value = labels[labels != np.round(labels)][0].item()
+    return value, "Cut a measured quantity into classes first."
 
 
 def _as_plain(labels: NDArray[Any]) -> NDArray[Any]:

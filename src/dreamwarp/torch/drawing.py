@@ -231,9 +231,14 @@ def _in_layout_of(images: Tensor, warped: Tensor) -> Tensor:
 def _as_array(labels: Any) -> NDArray[Any]:
     values = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     if values.ndim != 1 or (values.size and values.dtype.kind == "f"):
+        remedy = (
+            "Whole numbers can be turned with labels.long()."
+            if values.ndim == 1
+            else "One-hot or soft labels can be turned with labels.argmax(dim=1)."
+        )
         raise ValueError(
             f"labels must be (n,) classes, one for each image, got {values.dtype} of shape "
-            f"{values.shape}. One-hot or soft labels can be turned with labels.argmax(dim=1)."
+            f"{values.shape}. {remedy}"
         )
     return values
 
