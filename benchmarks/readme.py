@@ -25,6 +25,7 @@ TASKS = {
     "flow3d": "32 x 32 x 32 points, (2, 2, 2) cells",
     "images": "28 x 28 images",
     "align": "28 x 28 images, (4, 4) cells",
+    "training": "28 x 28 images, batches of 256",
 }
 
 

@@ -109,10 +109,7 @@ def run_neighbor(task: Task, rival: Rival, done: Results) -> None:
 
 
 def run_networks(done: Results) -> None:
-    """Networks: all candidates of the first draw, and the best of each rival in every draw.
-
-    Not "by itself": with the same strength it is the same as "learned per class".
-    """
+    """Networks: all candidates of the first draw, and the best of each rival in every draw."""
     candidates = network.candidates(DRAWS[0])
     tried = {name: done.get(f"tried, {name}", {}) for name in candidates}
     for training, error in network.run_all(

@@ -10,11 +10,20 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from experiments.rivals import N_CLASSES, Array, Grids, Rival, Task, load_task, make_rivals
+from experiments.rivals import (
+    N_CLASSES,
+    Array,
+    Grids,
+    Rival,
+    Task,
+    load_task,
+    make_by_itself,
+    make_rivals,
+)
 
 N_LABELS, N_VALIDATION = 100, 10_000
 GRIDS = Grids(
-    widths=(4.0, 5.0), amplitudes=(1.0, 1.4, 2.0), displacements=(0.03, 0.04, 0.055, 0.075),
+    widths=(4.0, 5.0, 7.0), amplitudes=(1.0, 1.4, 2.0), displacements=(0.03, 0.04, 0.055, 0.075),
     methods=("map", "laplace"), strengths=(1.0, 1.3, 1.6),
 )  # fmt: skip
 # Steps, each of so many samples, of the networks that choose a candidate and of those that are
@@ -30,7 +39,7 @@ class Training(NamedTuple):
     draw : int
         Whose labels; also the seed of the network.
     rival, candidate : str
-        Who makes the samples.
+        Who makes the samples; without a candidate, the only one.
     n_steps : int
     judges : {"validation", "test"}
     """
@@ -63,7 +72,8 @@ def train(training: Training) -> float:
     from torch import nn
 
     task, rivals = _prepare(training.draw)
-    make = rivals[training.rival].candidates[training.candidate]
+    rival = rivals[training.rival]
+    make = rival.candidates[training.candidate or next(iter(rival.candidates))]
     torch.manual_seed(training.draw)
     network = nn.Sequential(
         nn.Conv2d(1, 20, 5), nn.ReLU(), nn.MaxPool2d(2),
@@ -104,4 +114,5 @@ def _use_one_core() -> None:
 def _prepare(draw: int) -> tuple[Task, dict[str, Rival]]:
     """The labels of a draw and all rivals."""
     task = load_task(N_LABELS, draw, N_VALIDATION)
-    return task, {rival.name: rival for rival in make_rivals(task, GRIDS)}
+    rivals = [*make_rivals(task, GRIDS), make_by_itself(task)]
+    return task, {rival.name: rival for rival in rivals}
