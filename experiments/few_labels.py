@@ -11,8 +11,8 @@ in every draw, among fewer samples; for the network in the first draw, with fewe
 per class, by itself" is what `Augmenter` does without them.
 
 ``python -m experiments.few_labels`` runs what is missing in ``results/few_labels.json``, which it
-writes after every step: stop it and start it again at will. At the end it
-shows a table and puts it into the README; ``--table`` does that with what there is.
+writes after every step: stop it and start it again at will. At the end it shows a table and puts it
+into the README; ``--table`` does that with what there is.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ a to the nearest of its own class, and b to the nearest of another, say how far 
 That is the error of the nearest neighbour, 0 or 1, but smooth where the two are about equally near,
 within some 5 %. It says the same with fewer samples. Of more than some 4,000 samples as many are
 drawn to be compared with and to be warped; what is said then holds for a data set of that size. The
-strength with the least mean of e wins,
-among equals the smallest; 0, which stands for no augmentation, is one of them.
+strength with the least mean of e wins, among equals the smallest; 0, which stands for no
+augmentation, is one of them.
 
 What wins by chance looks better than it is. So the verdict takes another way: held-out samples are
 divided into two groups, and each is judged with the strength above 0 that the other chose. This is
