@@ -5,183 +5,190 @@ images. Every rival makes 100,000 more samples, on which with the labelled ones 
 is judged by the test images; with 100 labels per class, the paper's ConvNet too, which is trained
 on samples made as it goes.
 
-What a rival leaves open (how strong its deformations are, how pairs are aligned) is the candidate
-that errs least on images for validation, of the last 10,000 for training: for a nearest neighbour
-in every draw, among fewer samples; for the network in the first draw, with fewer steps. "learned
-per class, by itself" is what `Augmenter` does without them.
-
-``python -m experiments.few_labels`` runs what is missing in ``results/few_labels.json``, which it
-writes after every step: stop it and start it again at will. At the end it shows a table and puts it
-into the README; ``--table`` does that with what there is.
+What a rival leaves open (how strong its deformations are) is chosen in the first draw: the
+candidate that errs least on training images without a label, for each number of labels and kind of
+classifier. Networks are trained as long for that as for the test; nearest neighbours choose among
+fewer samples. "learned per class, by itself" is what `Augmenter` does without such images.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
-import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import dreamwarp as dw
 from benchmarks.readme import README, fill
-from dreamwarp.data.class_distances import ClassDistances
-from experiments import network
-from experiments.network import Training
-from experiments.rivals import (
-    BY_ITSELF,
-    N_CLASSES,
-    NAMES,
-    NOTHING,
-    Grids,
-    Make,
-    Rival,
-    Samples,
-    Task,
-    load_task,
-    make_by_itself,
-    make_rivals,
-)
-
-Results = dict[str, dict[str, Any]]
+from experiments import neighbor, network
+from experiments.rivals import Grids
+from experiments.trials import Plan, Run, Trial
 
 RESULTS = Path(__file__).parent / "results" / "few_labels.json"
-LABELS, DRAWS = (100, 10, 500), (0, 1, 2)
-N_NEW, N_VALIDATION, N_TRIED = 100_000, 2_000, 30_000
-BLOCK = 4_000
-GRIDS = Grids(
-    widths=(4.0, 5.0, 7.0), amplitudes=(0.5, 0.7, 1.0, 1.4, 2.0),
-    displacements=(0.01, 0.015, 0.02, 0.03, 0.04, 0.055, 0.075), methods=("map",),
-    strengths=(0.3, 0.45, 0.6, 0.8, 1.0, 1.25, 1.6),
-)  # fmt: skip
+EXAMPLES = """
+Results are in results/few_labels.json, written after every trial: stop and go on at will.
+
+examples:
+  python -m experiments.few_labels          run what is missing, put the table into the README
+  python -m experiments.few_labels --table  only the table, of what there is
+  python -m experiments.few_labels --smoke  try all parts on next to nothing, and keep nothing
+"""
+
+RUNS: dict[str, Run] = {"1-NN": neighbor.run_all, "ConvNet": network.run_all}
+PLANS = {
+    "1-NN": Plan(
+        n_labels=(10, 100, 500), draws=(0, 1, 2), n_validation=10_000, n_tried=20_000,
+        n_final=100_000,
+        grids=Grids(
+            elastic=(
+                (4.0, 0.7), (5.0, 0.5), (5.0, 0.7), (5.0, 1.0), (5.0, 1.4), (5.0, 2.0),
+                (7.0, 0.5), (7.0, 0.7), (7.0, 1.0), (7.0, 1.4), (7.0, 2.0),
+            ),
+            displacements=(0.01, 0.015, 0.02, 0.03, 0.04, 0.055, 0.075),
+            methods=("map",), strengths=(0.45, 0.6, 0.8, 1.0, 1.25, 1.6),
+        ),
+    ),
+    "ConvNet": Plan(
+        n_labels=(100,), draws=(0, 1, 2), n_validation=59_000, n_tried=2_400, n_final=2_400,
+        grids=Grids(
+            elastic=((4.0, 1.4), (5.0, 1.0), (5.0, 1.4), (5.0, 2.0), (7.0, 1.4), (7.0, 2.0)),
+            displacements=(0.04, 0.055, 0.075),
+            methods=("laplace",), strengths=(1.0, 1.3, 1.6, 2.0),
+        ),
+    ),
+}  # fmt: skip
 
 
-# -- nearest neighbours
+@dataclass
+class Results:
+    """Errors of the trials of a plan, by their names."""
 
+    plan: Plan
+    errors: dict[str, float]
 
-def neighbor_error(task: Task, make: Make, n: int, judges: Samples) -> float:
-    """Share of images mistaken by the nearest of the labelled and of n more samples."""
-    X, y = judges
-    found = ClassDistances.among(X, task.X, task.y.astype(np.int64), N_CLASSES)
-    for first in range(0, n, BLOCK):
-        X_new, y_new = make(first, min(BLOCK, n - first))
-        found = found.improve(X_new, y_new.astype(np.int64))
-    return float(found.errors(y.astype(np.int64)).mean())
+    def missing(self, trials: list[Trial]) -> list[Trial]:
+        """Those that are not known yet."""
+        return [trial for trial in trials if str(trial) not in self.errors]
 
-
-def choose(task: Task, rival: Rival) -> tuple[str, dict[str, float]]:
-    """The candidate that errs least on the validation images, and the errors of all."""
-    if len(rival.candidates) == 1:
-        return next(iter(rival.candidates)), {}
-    errors = {
-        name: neighbor_error(task, make, N_TRIED, task.validation)
-        for name, make in rival.candidates.items()
-    }
-    return min(errors, key=lambda name: errors[name]), errors
-
-
-def run_neighbors(n_labels: int, draw: int, done: Results) -> None:
-    """Nearest neighbours of a draw, rival by rival."""
-    if all(f"neighbor, {n_labels}, {draw}, {name}" in done for name in NAMES):
-        return
-    task = load_task(n_labels, draw, N_VALIDATION)
-    if f"neighbor, {n_labels}, {draw}, {BY_ITSELF}" not in done:
-        run_neighbor(task, make_by_itself(task), done)
-    for rival in make_rivals(task, GRIDS):
-        if f"neighbor, {n_labels}, {draw}, {rival.name}" not in done:
-            run_neighbor(task, rival, done)
-
-
-def run_neighbor(task: Task, rival: Rival, done: Results) -> None:
-    """The nearest neighbour with one rival's samples."""
-    start = time.perf_counter()
-    chosen, tried = choose(task, rival)
-    n = 0 if rival.name == NOTHING else N_NEW
-    error = neighbor_error(task, rival.candidates[chosen], n, task.test)
-    seconds = time.perf_counter() - start
-    key = f"neighbor, {task.n_labels}, {task.draw}, {rival.name}"
-    keep(done, key, {"test": error, "chosen": chosen, "tried": tried, "seconds": seconds})
-
-
-# -- networks
-
-
-def run_networks(done: Results) -> None:
-    """Networks: all candidates of the first draw, and the best of each rival in every draw."""
-    candidates = network.candidates(DRAWS[0])
-    tried = {name: done.get(f"tried, {name}", {}) for name in candidates}
-    for training, error in network.run_all(
-        [
-            Training(DRAWS[0], name, candidate, network.N_TRIED, "validation")
-            for name, all_of_it in candidates.items()
-            for candidate in all_of_it
-            if len(all_of_it) > 1 and candidate not in tried[name]
+    def candidates(self, n_labels: int) -> list[Trial]:
+        """Trials that choose, of rivals that leave anything open."""
+        return [
+            Trial(n_labels, self.plan.draws[0], name, candidate.name, "validation")
+            for name, candidates in self.plan.rivals.items()
+            if len(candidates) > 1
+            for candidate in candidates
         ]
-    ):
-        errors = tried[training.rival] = tried[training.rival] | {training.candidate: error}
-        keep(done, f"tried, {training.rival}", errors)
-    best = {
-        name: min(errors, key=lambda candidate: errors[candidate]) if errors else ""
-        for name, errors in tried.items()
+
+    def finals(self, n_labels: int) -> list[Trial]:
+        """Trials in all draws of the best candidate of each rival, as far as it is known."""
+        found = []
+        tried = [t for t in self.candidates(n_labels) if str(t) in self.errors]
+        for name, candidates in self.plan.rivals.items():
+            mine = [trial for trial in tried if trial.rival == name]
+            if len(candidates) > 1 and not mine:
+                continue
+            best = min(mine, key=lambda trial: self.errors[str(trial)]).candidate if mine else ""
+            found += [Trial(n_labels, draw, name, best, "test") for draw in self.plan.draws]
+        return found
+
+
+def load(path: Path, plans: dict[str, Plan]) -> dict[str, Results]:
+    """What is known on disk of these plans: nothing of plans that were different."""
+    stored = json.loads(path.read_text()) if path.exists() else {}
+    found = {}
+    for name, plan in plans.items():
+        known = stored.get(name, {})
+        same = known.get("settings") == describe(plan)
+        if known and not same:
+            print(f"{name}: the results on disk are of other settings, and left out", flush=True)
+        found[name] = Results(plan, known["errors"] if same else {})
+    return found
+
+
+def describe(plan: Plan) -> dict[str, Any]:
+    """A plan and what carries it out, as JSON has it."""
+    return dict(json.loads(json.dumps({"version": dw.__version__, **asdict(plan)})))
+
+
+def store(path: Path, results: dict[str, Results]) -> None:
+    """Put results on disk, never half of them."""
+    stored = {
+        name: {"settings": describe(mine.plan), "errors": mine.errors}
+        for name, mine in results.items()
     }
-    for training, error in network.run_all(
-        [
-            Training(draw, name, best[name], network.N_STEPS, "test")
-            for draw in DRAWS
-            for name in candidates
-            if f"network, {network.N_LABELS}, {draw}, {name}" not in done
-        ]
-    ):
-        key = f"network, {network.N_LABELS}, {training.draw}, {training.rival}"
-        keep(done, key, {"test": error, "chosen": training.candidate})
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(stored, indent=1) + "\n")
+    os.replace(part, path)
 
 
-# -- running and telling
+def run_missing(results: dict[str, Results]) -> Iterator[str]:
+    """Carry out the trials that are missing, and say what each has come to."""
+    for name, mine in results.items():
+        for n_labels in mine.plan.n_labels:
+            for list_trials in (mine.candidates, mine.finals):
+                for trial, error in RUNS[name](mine.plan, mine.missing(list_trials(n_labels))):
+                    mine.errors[str(trial)] = error
+                    yield f"{name}, {trial}: {100 * error:.2f} %"
 
 
-def keep(done: Results, key: str, result: dict[str, Any]) -> None:
-    """Add a result to those on disk, which are never half-written."""
-    done[key] = result
-    print(f"{key}: {result}", flush=True)
-    part = RESULTS.with_suffix(".part")
-    part.write_text(json.dumps(done, indent=1) + "\n")
-    os.replace(part, RESULTS)
-
-
-def format_table(done: Results) -> str:
+def format_table(results: dict[str, Results]) -> str:
     """Test errors in percent, means over draws and the draws themselves, as Markdown."""
-    columns = [("neighbor", n, f"1-NN, {n} per class") for n in sorted(LABELS)]
-    columns.append(("network", network.N_LABELS, f"ConvNet, {network.N_LABELS} per class"))
-    names = [name for name in NAMES if any(key.endswith(f", {name}") for key in done)]
-    lines = [
-        "| more samples by | " + " | ".join(title for _, _, title in columns) + " |",
-        "|" + " --- |" * (len(columns) + 1),
-    ]
-    for name in names:
+    columns = [(name, mine, n) for name, mine in results.items() for n in mine.plan.n_labels]
+    titles = [f"{name}, {n} per class" for name, _, n in columns]
+    rivals = dict.fromkeys(name for mine in results.values() for name in mine.plan.rivals)
+    lines = [f"| more samples by | {' | '.join(titles)} |", "|" + " --- |" * (len(titles) + 1)]
+    for name in rivals:
         cells = []
-        for kind, n, _ in columns:
-            keys = (f"{kind}, {n}, {draw}, {name}" for draw in DRAWS)
-            errors = [100 * done[key]["test"] for key in keys if key in done]
+        for _, mine, n_labels in columns:
+            mean_of = [str(trial) for trial in mine.finals(n_labels) if trial.rival == name]
+            errors = [100 * mine.errors[trial] for trial in mean_of if trial in mine.errors]
             each = ", ".join(f"{error:.2f}" for error in errors)
             cells.append(f"{np.mean(errors):.2f} ({each})" if errors else "")
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+        lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def main() -> None:
+def shrink(plan: Plan) -> Plan:
+    """A plan that touches all parts of this one in seconds."""
+    grids = replace(
+        plan.grids, elastic=plan.grids.elastic[:2], displacements=plan.grids.displacements[:2],
+        strengths=plan.grids.strengths[:2],
+    )  # fmt: skip
+    return replace(
+        plan, n_labels=plan.n_labels[:1], draws=plan.draws[:1], grids=grids, n_validation=100,
+        n_tried=2, n_final=2,
+    )  # fmt: skip
+
+
+def main(arguments: list[str] | None = None) -> int:
     """Run what is missing unless only asked for the table, and tell."""
-    done = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    if sys.argv[1:] != ["--table"]:
-        run_networks(done)
-        for n_labels in LABELS:
-            for draw in DRAWS:
-                run_neighbors(n_labels, draw, done)
-    table = format_table(done)
-    fill(README, "few labels", table)
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.few_labels", description=__doc__, epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("--table", action="store_true")
+    parser.add_argument("--smoke", action="store_true")
+    options = parser.parse_args(arguments)
+    if options.smoke:
+        results = {name: Results(shrink(plan), {}) for name, plan in PLANS.items()}
+    else:
+        results = load(RESULTS, PLANS)
+    for line in () if options.table else run_missing(results):
+        print(line, flush=True)
+        if not options.smoke:
+            store(RESULTS, results)
+    table = format_table(results)
+    if not options.smoke:
+        fill(README, "few labels", table)
     print(table)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

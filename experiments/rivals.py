@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, lru_cache, partial
 from typing import Any, Literal
 
 import numpy as np
@@ -18,19 +18,33 @@ Array = NDArray[Any]
 Samples = tuple[Array, Array]
 # Samples first to first + n - 1 of an endless supply.
 Make = Callable[[int, int], Samples]
+Method = Literal["map", "laplace"]
 
 N_CLASSES = 10
+CELLS = (4, 4)
 NOTHING, BY_ITSELF = "nothing", "learned per class, by itself"
-# In the order that they are told in.
-NAMES = (
-    NOTHING, "random elastic", "warps from the prior", "learned, classes pooled",
-    "learned per class", BY_ITSELF, "learned per template",
-)  # fmt: skip
+# What is learned, and what it is called by.
+LEARNED: dict[str, Literal["pool", "class", "template"]] = {
+    "learned, classes pooled": "pool",
+    "learned per class": "class",
+    "learned per template": "template",
+}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Task:
-    """The labelled images of one draw, and those that judge."""
+    """The labelled images of one draw, and those that judge: never seen by what is learned.
+
+    Attributes
+    ----------
+    n_labels : int
+        Per class.
+    draw : int
+    X, y : (n, rows, columns), (n,)
+    validation : (X, y)
+        Training images that are not labelled here.
+    test : (X, y)
+    """
 
     n_labels: int
     draw: int
@@ -40,33 +54,49 @@ class Task:
     test: Samples
 
 
+@lru_cache(maxsize=1)
 def load_task(n_labels: int, draw: int, n_validation: int) -> Task:
-    """The labels of a draw; smaller draws are parts of larger ones."""
+    """The labels of a draw; smaller draws are parts of larger ones.
+
+    Images for validation are the last of those for training, from which labels are never drawn.
+    If more are asked for, those without a label before them are taken as well.
+    """
     data = dw.data.mnist()
-    split = dw.data.paper_split(data.y, n_labels, seed=draw)
-    some = split.validation[:n_validation]
+    few = dw.data.paper_split(data.y, n_labels, seed=draw).few
+    others = np.setdiff1d(np.arange(len(data.y)), few)
+    if n_validation > len(others):
+        raise ValueError(f"There are {len(others)} images without a label, not {n_validation}.")
+    some = others[-n_validation:]
     return Task(
-        n_labels, draw, data.X[split.few], data.y[split.few], (data.X[some], data.y[some]),
+        n_labels, draw, data.X[few], data.y[few], (data.X[some], data.y[some]),
         (data.X_test, data.y_test),
     )  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Rival:
-    """One way to make more samples, once for every candidate that is to be tried."""
+class Candidate:
+    """One way to make more samples, all of it settled but the task.
+
+    Attributes
+    ----------
+    name : str
+        Its settings in words.
+    prepare : function
+        Learns what there is to learn from the labelled images of a task.
+    """
 
     name: str
-    candidates: dict[str, Make]
+    prepare: Callable[[Task], Make]
 
 
 @dataclass(frozen=True)
 class Grids:
-    """Candidates.
+    """What is tried.
 
     Attributes
     ----------
-    widths, amplitudes : tuple of float
-        Of elastic noise: its correlation and its root mean square displacement, in pixels.
+    elastic : tuple of (float, float)
+        Correlation of elastic noise and its root mean square displacement, in pixels.
     displacements : tuple of float
         Of warps from the prior: root mean square, as a share of the image.
     methods : tuple of str
@@ -75,75 +105,37 @@ class Grids:
         Factors on learned warps.
     """
 
-    widths: tuple[float, ...]
-    amplitudes: tuple[float, ...]
+    elastic: tuple[tuple[float, float], ...]
     displacements: tuple[float, ...]
-    methods: tuple[Literal["map", "laplace"], ...]
+    methods: tuple[Method, ...]
     strengths: tuple[float, ...]
 
 
-def make_rivals(task: Task, grids: Grids) -> Iterator[Rival]:
-    """All rivals; what is learned is learned from the labelled images of the task alone."""
-    space = dw.WarpSpace((4, 4))
-    yield Rival(NOTHING, {"": partial(_repeat, task)})
-    elastic = {
-        f"width {width:g}, amplitude {amplitude:g}": partial(_deform, task, width, amplitude)
-        for width in grids.widths
-        for amplitude in grids.amplitudes
+def list_rivals(grids: Grids) -> dict[str, list[Candidate]]:
+    """Candidates of all rivals by name, in the order that they are told in."""
+    learned = {
+        name: [
+            Candidate(f"{method}, strength {strength:g}", partial(_learn, kind, method, strength))
+            for method in grids.methods
+            for strength in grids.strengths
+        ]
+        for name, kind in LEARNED.items()
     }
-    yield Rival("random elastic", elastic)
-    # Of so many draws the covariance is the prior's.
-    prior = dw.SmoothPrior(space, displacement=1.0)
-    anything = {label: prior.sample(20_000, seed=label) for label in range(N_CLASSES)}
-    random = dw.WarpModel.fit(space, anything, shrinkage=0.0, pooling=1.0)
-    yield Rival("warps from the prior", _scale(task, random, grids.displacements))
-
-    kinds: dict[str, dict[str, Make]] = {"pooled": {}, "class": {}, "template": {}}
-    for method in grids.methods:
-        augmenter = dw.Augmenter(method=method, strength=1.0, seed=task.draw, progress=False)
-        theta, edges = _sort_pairs(augmenter.fit(task.X, task.y), task.y)
-        models = {
-            "pooled": dw.WarpModel.fit(space, theta, pooling=1.0),
-            "class": dw.WarpModel.fit(space, theta),
-            "template": dw.WarpModel.fit(space, theta, kind="template", edges=edges),
-        }
-        for kind, model in models.items():
-            kinds[kind] |= {
-                f"{method}, {name}": make
-                for name, make in _scale(task, model, grids.strengths).items()
-            }
-    yield Rival("learned, classes pooled", kinds["pooled"])
-    yield Rival("learned per class", kinds["class"])
-    yield Rival("learned per template", kinds["template"])
-
-
-def make_by_itself(task: Task) -> Rival:
-    """What `Augmenter` does if left alone: it holds out some of the labelled samples to choose."""
-    augmenter = dw.Augmenter(seed=task.draw, progress=False).fit(task.X, task.y)
-    model = augmenter.model_  # at the strength that it has chosen
-    make = SampleSource(model, (task.X, task.y), seed=task.draw).make
-    return Rival(BY_ITSELF, {f"strength {augmenter.strength_:g}": make})
-
-
-def _sort_pairs(augmenter: dw.Augmenter, y: Array) -> tuple[dict[int, Array], dict[int, Array]]:
-    """θ and edges of the pairs of each class that could be aligned."""
-    usable = augmenter.alignments_.usable
-    edges, theta = augmenter.edges_[usable], augmenter.alignments_.theta[usable]
-    of_pair = y[edges[:, 0]]
-    members = {label: of_pair == label for label in range(N_CLASSES)}
-    return (
-        {label: theta[some] for label, some in members.items()},
-        {label: edges[some] for label, some in members.items()},
-    )
-
-
-def _scale(task: Task, model: dw.WarpModel, strengths: tuple[float, ...]) -> dict[str, Make]:
-    return {
-        f"strength {strength:g}": SampleSource(
-            model, (task.X, task.y), seed=task.draw, strength=strength
-        ).make
-        for strength in strengths
+    rivals = {
+        NOTHING: [Candidate("", lambda task: partial(_repeat, task))],
+        "random elastic": [
+            Candidate(f"width {width:g}, amplitude {size:g}", partial(_shake, width, size))
+            for width, size in grids.elastic
+        ],
+        "warps from the prior": [
+            Candidate(f"displacement {displacement:g}", partial(_draw_blindly, displacement))
+            for displacement in grids.displacements
+        ],
     }
+    return rivals | learned | {BY_ITSELF: [Candidate("", _leave_alone)]}
+
+
+# -- candidates
 
 
 def _repeat(task: Task, first: int, n: int) -> Samples:
@@ -156,7 +148,60 @@ def _repeat(task: Task, first: int, n: int) -> Samples:
     return task.X[chosen], task.y[chosen]
 
 
-def _deform(task: Task, width: float, amplitude: float, first: int, n: int) -> Samples:
-    X, y = _repeat(task, first, n)
-    options = {"width": width, "amplitude": amplitude, "seed": task.draw}
-    return deform_elastically(X, first=first, **options), y
+def _shake(width: float, amplitude: float, task: Task) -> Make:
+    def make(first: int, n: int) -> Samples:
+        X, y = _repeat(task, first, n)
+        options = {"width": width, "amplitude": amplitude, "seed": task.draw}
+        return deform_elastically(X, first=first, **options), y
+
+    return make
+
+
+def _draw_blindly(displacement: float, task: Task) -> Make:
+    return _warp(task, _unit_prior(), displacement)
+
+
+@cache
+def _unit_prior() -> dw.WarpModel:
+    """The prior as a model of every class, of displacement 1: so many draws have its covariance."""
+    space = dw.WarpSpace(CELLS)
+    prior = dw.SmoothPrior(space, displacement=1.0)
+    anything = {label: prior.sample(20_000, seed=label) for label in range(N_CLASSES)}
+    return dw.WarpModel.fit(space, anything, shrinkage=0.0, pooling=1.0)
+
+
+def _learn(
+    kind: Literal["pool", "class", "template"], method: Method, strength: float, task: Task
+) -> Make:
+    theta, edges = _align(task, method)
+    options: dict[str, Any] = {
+        "pool": {"pooling": 1.0}, "class": {}, "template": {"kind": "template"}
+    }[kind]  # fmt: skip
+    model = dw.WarpModel.fit(dw.WarpSpace(CELLS), theta, edges=edges, **options)
+    return _warp(task, model, strength)
+
+
+@lru_cache(maxsize=2)
+def _align(task: Task, method: Method) -> tuple[dict[int, Array], dict[int, Array]]:
+    """θ and edges of the pairs of each class that could be aligned, as `Augmenter` does it."""
+    augmenter = dw.Augmenter(
+        cells=CELLS, method=method, strength=1.0, seed=task.draw, progress=False
+    ).fit(task.X, task.y)
+    usable = augmenter.alignments_.usable
+    edges, theta = augmenter.edges_[usable], augmenter.alignments_.theta[usable]
+    labels = task.y[edges[:, 0]]
+    members = {label: labels == label for label in range(N_CLASSES)}
+    return (
+        {label: theta[some] for label, some in members.items()},
+        {label: edges[some] for label, some in members.items()},
+    )
+
+
+def _leave_alone(task: Task) -> Make:
+    """What `Augmenter` does by itself: it holds out some of the labelled samples to choose."""
+    augmenter = dw.Augmenter(seed=task.draw, progress=False).fit(task.X, task.y)
+    return _warp(task, augmenter.model_, 1.0)  # at the strength that it has chosen
+
+
+def _warp(task: Task, model: dw.WarpModel, strength: float) -> Make:
+    return SampleSource(model, (task.X, task.y), seed=task.draw, strength=strength).make
