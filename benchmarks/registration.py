@@ -145,9 +145,15 @@ def jacobian_determinants(maps: Maps, points: Array) -> Array:
 
 
 def dreamwarp_map(
-    *, n_threads: int, cells: int, sigma: float, displacement: float, length: float
+    *,
+    n_threads: int,
+    cells: int,
+    sigma: float,
+    displacement: float,
+    length: float,
+    max_steps: int,
 ) -> Registration:
-    """The most plausible warp on ``cells`` by ``cells`` squares, in the space that libcpab has."""
+    """The most plausible warp on ``cells`` by ``cells`` squares, sliding along the boundary."""
     space = WarpSpace((cells, cells), "slip")
     prior = SmoothPrior(space, displacement=displacement, length=length)
 
@@ -155,14 +161,17 @@ def dreamwarp_map(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # what they leave over is measured
             found = align_pairs(
-                space, sources, targets, prior=prior, sigma=sigma, n_threads=n_threads,
-                progress=False,
+                space, sources, targets, prior=prior, sigma=sigma, max_steps=max_steps,
+                n_threads=n_threads, progress=False,
             )  # fmt: skip
         return partial(
             _flow_maps, partial(space.flow, found.theta, method="exact"), sources.shape[1:]
         )
 
-    options = {"cells": cells, "sigma": sigma, "displacement": displacement, "length": length}
+    options = {
+        "cells": cells, "sigma": sigma, "displacement": displacement, "length": length,
+        "steps": max_steps,
+    }  # fmt: skip
     return Registration("dreamwarp map", options, register)
 
 
@@ -283,10 +292,10 @@ def libcpab(
 
 CANDIDATES: dict[Callable[..., Registration], list[dict[str, Any]]] = {
     dreamwarp_map: [
-        {"cells": cells, "sigma": sigma, "displacement": displacement, "length": 0.2}
-        for cells in (4, 6, 8)
-        for displacement in (0.1, 0.3)
-        for sigma in (0.05, 0.02, 0.01)
+        {"cells": cells, "sigma": sigma, "displacement": 0.3, "length": length, "max_steps": n}
+        for cells, length in ((4, 0.2), (5, 0.1), (6, 0.1), (8, 0.1))
+        for sigma in (0.05, 0.03, 0.02)
+        for n in (4, 50)
     ],
     demons: [
         {"smoothing": smoothing, "n_iterations": n}
@@ -298,11 +307,13 @@ CANDIDATES: dict[Callable[..., Registration], list[dict[str, Any]]] = {
 }
 
 
-# What is measured, ours first. The settings are those of each that left least over; of dreamwarp's
-# those on the paper's (4, 4) cells, and of demons also the smoothing that SimpleITK sets by itself.
+# What is measured, ours first. The settings are those of each that left least over; of demons also
+# the smoothing that SimpleITK sets by itself. Ours leave less the finer the cells are, at the price
+# of a larger system to solve: these cells are the finest that take a tenth of the peers' time.
 CHOSEN: dict[str, tuple[Callable[..., Registration], dict[str, Any]]] = {
     "dreamwarp": (
-        dreamwarp_map, {"cells": 4, "sigma": 0.02, "displacement": 0.3, "length": 0.2},
+        dreamwarp_map,
+        {"cells": 6, "sigma": 0.03, "displacement": 0.3, "length": 0.1, "max_steps": 4},
     ),
     "SimpleITK demons": (demons, {"smoothing": 0.3, "n_iterations": 200}),
     "SimpleITK demons, default smoothing": (demons, {"smoothing": 1.0, "n_iterations": 200}),

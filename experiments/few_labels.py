@@ -86,12 +86,11 @@ class Results:
         ]
 
     def finals(self, n_labels: int) -> list[Trial]:
-        """Trials in all draws of the best candidate of each rival, as far as it is known."""
-        found = []
-        tried = [t for t in self.candidates(n_labels) if str(t) in self.errors]
-        for name, candidates in self.plan.rivals.items():
+        """Trials in all draws of each rival's best candidate, once all of them have been tried."""
+        found, tried = [], self.candidates(n_labels)
+        for name in self.plan.rivals:
             mine = [trial for trial in tried if trial.rival == name]
-            if len(candidates) > 1 and not mine:
+            if self.missing(mine):
                 continue
             best = min(mine, key=lambda trial: self.errors[str(trial)]).candidate if mine else ""
             found += [Trial(n_labels, draw, name, best, "test") for draw in self.plan.draws]
@@ -172,8 +171,8 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m experiments.few_labels", description=__doc__, epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("--table", action="store_true")
-    parser.add_argument("--smoke", action="store_true")
+    parser.add_argument("--table", action="store_true", help="run nothing, tell what is known")
+    parser.add_argument("--smoke", action="store_true", help="run next to nothing, keep nothing")
     options = parser.parse_args(arguments)
     if options.smoke:
         results = {name: Results(shrink(plan), {}) for name, plan in PLANS.items()}

@@ -90,7 +90,7 @@ def test_hessian_is_that_of_the_gradient_of_the_flow(case):
     gradient, hessian = posterior.derivatives(x, np.arange(1))
     jacobian = _jacobian(space, theta[0], sources[0])
     expected = jacobian.T @ jacobian / SIGMA**2
-    full = np.tril(hessian[0]) + np.tril(hessian[0], -1).T
+    full = np.triu(hessian[0]) + np.triu(hessian[0], 1).T
     # d/dθ = Cᵀ d/dx.
     change = posterior.coordinates.from_theta(np.eye(space.dim)).T
     assert relative_error(change.T @ full @ change, expected) < 2e-3
@@ -321,9 +321,10 @@ def test_steps_are_those_of_numpy():
     matrices, gradients = random_systems()
     precision = random_systems(1, seed=1)[0][0]
     damping, steps = np.linspace(0.0, 2.0, 5), np.empty_like(gradients)
-    algebra.solve_damped(0, 5, np.tril(matrices), precision, damping, gradients, steps)
+    which = np.array([4, 2, 0, 3, 1])
+    algebra.solve_damped(0, 5, np.triu(matrices), which, precision, damping, gradients, steps)
     for i in range(5):
-        whole = matrices[i] + precision
+        whole = matrices[which[i]] + precision
         whole += damping[i] * np.diag(np.diag(whole))
         np.testing.assert_allclose(steps[i], np.linalg.solve(whole, gradients[i]), rtol=1e-9)
 
@@ -332,31 +333,33 @@ def test_steps_of_indefinite_systems_are_nan():
     matrices, gradients = random_systems()
     matrices[2] -= 100.0 * np.eye(17)
     steps = np.empty_like(gradients)
-    algebra.solve_damped(0, 5, matrices, np.zeros((17, 17)), np.zeros(5), gradients, steps)
+    everyone, nothing = np.arange(5), np.zeros((17, 17))
+    algebra.solve_damped(0, 5, matrices, everyone, nothing, np.zeros(5), gradients, steps)
     assert np.isnan(steps[2]).all()
     assert np.isfinite(np.delete(steps, 2, axis=0)).all()
 
 
-def test_factors_are_those_of_numpy():
-    matrices, values = random_systems()
-    factors, good = np.tril(matrices), np.empty(5, np.bool_)
+@pytest.mark.parametrize("d", [1, 2, 4, 5, 16, 17, 19])
+def test_factors_are_those_of_numpy(d):
+    matrices, values = random_systems(d=d)
+    factors, good = np.triu(matrices), np.empty(5, np.bool_)
     algebra.factorise_all(0, 5, factors, good)
     lower = np.linalg.cholesky(matrices)
     assert good.all()
-    np.testing.assert_allclose(np.tril(factors), lower, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(np.triu(factors), np.swapaxes(lower, 1, 2), rtol=1e-9, atol=1e-9)
     which = np.array([3, 0, 3, 1])
     lower, values = lower[which], values[:4]
     for transposed in (False, True):
         out = values.copy()
         algebra.divide_all(0, 4, factors, which, transposed, out)
-        side = np.swapaxes(lower, 1, 2) if transposed else lower
+        side = lower if transposed else np.swapaxes(lower, 1, 2)
         np.testing.assert_allclose(out, np.linalg.solve(side, values[..., None])[..., 0], rtol=1e-8)
     out = np.empty_like(values)
     algebra.multiply_all(0, 4, factors, which, values, out)
     np.testing.assert_allclose(out, np.einsum("nji,nj->ni", lower, values), rtol=1e-9, atol=1e-9)
-    rows = np.array([16, 0, 5])
+    rows = np.array([d - 1, 0, d // 3])
     out = np.empty((4, 3))
-    algebra.multiply_symmetric(0, 4, np.tril(matrices), which, rows, values, out)
+    algebra.multiply_symmetric(0, 4, np.triu(matrices), which, rows, values, out)
     wanted = np.einsum("nij,nj->ni", matrices[which], values)[:, rows]
     np.testing.assert_allclose(out, wanted, rtol=1e-9, atol=1e-9)
 

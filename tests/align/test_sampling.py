@@ -13,7 +13,13 @@ from dreamwarp import Warp, align_pairs
 from dreamwarp.align import SmoothPrior
 from dreamwarp.align.hamiltonian import Hamiltonian
 from dreamwarp.align.metropolis import N_TOGETHER, Metropolis, count_words
-from dreamwarp.align.sampling import Chains, diagnose, sample_posterior, split_r_hat
+from dreamwarp.align.sampling import (
+    N_RESETTLED,
+    Chains,
+    diagnose,
+    sample_posterior,
+    split_r_hat,
+)
 from dreamwarp.align.similarity import SquaredError
 from dreamwarp.align.surrogate import Surrogate
 from tests.align.problems import digits, make_posterior, smooth_images
@@ -358,6 +364,32 @@ def test_there_are_more_draws_until_chains_have_mixed(method):
 
 
 @over_samplers
+def test_chains_that_do_not_mix_begin_anew_with_a_better_surrogate(method):
+    # Looked at after 4, 6, 9, 13, 19 and 28 draws, seven times the first; then 72 are left.
+    space, options = make_space((2, 2), "zero"), Chains(2, 32, 4, 100, 0.5)
+    images = smooth_images((12, 12), 4)
+    posterior = make_posterior(space, images[:2], images[2:], SquaredError(0.3))
+    found = sample_posterior(
+        method, posterior, np.zeros((2, space.dim)), options, seed=0, numbers=np.arange(2),
+        stop=threading.Event(),
+    )  # fmt: skip
+    assert [draws.shape for draws in found.draws] == 2 * [(2, 72, space.dim)]
+    np.testing.assert_array_equal(found.n_sweeps, 32 + 100 + N_RESETTLED)
+    assert ((found.acceptance > 0.05) & (found.acceptance <= 1.0)).all()
+
+
+def test_only_chosen_surrogates_are_fitted_anew():
+    surrogate = make_surrogate(n=2, d=3).repeated(2)
+    draws = np.random.default_rng(0).normal(size=(1, 50, 3)) + 9.0
+    found = surrogate.refitted(np.array([2, 3]), draws)
+    np.testing.assert_array_equal(found.centers[:2], surrogate.centers[:2])
+    np.testing.assert_array_equal(found.matrices[:2], surrogate.matrices[:2])
+    wanted = Surrogate.fitted(draws, surrogate.matrices[2:3])
+    np.testing.assert_array_equal(found.centers[2:], np.repeat(wanted.centers, 2, axis=0))
+    np.testing.assert_array_equal(found.factors[2:], np.repeat(wanted.factors, 2, axis=0))
+
+
+@over_samplers
 def test_recorded_densities_are_those_of_the_draws(method):
     space, options = make_space((2, 2), "zero"), Chains(1, 16, 8, 8, 9.0)
     images = smooth_images((12, 12), 4)
@@ -406,7 +438,7 @@ def test_chains_stop_when_told(method):
 def make_surrogate(n=3, d=6, seed=0):
     rng = np.random.default_rng(seed)
     roots = rng.normal(size=(n, d, d + 2))
-    return Surrogate(rng.normal(size=(n, d)), np.tril(roots @ np.swapaxes(roots, 1, 2)))
+    return Surrogate(rng.normal(size=(n, d)), np.triu(roots @ np.swapaxes(roots, 1, 2)))
 
 
 def test_surrogates_whiten_what_they_spread():
@@ -424,8 +456,8 @@ def test_draws_of_a_surrogate_have_its_covariance():
     surrogate, n = make_surrogate(1), 20_000
     normals = np.random.default_rng(1).normal(size=(n, 6))
     x = surrogate.spread(normals, np.zeros(n, np.int64)) - surrogate.centers
-    lower = surrogate.matrices[0]
-    precision = lower + np.tril(lower, -1).T
+    upper = surrogate.matrices[0]
+    precision = upper + np.triu(upper, 1).T
     np.testing.assert_allclose(x.T @ x / n @ precision, np.eye(6), atol=0.1)
 
 

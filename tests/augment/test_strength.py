@@ -153,6 +153,14 @@ def test_of_many_samples_only_some_are_copied_but_often_enough() -> None:
     np.testing.assert_array_equal(strength._some_of(many, kept), np.flatnonzero(kept))
 
 
+def test_a_rare_class_is_not_lost_among_many_samples() -> None:
+    images, codes = np.zeros((1000, 4), np.float32), np.zeros(1000, np.int64)
+    codes[[3, 500]], codes[600:700] = 1, 2
+    data = strength._Data(images, codes, 100 * strength.MIN_COPIES, 3, None)
+    chosen = strength._some_of(data, np.ones(1000, np.bool_))
+    assert np.bincount(codes[chosen]).tolist() == [90, 1, 10]
+
+
 def test_what_wins_by_chance_does_not_help() -> None:
     # At no strength is anything better, but the best of six is always better than none.
     random = np.random.default_rng(0)

@@ -1,6 +1,6 @@
 """Hamiltonian Monte Carlo in coordinates where the posterior is nearly a standard Gaussian.
 
-With x = m + L⁻ᵀ z, where N(m, (L Lᵀ)⁻¹) is a Gaussian that resembles the posterior, that of z is a
+With x = m + U⁻¹ z, where N(m, (Uᵀ U)⁻¹) is a Gaussian that resembles the posterior, that of z is a
 standard Gaussian times what the Gaussian misses. It is Laplace's approximation at first, and fitted
 to the chains during burn-in. A Gaussian's own dynamics are a rotation, which is done exactly; only
 what is missed is integrated step by step (Shahbaba, Lan, Johnson and Neal 2014), so a trajectory

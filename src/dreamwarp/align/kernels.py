@@ -246,13 +246,13 @@ def add_square(row, touched, n_touched, slope, curvature, gradient, hessian):
             scaled = curvature * row[a]
             for j in range(i + 1):
                 b = touched[j]
-                hessian[max(a, b), min(a, b)] += scaled * row[b]
+                hessian[min(a, b), max(a, b)] += scaled * row[b]
 
 
 @kernel
 def linearise(
     first, last, mesh, grid, unknown, velocities, lengths, chosen, sources, states,
-    slopes, curvatures, capacity, gradients, hessians, entries,
+    slopes, curvatures, capacity, into, gradients, hessians, entries,
 ):  # fmt: skip
     """Gradient of the log-likelihood by the unknowns, and minus its Gauss-Newton Hessian.
 
@@ -264,8 +264,10 @@ def linearise(
         Derivative of the log-likelihood by every value seen, and minus its curvature.
     capacity : int
         Entries that the log of a pair's paths can hold.
-    gradients, hessians : (k, unknowns), (k, unknowns, unknowns) or (k, 0, 0)
-        Zeros on entry; of the Hessian the lower triangle is filled.
+    into : (k,)
+        Where results go.
+    gradients, hessians : (n, unknowns), (n, unknowns, unknowns) or (n, 0, 0)
+        Of a Hessian the upper triangle is filled.
     entries : (k,)
         Receives the entries that the log needed: past the capacity, results are void.
     """
@@ -297,7 +299,9 @@ def linearise(
         entries[task] = log.n_entries[0]
         if log.n_entries[0] > capacity:
             continue
-        gradient, hessian = gradients[task], hessians[task]
+        gradient, hessian = gradients[into[task]], hessians[into[task]]
+        gradient[:] = 0.0
+        hessian[:] = 0.0
         for path in range(count):
             n_touched = collect_row(mesh, unknown, path, log, row, touched)
             slope, curvature = rows.slopes[path], rows.curvatures[path]

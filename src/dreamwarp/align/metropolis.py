@@ -156,12 +156,12 @@ class Metropolis:
         else:  # with e = H_WW⁻¹ (H (x - m))_W, the conditional mean is x_W - e
             coordinates = self.windows[w].coordinates
             white = self.surrogate.push(self.x[chosen], chosen, coordinates)
-            algebra.divide_all(0, len(white), factors, chosen, False, white)
+            algebra.divide_all(0, len(white), factors, chosen, True, white)
         # In units of the conditional spread: from white to ρ white + √(1 - ρ²) normals.
         moved = kept * white + step * normals
         excess = 0.5 * np.einsum("nw,nw->n", white - moved, white + moved)
         steps = np.ascontiguousarray(moved - white)
-        algebra.divide_all(0, len(steps), factors, chosen, True, steps)
+        algebra.divide_all(0, len(steps), factors, chosen, False, steps)
         return steps, excess
 
     def _propose(
@@ -198,7 +198,7 @@ class Metropolis:
 def _window_factors(surrogate: Surrogate, window: Window) -> Array:
     """Factors of the block of the surrogate's precisions of a window: (n, size, size)."""
     rows, columns = np.meshgrid(window.coordinates, window.coordinates, indexing="ij")
-    lower = np.maximum(rows, columns), np.minimum(rows, columns)
-    blocks = np.ascontiguousarray(surrogate.matrices[:, lower[0], lower[1]])
+    upper = np.minimum(rows, columns), np.maximum(rows, columns)
+    blocks = np.ascontiguousarray(surrogate.matrices[:, upper[0], upper[1]])
     algebra.factorise_all(0, len(blocks), blocks, np.empty(len(blocks), np.bool_))
     return blocks

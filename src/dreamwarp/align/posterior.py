@@ -91,13 +91,12 @@ class Coordinates:
         return velocities, lengths, ease
 
     def pull(self, gradients: Array, hessians: Array) -> tuple[Array, Array]:
-        """Derivatives by the unknowns as derivatives by x; of Hessians the lower triangle."""
-        if self.mixing is None:
-            return gradients, hessians
+        """Derivatives by mixed unknowns as derivatives by x; of Hessians the upper triangle."""
+        assert self.mixing is not None
         gradients = np.einsum("ux,nu->nx", self.mixing, gradients)
         if not hessians.size:
             return gradients, hessians
-        full = np.tril(hessians) + np.swapaxes(np.tril(hessians, -1), 1, 2)
+        full = np.triu(hessians) + np.swapaxes(np.triu(hessians, 1), 1, 2)
         return gradients, self.mixing.T @ full @ self.mixing
 
 
@@ -205,33 +204,50 @@ class Posterior:
     ) -> tuple[Array, Array]:
         """Gradient of the log-density (k, d), and the likelihood's part of minus its Hessian.
 
-        The latter is (k, d, d), lower triangles, in Gauss-Newton's approximation; (k, 0, 0) if not
+        The latter is (k, d, d), upper triangles, in Gauss-Newton's approximation; (k, 0, 0) if not
         asked for.
         """
+        n, d = x.shape
+        gradients, hessians = np.empty((n, d)), np.empty((n, d, d) if second else (n, 0, 0))
+        self.put_derivatives(x, chosen, np.arange(n), gradients, hessians)
+        return gradients, hessians
+
+    def put_derivatives(
+        self,
+        x: Array,
+        chosen: NDArray[np.int64],
+        places: NDArray[np.int64],
+        gradients: Array,
+        hessians: Array,
+    ) -> None:
+        """:meth:`derivatives` into some places (k,) of larger arrays (n, d) and (n, d, d)."""
         if not len(x):
-            return np.empty_like(x), np.empty((0, *(2 * x.shape[1:] if second else (0, 0))))
+            return
         slopes, curvatures = self.similarity.derivatives(
             self.states.values[chosen], self.pairs.targets[chosen]
         )
+        weights = self.weights[chosen, None, None]
         velocities, lengths, _ = self.coordinates.fields(x)
-        n_unknowns = len(self.coordinates._identity)
+        by_unknowns, into = (gradients, hessians), places
+        if self.coordinates.mixing is not None:
+            n_unknowns, into = len(self.coordinates.mixing), np.arange(len(x))
+            size = (len(x), n_unknowns, n_unknowns) if hessians.size else (len(x), 0, 0)
+            by_unknowns = np.empty((len(x), n_unknowns)), np.empty(size)
         while True:
-            gradients = np.zeros((len(x), n_unknowns))
-            hessians = np.zeros((len(x), n_unknowns, n_unknowns) if second else (len(x), 0, 0))
             entries = np.zeros(len(x), np.int64)
             kernels.linearise(
                 0, len(x), self.coordinates.mesh, self.pairs.grid, self.coordinates.unknown,
-                velocities, lengths, chosen, self.pairs.sources, self.states, slopes, curvatures,
-                self._capacity, gradients, hessians, entries,
+                velocities, lengths, chosen, self.pairs.sources, self.states, weights * slopes,
+                weights * curvatures, self._capacity, into, *by_unknowns, entries,
             )  # fmt: skip
             needed = int(entries.max(initial=0))
             if needed <= self._capacity:
                 break
             self._capacity = needed * 3 // 2
-        gradients *= self.weights[chosen, None]
-        hessians *= self.weights[chosen, None, None]
-        gradients, hessians = self.coordinates.pull(gradients, hessians)
-        return gradients + self.push_prior(x)[1], hessians
+        if self.coordinates.mixing is not None:
+            pulled = self.coordinates.pull(*by_unknowns)
+            gradients[places], hessians[places] = pulled
+        gradients[places] += self.push_prior(x)[1]
 
     def log_density_nearby(
         self,

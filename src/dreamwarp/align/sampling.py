@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ SETTLING = 0.6
 N_STAGES, HESSIAN_EVERY = 4, 4
 # The last of so many parts of burn-in only settles how long steps are.
 SETTLING_SHARE = 5
+# Chains that have not mixed after so many times the draws of the first look begin anew with a
+# surrogate fitted to those draws, and get twice as many. Steps settle in so many sweeps then.
+PATIENCE, N_RESETTLED = 7, 20
 # Sweep s of chain c of pair k draws the numbers of sample (k 2^10 + c) 2^24 + s.
 MAX_CHAINS, MAX_SWEEPS = 2**10, 2**24
 
@@ -43,7 +46,8 @@ class Chains:
     n_draws : int
         Draws kept of each chain, one per sweep, before it is first looked at.
     max_draws : int
-        A pair whose chains have not mixed by then is reported as not converged.
+        A pair whose chains have not mixed by then is reported as not converged. Draws that are
+        dropped because proposals are adapted once more count too.
     r_hat : float
         Chains count as mixed when the split R-hat of every coordinate is at most this.
     """
@@ -132,7 +136,7 @@ def sample_posterior(
     if method == "metropolis":
         with_memory = posterior.of(pairs, n_words=count_words(posterior.coordinates))
         chains = Metropolis(with_memory, chains.surrogate, chains.x)
-    _settle(chains, n_explored, options.n_burn_in, random, stop)
+    _settle(chains, everyone, n_explored, options.n_burn_in - n_explored, random, stop)
     return _run(chains, options, random, n, stop)
 
 
@@ -185,7 +189,7 @@ def _refit(found: Array, hessians: Array, chains: Transition, n: int) -> Surroga
     n_chains, (_, n_draws, d) = len(found) // n, found.shape
     of_pairs = found.reshape(n, n_chains * n_draws, d)
     matrices = hessians.reshape(n, n_chains, d, d).mean(axis=1) + chains.posterior.precision
-    return Surrogate.fitted(of_pairs, np.tril(matrices)).repeated(n_chains)
+    return Surrogate.fitted(of_pairs, np.triu(matrices)).repeated(n_chains)
 
 
 def _sweep(
@@ -197,51 +201,100 @@ def _sweep(
 
 
 def _settle(
-    chains: Transition, first: int, last: int, random: _Random, stop: threading.Event
-) -> None:
-    """Adapt how long the steps of chains are, now that their surrogates stay as they are."""
-    everyone = np.arange(len(chains.x))
-    for sweep in range(first + 1, last + 1):
+    chains: Transition,
+    chosen: NDArray[np.int64],
+    sweep: int,
+    n_sweeps: int,
+    random: _Random,
+    stop: threading.Event,
+) -> int:
+    """Adapt the steps of the chosen chains to their surrogates; returns the last sweep."""
+    for s in range(1, n_sweeps + 1):
         if stop.is_set():
             raise InterruptedError
-        _sweep(chains, random, everyone, sweep, (sweep - first) ** -SETTLING)
+        _sweep(chains, random, chosen, sweep + s, s**-SETTLING)
+    return sweep + n_sweeps
 
 
 def _run(
     chains: Transition, options: Chains, random: _Random, n: int, stop: threading.Event
 ) -> Sampled:
+    """Run chains until those of every pair have mixed, or all draws are used up.
+
+    Draws from before the last change of a pair's surrogate are dropped: those that are kept are of
+    one Markov chain each, whose target is the posterior.
+    """
     n_chains, d = options.n_chains, chains.x.shape[1]
-    sweep = options.n_burn_in
-    active, found = np.arange(n), np.empty((n * n_chains, 0, d))
-    heights = np.empty((n * n_chains, 0))
-    rates, r_hat, n_sweeps = np.zeros(n * n_chains), np.full(n, np.inf), np.zeros(n, np.int64)
-    kept: dict[int, tuple[Array, Array]] = {}
-    while len(active):
-        chosen = (active[:, None] * n_chains + np.arange(n_chains)).ravel()
-        n_before = found.shape[1]
-        n_more = min(n_before // 2 or options.n_draws, options.max_draws - n_before)
-        found = np.concatenate([found, np.empty((len(chosen), n_more, d))], 1)
-        heights = np.concatenate([heights, np.empty((len(chosen), n_more))], 1)
-        for s in range(n_before, n_before + n_more):
-            if stop.is_set():
-                raise InterruptedError
-            sweep += 1
-            rates[chosen] += _sweep(chains, random, chosen, sweep, 0.0)
-            found[:, s], heights[:, s] = chains.x[chosen], chains.density[chosen]
+    sweep, n_left, patience = options.n_burn_in, options.max_draws, PATIENCE * options.n_draws
+    active = np.arange(n)
+    chosen, found = np.arange(n * n_chains), _Draws.none(n * n_chains, d)
+    r_hat, n_sweeps, kept = np.full(n, np.inf), np.zeros(n, np.int64), {}
+    while True:
+        n_more = min(found.n_draws // 2 or options.n_draws, n_left)
+        more = _draw_more(chains, chosen, sweep, n_more, random, stop)
+        found, n_left, sweep = found.followed_by(more), n_left - n_more, sweep + n_more
         n_sweeps[active] = sweep
-        by_pair = found.reshape(len(active), n_chains, -1, d)
+        by_pair = found.x.reshape(len(active), n_chains, -1, d)
         r_hat[active] = [split_r_hat(draws_of_pair).max() for draws_of_pair in by_pair]
-        done = r_hat[active] <= options.r_hat
-        done |= found.shape[1] == options.max_draws
+        done = (r_hat[active] <= options.r_hat) | (n_left == 0)
         for i in np.flatnonzero(done):
-            mine = slice(i * n_chains, (i + 1) * n_chains)
-            kept[int(active[i])] = found[mine].copy(), heights[mine].copy()
+            kept[int(active[i])] = found.of(slice(i * n_chains, (i + 1) * n_chains))
+        if done.all():
+            break
         rest = np.repeat(~done, n_chains)
-        active, found, heights = active[~done], found[rest], heights[rest]
-    acceptance = rates.reshape(n, n_chains).mean(axis=1) / (n_sweeps - options.n_burn_in)
+        active, chosen, found = active[~done], chosen[rest], found.of(rest)
+        if found.n_draws >= patience and n_left >= 2 * patience:
+            chains.surrogate = chains.surrogate.refitted(
+                chosen, found.x.reshape(len(active), -1, d)
+            )
+            sweep = _settle(chains, chosen, sweep, N_RESETTLED, random, stop)
+            found, patience = _Draws.none(len(chosen), d), 2 * patience
+    draws_of = [kept[i] for i in range(n)]
     return Sampled(
-        [kept[i][0] for i in range(n)], [kept[i][1] for i in range(n)], acceptance, r_hat, n_sweeps
-    )
+        [mine.x for mine in draws_of], [mine.heights for mine in draws_of],
+        np.array([mine.rates.mean() for mine in draws_of]), r_hat, n_sweeps,
+    )  # fmt: skip
+
+
+class _Draws(NamedTuple):
+    """Draws of some chains, their log-posteriors, and how probable it was to accept them."""
+
+    x: Array  # (k, n_draws, d)
+    heights: Array  # (k, n_draws)
+    rates: Array  # (k, n_draws)
+
+    @classmethod
+    def none(cls, n_chains: int, d: int) -> _Draws:
+        return cls(np.empty((n_chains, 0, d)), np.empty((n_chains, 0)), np.empty((n_chains, 0)))
+
+    @property
+    def n_draws(self) -> int:
+        return self.x.shape[1]
+
+    def of(self, some: slice | NDArray[np.bool_]) -> _Draws:
+        return _Draws(*(values[some].copy() for values in self))
+
+    def followed_by(self, more: _Draws) -> _Draws:
+        return _Draws(*(np.concatenate(both, axis=1) for both in zip(self, more, strict=True)))
+
+
+def _draw_more(
+    chains: Transition,
+    chosen: NDArray[np.int64],
+    sweep: int,
+    n_draws: int,
+    random: _Random,
+    stop: threading.Event,
+) -> _Draws:
+    """Run the chosen chains on, with steps as they are."""
+    found, heights, rates = [], [], []
+    for s in range(1, n_draws + 1):
+        if stop.is_set():
+            raise InterruptedError
+        rates.append(_sweep(chains, random, chosen, sweep + s, 0.0))
+        found.append(chains.x[chosen])
+        heights.append(chains.density[chosen])
+    return _Draws(np.stack(found, 1), np.stack(heights, 1), np.stack(rates, 1))
 
 
 def diagnose(chains: Array) -> tuple[float, float]:

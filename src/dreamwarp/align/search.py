@@ -18,9 +18,9 @@ Array = NDArray[np.float64]
 SMALLEST_GAIN = 0.05
 # Likewise at resolutions that only serve to find a place to start from.
 SMALLEST_COARSE_GAIN = 0.5
-# Damping of the first step, and damping past which steps have shrunk to nothing.
 # Noise is brought down by this factor at a time, until what is left is no more than the other.
 COOLING, LAST_COOLING = 2.0, 1.4
+# Damping of the first step, and damping past which steps have shrunk to nothing.
 FIRST_DAMPING, LARGEST_DAMPING = 1e-3, 1e6
 
 
@@ -101,10 +101,14 @@ def climb(
     active, moved = np.isfinite(density), np.ones(n, bool)
     for _ in range(max_steps):
         new = np.flatnonzero(active & moved)
-        gradients[new], hessians[new] = posterior.derivatives(x[new], pairs[new])
+        posterior.put_derivatives(x[new], pairs[new], new, gradients, hessians)
         moved[new] = False
         chosen = np.flatnonzero(active)
-        steps = solve(hessians[chosen], posterior.precision, damping[chosen], gradients[chosen])
+        steps = np.empty((len(chosen), d))
+        algebra.solve_damped(
+            0, len(chosen), hessians, chosen, posterior.precision, damping[chosen],
+            gradients[chosen], steps,
+        )  # fmt: skip
         promised = 0.5 * np.einsum("nd,nd->n", steps, gradients[chosen])
         small = ~(promised >= smallest_gain)
         converged[chosen[small]], active[chosen[small]] = True, False
@@ -127,10 +131,3 @@ def climb(
         )
         converged[ended], active[ended] = True, False
     return Maximum(x, density, converged, n_steps)
-
-
-def solve(hessians: Array, precision: Array, damping: Array, gradients: Array) -> Array:
-    """Levenberg-Marquardt steps: (n, d, d), (d, d), (n,), (n, d) to (n, d)."""
-    steps = np.empty(gradients.shape)
-    algebra.solve_damped(0, len(steps), hessians, precision, damping, gradients, steps)
-    return steps

@@ -15,18 +15,18 @@ DRAWS_PER_COORDINATE = 8
 
 
 class Surrogate:
-    """N(center, (L Lᵀ)⁻¹) for each pair of a block.
+    """N(center, (Uᵀ U)⁻¹) for each pair of a block.
 
     Parameters
     ----------
     centers : (n, d)
     matrices : (n, d, d)
-        Precisions, lower triangles.
+        Precisions, upper triangles.
     """
 
     def __init__(self, centers: Array, matrices: Array) -> None:
         self.centers, self.matrices = centers, matrices
-        self.factors = matrices.copy()  # upper triangles get the mirrored factor
+        self.factors = matrices.copy()
         algebra.factorise_all(0, len(matrices), self.factors, np.empty(len(matrices), np.bool_))
 
     @classmethod
@@ -54,31 +54,42 @@ class Surrogate:
         sizes = np.where(sizes > 0.0, sizes, 1.0)  # of chains that never moved nothing is known
         share = n_draws / (n_draws + DRAWS_PER_COORDINATE * d)
         shrunk = share * covariances + (1.0 - share) * sizes * np.eye(d)
-        # L⁻ᵀ C L⁻¹ is the covariance, so L C⁻¹ Lᵀ its inverse.
-        lower = np.tril(near.factors)
-        precisions = lower @ np.linalg.solve(shrunk, np.swapaxes(lower, 1, 2))
-        return cls(near.centers, np.tril(precisions))
+        # U⁻¹ C U⁻ᵀ is the covariance, so Uᵀ C⁻¹ U its inverse.
+        upper = np.triu(near.factors)
+        precisions = np.swapaxes(upper, 1, 2) @ np.linalg.solve(shrunk, upper)
+        return cls(near.centers, np.triu(precisions))
+
+    def refitted(self, chosen: NDArray[np.int64], draws: Array) -> Surrogate:
+        """With some of the surrogates fitted to draws (k, n_draws, d) instead.
+
+        Each is given to as many of the chosen, one after the other, as there are for k.
+        """
+        times = len(chosen) // len(draws)
+        new = Surrogate.fitted(draws, self.matrices[chosen[::times]]).repeated(times)
+        centers, matrices = self.centers.copy(), self.matrices.copy()
+        centers[chosen], matrices[chosen] = new.centers, new.matrices
+        return Surrogate(centers, matrices)
 
     def repeated(self, times: int) -> Surrogate:
         """The same for every pair several times over."""
         return Surrogate(np.repeat(self.centers, times, 0), np.repeat(self.matrices, times, 0))
 
     def spread(self, normals: Array, which: NDArray[np.int64]) -> Array:
-        """center + L⁻ᵀ normals (k, d), for some of the pairs: draws."""
+        """center + U⁻¹ normals (k, d), for some of the pairs: draws."""
         out = normals.copy()
-        algebra.divide_all(0, len(out), self.factors, which, True, out)
+        algebra.divide_all(0, len(out), self.factors, which, False, out)
         return out + self.centers[which]
 
     def whiten(self, x: Array, which: NDArray[np.int64]) -> Array:
-        """Lᵀ (x - center): what :meth:`spread` makes x of."""
+        """U (x - center): what :meth:`spread` makes x of."""
         out = np.empty(x.shape)
         algebra.multiply_all(0, len(out), self.factors, which, x - self.centers[which], out)
         return out
 
     def pull(self, gradients: Array, which: NDArray[np.int64]) -> Array:
-        """L⁻¹ gradients (k, d): derivatives by the standard normals of :meth:`spread`."""
+        """U⁻ᵀ gradients (k, d): derivatives by the standard normals of :meth:`spread`."""
         out = gradients.copy()
-        algebra.divide_all(0, len(out), self.factors, which, False, out)
+        algebra.divide_all(0, len(out), self.factors, which, True, out)
         return out
 
     def push(self, x: Array, which: NDArray[np.int64], coordinates: NDArray[np.int64]) -> Array:

@@ -288,13 +288,23 @@ def _fold_errors(
 
 
 def _some_of(data: _Data, kept: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Numbers of the samples (n,) that are kept: of so many only that enough copies are made."""
+    """Numbers of the samples (n,) that are kept: of so many only that enough copies are made.
+
+    Every class keeps the same share of its samples, and one at least.
+    """
     numbers = np.flatnonzero(kept)
     n_most = max(data.n_warped // MIN_COPIES, 1)
     if len(numbers) <= n_most:
         return numbers
     order = uniforms(data.seed, numbers, 2, stream=Stream.ORDER)[:, 1]
-    return np.sort(numbers[np.argsort(order, kind="stable")[:n_most]])
+    members = (
+        np.flatnonzero(data.codes[numbers] == code) for code in np.unique(data.codes[numbers])
+    )
+    some = [
+        mine[np.argsort(order[mine], kind="stable")[: -(-n_most * len(mine) // len(numbers))]]
+        for mine in members
+    ]
+    return np.sort(numbers[np.concatenate(some)])
 
 
 def smooth_errors(distances: ClassDistances, truth: NDArray[np.int64]) -> Array:

@@ -94,7 +94,7 @@ class TemplateMixture:
 
     @property
     def covariance(self) -> Array:
-        """(d, d): that of the class, over all templates."""
+        """(d, d): that of the class, and so of draws for samples without warps of their own."""
         return self.noise.covariance
 
     def scaled(self, strength: float) -> TemplateMixture:
