@@ -129,7 +129,7 @@ def _time_align(
 
 
 def _fit(report: Report, settings: Settings) -> None:
-    """Everything that `Augmenter` does by itself; what it calls is compiled by now, or soon is."""
+    """Everything that `Augmenter` does by itself; most of what it calls is compiled by now."""
     images, labels = _load_images(quick=settings.quick)
     augmenter = dw.Augmenter(seed=settings.seed, n_threads=settings.n_threads, progress=False)
     with warnings.catch_warnings():

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
+import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ import numpy as np
 
 import dreamwarp as dw
 from benchmarks.readme import README, fill
+from dreamwarp.files import write_beside
 from experiments import neighbor, network
 from experiments.rivals import Grids
 from experiments.trials import Plan, Run, Trial
@@ -35,7 +36,7 @@ EXAMPLES = """
 Results are in results/few_labels.json, written after every trial: stop and go on at will.
 
 examples:
-  python -m experiments.few_labels          run what is missing, put the table into the README
+  python -m experiments.few_labels          run what is missing; once all is known, fill the README
   python -m experiments.few_labels --table  only the table, of what there is
   python -m experiments.few_labels --smoke  try all parts on next to nothing, and keep nothing
 """
@@ -47,11 +48,11 @@ PLANS = {
         n_final=100_000,
         grids=Grids(
             elastic=(
-                (4.0, 0.7), (5.0, 0.5), (5.0, 0.7), (5.0, 1.0), (5.0, 1.4), (5.0, 2.0),
-                (7.0, 0.5), (7.0, 0.7), (7.0, 1.0), (7.0, 1.4), (7.0, 2.0),
+                (3.0, 0.5), (3.0, 0.7), (4.0, 0.5), (4.0, 0.7), (5.0, 0.5), (5.0, 0.7), (5.0, 1.0),
+                (5.0, 1.4), (5.0, 2.0), (7.0, 0.5), (7.0, 0.7), (7.0, 1.0), (7.0, 1.4), (7.0, 2.0),
             ),
             displacements=(0.01, 0.015, 0.02, 0.03, 0.04, 0.055, 0.075),
-            methods=("map",), strengths=(0.45, 0.6, 0.8, 1.0, 1.25, 1.6),
+            methods=("map",), strengths=(0.3, 0.45, 0.6, 0.8, 1.0, 1.25, 1.6),
         ),
     ),
     "ConvNet": Plan(
@@ -70,7 +71,8 @@ class Results:
     """Errors of the trials of a plan, by their names."""
 
     plan: Plan
-    errors: dict[str, float]
+    errors: dict[str, float] = field(default_factory=dict)
+    commits: list[str] = field(default_factory=list)  # of the code that trials were run by
 
     def missing(self, trials: list[Trial]) -> list[Trial]:
         """Those that are not known yet."""
@@ -87,14 +89,24 @@ class Results:
 
     def finals(self, n_labels: int) -> list[Trial]:
         """Trials in all draws of each rival's best candidate, once all of them have been tried."""
-        found, tried = [], self.candidates(n_labels)
+        best, tried = {}, self.candidates(n_labels)
         for name in self.plan.rivals:
             mine = [trial for trial in tried if trial.rival == name]
-            if self.missing(mine):
-                continue
-            best = min(mine, key=lambda trial: self.errors[str(trial)]).candidate if mine else ""
-            found += [Trial(n_labels, draw, name, best, "test") for draw in self.plan.draws]
-        return found
+            if not self.missing(mine):
+                chosen = min(mine, key=lambda trial: self.errors[str(trial)], default=None)
+                best[name] = chosen.candidate if chosen else ""
+        return [
+            Trial(n_labels, draw, name, candidate, "test")
+            for draw in self.plan.draws  # the outer loop: what is learned from a draw is kept
+            for name, candidate in best.items()
+        ]
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is an error for every draw of every rival."""
+        per_count = len(self.plan.rivals) * len(self.plan.draws)
+        finals = [self.finals(n_labels) for n_labels in self.plan.n_labels]
+        return all(len(f) == per_count and not self.missing(f) for f in finals)
 
 
 def load(path: Path, plans: dict[str, Plan]) -> dict[str, Results]:
@@ -102,37 +114,49 @@ def load(path: Path, plans: dict[str, Plan]) -> dict[str, Results]:
     stored = json.loads(path.read_text()) if path.exists() else {}
     found = {}
     for name, plan in plans.items():
-        known = stored.get(name, {})
-        same = known.get("settings") == describe(plan)
-        if known and not same:
+        known = stored.get(name)
+        if known is not None and known["settings"] == describe(plan):
+            found[name] = Results(plan, known["errors"], known["commits"])
+            continue
+        found[name] = Results(plan)
+        if stored:
             print(f"{name}: the results on disk are of other settings, and left out", flush=True)
-        found[name] = Results(plan, known["errors"] if same else {})
     return found
 
 
 def describe(plan: Plan) -> dict[str, Any]:
-    """A plan and what carries it out, as JSON has it."""
-    return dict(json.loads(json.dumps({"version": dw.__version__, **asdict(plan)})))
+    """All of a plan that errors depend on, as JSON has it; a trial's name says the rest."""
+    names = ("n_validation", "n_tried", "n_final")
+    return {"version": dw.__version__} | {name: getattr(plan, name) for name in names}
 
 
 def store(path: Path, results: dict[str, Results]) -> None:
     """Put results on disk, never half of them."""
     stored = {
-        name: {"settings": describe(mine.plan), "errors": mine.errors}
+        name: {"settings": describe(mine.plan), "commits": mine.commits, "errors": mine.errors}
         for name, mine in results.items()
     }
-    part = path.with_suffix(".part")
-    part.write_text(json.dumps(stored, indent=1) + "\n")
-    os.replace(part, path)
+    with write_beside(path) as part:
+        part.write_text(json.dumps(stored, indent=1) + "\n")
+
+
+def current_commit() -> str:
+    """Of the code that runs, with a mark if files differ from it."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
+    return subprocess.run(
+        command, cwd=RESULTS.parent, capture_output=True, text=True, check=False
+    ).stdout.strip()
 
 
 def run_missing(results: dict[str, Results]) -> Iterator[str]:
     """Carry out the trials that are missing, and say what each has come to."""
+    commit = current_commit()
     for name, mine in results.items():
         for n_labels in mine.plan.n_labels:
             for list_trials in (mine.candidates, mine.finals):
                 for trial, error in RUNS[name](mine.plan, mine.missing(list_trials(n_labels))):
                     mine.errors[str(trial)] = error
+                    mine.commits = list(dict.fromkeys([*mine.commits, commit]))
                     yield f"{name}, {trial}: {100 * error:.2f} %"
 
 
@@ -154,7 +178,7 @@ def format_table(results: dict[str, Results]) -> str:
 
 
 def shrink(plan: Plan) -> Plan:
-    """A plan that touches all parts of this one in seconds."""
+    """A plan that touches all parts of this one in a minute or two."""
     grids = replace(
         plan.grids, elastic=plan.grids.elastic[:2], displacements=plan.grids.displacements[:2],
         strengths=plan.grids.strengths[:2],
@@ -171,11 +195,12 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m experiments.few_labels", description=__doc__, epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    parser.add_argument("--table", action="store_true", help="run nothing, tell what is known")
-    parser.add_argument("--smoke", action="store_true", help="run next to nothing, keep nothing")
+    either = parser.add_mutually_exclusive_group()
+    either.add_argument("--table", action="store_true", help="run nothing, tell what is known")
+    either.add_argument("--smoke", action="store_true", help="run next to nothing, keep nothing")
     options = parser.parse_args(arguments)
     if options.smoke:
-        results = {name: Results(shrink(plan), {}) for name, plan in PLANS.items()}
+        results = {name: Results(shrink(plan)) for name, plan in PLANS.items()}
     else:
         results = load(RESULTS, PLANS)
     for line in () if options.table else run_missing(results):
@@ -183,9 +208,11 @@ def main(arguments: list[str] | None = None) -> int:
         if not options.smoke:
             store(RESULTS, results)
     table = format_table(results)
-    if not options.smoke:
-        fill(README, "few labels", table)
     print(table)
+    if not options.smoke and all(mine.complete for mine in results.values()):
+        fill(README, "few labels", table)
+    elif not options.smoke:
+        print("Not all is known, so the README stays as it is.")
     return 0
 
 

@@ -16,10 +16,13 @@ BATCH, N_PROCESSES = 128, 2
 
 def run_all(plan: Plan, trials: Sequence[Trial]) -> Iterator[tuple[Trial, float]]:
     """Each trial and its error as they end: on a core each, which beats sharing cores."""
-    with ProcessPoolExecutor(N_PROCESSES, get_context("spawn"), _use_one_core) as pool:
+    pool = ProcessPoolExecutor(N_PROCESSES, get_context("spawn"), _use_one_core)
+    try:
         futures = {pool.submit(run, plan, trial): trial for trial in trials}
         for future in as_completed(futures):
             yield futures[future], future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def run(plan: Plan, trial: Trial) -> float:
@@ -28,7 +31,7 @@ def run(plan: Plan, trial: Trial) -> float:
     from torch import nn
 
     _, make, n_steps, judges = plan.prepare(trial)
-    torch.manual_seed(trial.draw)
+    torch.manual_seed(trial.seed)
     network = nn.Sequential(
         nn.Conv2d(1, 20, 5), nn.ReLU(), nn.MaxPool2d(2),
         nn.Conv2d(20, 50, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 from experiments.rivals import Candidate, Grids, Make, Samples, Task, list_rivals, load_task
 
 Judges = Literal["validation", "test"]
+
+# For the test, samples are made from this number on: none of those that a candidate was chosen by.
+FIRST_FOR_TEST = 2**32
 
 
 class Trial(NamedTuple):
@@ -19,7 +23,7 @@ class Trial(NamedTuple):
     n_labels : int
         Per class.
     draw : int
-        Whose labels; also the seed of whatever is random.
+        Whose labels.
     rival, candidate : str
         Who makes more samples.
     judges : {"validation", "test"}
@@ -30,6 +34,11 @@ class Trial(NamedTuple):
     rival: str
     candidate: str
     judges: Judges
+
+    @property
+    def seed(self) -> int:
+        """Of whatever is random in the classifier: another for the test than for a choice."""
+        return 2 * self.draw + (self.judges == "test")
 
     def __str__(self) -> str:
         names = ", ".join(filter(None, (self.rival, self.candidate)))
@@ -69,9 +78,14 @@ class Plan:
         """The labels of a trial, its supply of samples, how many to use, and who judges."""
         task = load_task(trial.n_labels, trial.draw, self.n_validation)
         (candidate,) = (c for c in self.rivals[trial.rival] if c.name == trial.candidate)
+        make = candidate.prepare(task)
         if trial.judges == "test":
-            return task, candidate.prepare(task), self.n_final, task.test
-        return task, candidate.prepare(task), self.n_tried, task.validation
+            return task, partial(_make_later, make), self.n_final, task.test
+        return task, make, self.n_tried, task.validation
+
+
+def _make_later(make: Make, first: int, n: int) -> Samples:
+    return make(FIRST_FOR_TEST + first, n)
 
 
 # Carries out trials, and tells the error of each as it ends.

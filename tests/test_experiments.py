@@ -29,7 +29,7 @@ def run_all(plan: Plan, trials: list[Trial]):
 @pytest.fixture
 def results(monkeypatch) -> dict[str, Results]:
     monkeypatch.setitem(few_labels.RUNS, "1-NN", run_all)
-    return {"1-NN": Results(PLAN, {})}
+    return {"1-NN": Results(PLAN)}
 
 
 def test_candidates_are_chosen_by_validation_images_alone(results):
@@ -52,9 +52,11 @@ def test_only_what_is_missing_is_run(results, tmp_path: Path):
     store(path, results)
     again = load(path, {"1-NN": PLAN})
     assert again["1-NN"].errors == results["1-NN"].errors
+    assert not again["1-NN"].complete
     n_rest = len(list(run_missing(again)))
     assert n_rest == len(list(lines))
     assert not list(run_missing(again))
+    assert again["1-NN"].complete
 
 
 def test_results_of_other_settings_are_left_out(results, tmp_path: Path, capsys):

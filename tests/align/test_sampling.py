@@ -446,7 +446,7 @@ def test_surrogates_whiten_what_they_spread():
     normals = np.random.default_rng(1).normal(size=(4, 6))
     x = surrogate.spread(normals, which)
     np.testing.assert_allclose(surrogate.whiten(x, which), normals, atol=1e-9)
-    # H (x - center) = L Lᵀ L⁻ᵀ normals, and pull undoes the L.
+    # H (x - center) = Uᵀ U U⁻¹ normals, and pull undoes the Uᵀ.
     np.testing.assert_allclose(
         surrogate.pull(surrogate.push(x, which, np.arange(6)), which), normals, atol=1e-8
     )

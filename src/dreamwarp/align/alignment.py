@@ -143,8 +143,8 @@ def align_pairs(
     n_chains, n_burn_in, n_draws, max_draws, r_hat
         For samplers: chains per pair, sweeps of each to adapt and forget where it started, draws
         kept before its R-hat is first looked at. Until that is at most ``r_hat``, there are half
-        as many draws again, up to ``max_draws``. Chains that take long adapt once more to what they
-        have seen, and drop the draws from before that.
+        as many draws again, up to ``max_draws``. Chains that take long adapt to what they have
+        seen, and drop the draws from before that.
     keep_chains : bool, optional
         Whether to return all draws. Default: if they can take no more than 256 MB.
     max_steps : int

@@ -5,7 +5,7 @@ standard Gaussian times what the Gaussian misses. It is Laplace's approximation 
 to the chains during burn-in. A Gaussian's own dynamics are a rotation, which is done exactly; only
 what is missed is integrated step by step (Shahbaba, Lan, Johnson and Neal 2014), so a trajectory
 long enough to forget where it started takes a few gradients. The step's length is adapted during
-burn-in and held from then on.
+burn-in and held while draws are kept.
 """
 
 from __future__ import annotations

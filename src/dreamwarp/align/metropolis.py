@@ -14,9 +14,9 @@ posterior and c its conditional mean of x_W given the rest,
 These are reversible for that Gaussian, so the chain's target is the posterior p if a proposal is
 accepted with probability min(1, r(x') / r(x)), r = p / N(m, H⁻¹): what the Gaussian explains can't
 get a proposal rejected, and steps may be long. ρ is adapted during burn-in, for every chain, once
-for all vertices together and once for those alone, and held from then on. (Metropolis and others
-1953 had a uniform proposal, ρ = 1 as it were; Hastings 1970 the ratio. The autoregressive form is
-Neal's, 1998.)
+for all vertices together and once for those alone, and held while draws are kept. (Metropolis and
+others 1953 had a uniform proposal, ρ = 1 as it were; Hastings 1970 the ratio. The autoregressive
+form is Neal's, 1998.)
 """
 
 from __future__ import annotations

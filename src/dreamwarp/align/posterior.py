@@ -226,7 +226,9 @@ class Posterior:
         slopes, curvatures = self.similarity.derivatives(
             self.states.values[chosen], self.pairs.targets[chosen]
         )
-        weights = self.weights[chosen, None, None]
+        slopes, curvatures = (
+            self.weights[chosen, None, None] * values for values in (slopes, curvatures)
+        )
         velocities, lengths, _ = self.coordinates.fields(x)
         by_unknowns, into = (gradients, hessians), places
         if self.coordinates.mixing is not None:
@@ -237,8 +239,8 @@ class Posterior:
             entries = np.zeros(len(x), np.int64)
             kernels.linearise(
                 0, len(x), self.coordinates.mesh, self.pairs.grid, self.coordinates.unknown,
-                velocities, lengths, chosen, self.pairs.sources, self.states, weights * slopes,
-                weights * curvatures, self._capacity, into, *by_unknowns, entries,
+                velocities, lengths, chosen, self.pairs.sources, self.states, slopes, curvatures,
+                self._capacity, into, *by_unknowns, entries,
             )  # fmt: skip
             needed = int(entries.max(initial=0))
             if needed <= self._capacity:

@@ -27,8 +27,9 @@ N_STAGES, HESSIAN_EVERY = 4, 4
 # The last of so many parts of burn-in only settles how long steps are.
 SETTLING_SHARE = 5
 # Chains that have not mixed after so many times the draws of the first look begin anew with a
-# surrogate fitted to those draws, and get twice as many. Steps settle in so many sweeps then.
-PATIENCE, N_RESETTLED = 7, 20
+# surrogate fitted to those draws, for twice as many. Steps settle in so many sweeps then, and the
+# first look is after this part of them: chains that were slow to mix need more draws to show it.
+PATIENCE, N_RESETTLED, FIRST_LOOK = 7, 20, 4
 # Sweep s of chain c of pair k draws the numbers of sample (k 2^10 + c) 2^24 + s.
 MAX_CHAINS, MAX_SWEEPS = 2**10, 2**24
 
@@ -87,7 +88,7 @@ class Sampled:
     densities : list of (n_chains, n_draws)
         Log-posteriors of those, up to a constant.
     acceptance : (n,)
-        Mean acceptance rate after burn-in.
+        Mean acceptance rate of those draws.
     r_hat : (n,)
         Largest split R-hat of any coordinate.
     n_sweeps : (n,)
@@ -225,12 +226,13 @@ def _run(
     one Markov chain each, whose target is the posterior.
     """
     n_chains, d = options.n_chains, chains.x.shape[1]
-    sweep, n_left, patience = options.n_burn_in, options.max_draws, PATIENCE * options.n_draws
+    sweep, n_left = options.n_burn_in, options.max_draws
+    first_look, patience = options.n_draws, PATIENCE * options.n_draws
     active = np.arange(n)
     chosen, found = np.arange(n * n_chains), _Draws.none(n * n_chains, d)
     r_hat, n_sweeps, kept = np.full(n, np.inf), np.zeros(n, np.int64), {}
     while True:
-        n_more = min(found.n_draws // 2 or options.n_draws, n_left)
+        n_more = min(found.n_draws // 2 or first_look, n_left)
         more = _draw_more(chains, chosen, sweep, n_more, random, stop)
         found, n_left, sweep = found.followed_by(more), n_left - n_more, sweep + n_more
         n_sweeps[active] = sweep
@@ -249,6 +251,7 @@ def _run(
             )
             sweep = _settle(chains, chosen, sweep, N_RESETTLED, random, stop)
             found, patience = _Draws.none(len(chosen), d), 2 * patience
+            first_look = patience // FIRST_LOOK
     draws_of = [kept[i] for i in range(n)]
     return Sampled(
         [mine.x for mine in draws_of], [mine.heights for mine in draws_of],

@@ -290,7 +290,7 @@ def _fold_errors(
 def _some_of(data: _Data, kept: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Numbers of the samples (n,) that are kept: of so many only that enough copies are made.
 
-    Every class keeps the same share of its samples, and one at least.
+    Every class keeps the same share of its samples, rounded up: none is lost.
     """
     numbers = np.flatnonzero(kept)
     n_most = max(data.n_warped // MIN_COPIES, 1)
