@@ -314,7 +314,8 @@ CANDIDATES: dict[Callable[..., Registration], list[dict[str, Any]]] = {
 # What is measured, ours first. Of SimpleITK and libcpab, the settings that left least over; of
 # demons also the smoothing that SimpleITK sets by itself. Ours leave less the finer the cells are,
 # at the price of a larger system to solve: those here were chosen to leave less than all but the
-# tuned demons in a tenth of the time. On (8, 8) cells, to the top, they leave about as little as those.
+# tuned demons in a tenth of the time. On (8, 8) cells, to the top, they leave about as little as
+# those.
 CHOSEN: dict[str, tuple[Callable[..., Registration], dict[str, Any]]] = {
     "dreamwarp": (
         dreamwarp_map,

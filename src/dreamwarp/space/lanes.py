@@ -18,6 +18,7 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 LANES = 32
@@ -28,8 +29,10 @@ FIELDS = 32
 
 
 def _data(context: Any, builder: Any, signature: Any, arguments: Any, position: int) -> Any:
-    """Pointer to the first entry of an array argument."""
+    """Pointer to the first entry of an array argument, whose entries must follow one another."""
     array_type = signature.args[position]
+    if array_type.layout != "C":
+        raise TypingError(f"argument {position} must be a contiguous array, got {array_type}")
     return context.make_array(array_type)(context, builder, arguments[position]).data
 
 
