@@ -27,7 +27,7 @@ from benchmarks.settings import Settings
 Array = NDArray[Any]
 
 CELLS, N_NEIGHBORS, N_PER_CLASS = (4, 4), 5, 500
-N_CONTESTED, N_SAMPLED = 200, 100
+N_CONTESTED, N_SAMPLED = 200, 64
 R_HAT = 1.05
 # Targets: milliseconds per pair, share of the squared difference that is left, seconds of a fit,
 # how many times the time of a peer ours is to fit in, and what "by a wide margin" is taken to mean.
