@@ -19,6 +19,7 @@ Samples = tuple[Array, Array]
 # Samples first to first + n - 1 of an endless supply.
 Make = Callable[[int, int], Samples]
 Method = Literal["map", "laplace"]
+Boundary = Literal["zero", "free"]
 
 N_CLASSES = 10
 CELLS = (4, 4)
@@ -97,6 +98,9 @@ class Grids:
     ----------
     elastic : tuple of (float, float)
         Correlation of elastic noise and its root mean square displacement, in pixels.
+    boundaries : tuple of str
+        Of the spaces that warps are of. Those of the paper, "zero", hold the border of an image
+        where it is, and with it much of what is near.
     displacements : tuple of float
         Of warps from the prior: root mean square, as a share of the image.
     methods : tuple of str
@@ -106,6 +110,7 @@ class Grids:
     """
 
     elastic: tuple[tuple[float, float], ...]
+    boundaries: tuple[Boundary, ...]
     displacements: tuple[float, ...]
     methods: tuple[Method, ...]
     strengths: tuple[float, ...]
@@ -115,7 +120,11 @@ def list_rivals(grids: Grids) -> dict[str, list[Candidate]]:
     """Candidates of all rivals by name, in the order that they are told in."""
     learned = {
         name: [
-            Candidate(f"{method}, strength {strength:g}", partial(_learn, kind, method, strength))
+            Candidate(
+                f"{_spell(boundary)}{method}, strength {strength:g}",
+                partial(_learn, kind, boundary, method, strength),
+            )
+            for boundary in grids.boundaries
             for method in grids.methods
             for strength in grids.strengths
         ]
@@ -128,11 +137,19 @@ def list_rivals(grids: Grids) -> dict[str, list[Candidate]]:
             for width, size in grids.elastic
         ],
         "warps from the prior": [
-            Candidate(f"displacement {displacement:g}", partial(_draw_blindly, displacement))
+            Candidate(
+                f"{_spell(boundary)}displacement {displacement:g}",
+                partial(_draw_blindly, boundary, displacement),
+            )
+            for boundary in grids.boundaries
             for displacement in grids.displacements
         ],
     }
     return rivals | learned | {BY_ITSELF: [Candidate("", _leave_alone)]}
+
+
+def _spell(boundary: Boundary) -> str:
+    return "" if boundary == "zero" else f"{boundary} boundary, "
 
 
 # -- candidates
@@ -157,35 +174,41 @@ def _shake(width: float, amplitude: float, task: Task) -> Make:
     return make
 
 
-def _draw_blindly(displacement: float, task: Task) -> Make:
-    return _warp(task, _unit_prior(), displacement)
+def _draw_blindly(boundary: Boundary, displacement: float, task: Task) -> Make:
+    return _warp(task, _unit_prior(boundary), displacement)
 
 
 @cache
-def _unit_prior() -> dw.WarpModel:
+def _unit_prior(boundary: Boundary) -> dw.WarpModel:
     """The prior as a model of every class, of displacement 1: so many draws have its covariance."""
-    space = dw.WarpSpace(CELLS)
+    space = dw.WarpSpace(CELLS, boundary)
     prior = dw.SmoothPrior(space, displacement=1.0)
     anything = {label: prior.sample(20_000, seed=label) for label in range(N_CLASSES)}
     return dw.WarpModel.fit(space, anything, shrinkage=0.0, pooling=1.0)
 
 
 def _learn(
-    kind: Literal["pool", "class", "template"], method: Method, strength: float, task: Task
+    kind: Literal["pool", "class", "template"],
+    boundary: Boundary,
+    method: Method,
+    strength: float,
+    task: Task,
 ) -> Make:
-    theta, edges = _align(task, method)
+    theta, edges = _align(task, boundary, method)
     options: dict[str, Any] = {
         "pool": {"pooling": 1.0}, "class": {}, "template": {"kind": "template"}
     }[kind]  # fmt: skip
-    model = dw.WarpModel.fit(dw.WarpSpace(CELLS), theta, edges=edges, **options)
+    model = dw.WarpModel.fit(dw.WarpSpace(CELLS, boundary), theta, edges=edges, **options)
     return _warp(task, model, strength)
 
 
 @lru_cache(maxsize=2)
-def _align(task: Task, method: Method) -> tuple[dict[int, Array], dict[int, Array]]:
+def _align(
+    task: Task, boundary: Boundary, method: Method
+) -> tuple[dict[int, Array], dict[int, Array]]:
     """θ and edges of the pairs of each class that could be aligned, as `Augmenter` does it."""
     augmenter = dw.Augmenter(
-        cells=CELLS, method=method, strength=1.0, seed=task.draw, progress=False
+        cells=CELLS, boundary=boundary, method=method, strength=1.0, seed=task.draw, progress=False
     ).fit(task.X, task.y)
     usable = augmenter.alignments_.usable
     edges, theta = augmenter.edges_[usable], augmenter.alignments_.theta[usable]

@@ -77,7 +77,7 @@ def test_no_rival_is_told_about_before_all_its_candidates_were_tried(results):
 
 def test_the_table_has_a_row_for_every_rival(results):
     list(run_missing(results))
-    lines = format_table(results).splitlines()
+    lines = format_table("1-NN", results["1-NN"]).splitlines()
     assert len(lines) == 2 + len(PLAN.rivals)
     assert lines[2] == f"| {NOTHING} | 50.00 (50.00) |"
 
