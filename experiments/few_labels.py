@@ -52,16 +52,17 @@ PLANS = {
                 (3.0, 0.5), (3.0, 0.7), (4.0, 0.5), (4.0, 0.7), (5.0, 0.5), (5.0, 0.7), (5.0, 1.0),
                 (5.0, 1.4), (5.0, 2.0), (7.0, 0.5), (7.0, 0.7), (7.0, 1.0), (7.0, 1.4), (7.0, 2.0),
             ),
-            boundaries=("zero",), displacements=(0.01, 0.015, 0.02, 0.03, 0.04, 0.055, 0.075),
-            methods=("map",), strengths=(0.3, 0.45, 0.6, 0.8, 1.0, 1.25, 1.6),
+            displacements={"zero": (0.01, 0.015, 0.02, 0.03, 0.04, 0.055, 0.075)},
+            methods=("map",), strengths={"zero": (0.3, 0.45, 0.6, 0.8, 1.0, 1.25, 1.6)},
         ),
     ),
     "ConvNet": Plan(
         n_labels=(100,), draws=(0, 1, 2), n_validation=59_000, n_tried=2_400, n_final=2_400,
         grids=Grids(
             elastic=((4.0, 1.4), (5.0, 1.0), (5.0, 1.4), (5.0, 2.0), (7.0, 1.4), (7.0, 2.0)),
-            boundaries=("zero", "free"), displacements=(0.04, 0.055, 0.075),
-            methods=("laplace",), strengths=(1.3, 1.6, 2.0),
+            displacements={"zero": (0.04, 0.055, 0.075), "free": (0.055, 0.075, 0.1)},
+            methods=("laplace",),
+            strengths={"zero": (1.3, 1.6, 2.0), "free": (1.3, 1.6, 2.0, 2.5)},
         ),
     ),
 }  # fmt: skip
@@ -180,8 +181,9 @@ def format_table(name: str, mine: Results) -> str:
 def shrink(plan: Plan) -> Plan:
     """A plan that touches all parts of this one in a minute or two."""
     grids = replace(
-        plan.grids, elastic=plan.grids.elastic[:2], displacements=plan.grids.displacements[:2],
-        strengths=plan.grids.strengths[:2],
+        plan.grids, elastic=plan.grids.elastic[:2],
+        displacements={key: few[:2] for key, few in plan.grids.displacements.items()},
+        strengths={key: few[:2] for key, few in plan.grids.strengths.items()},
     )  # fmt: skip
     return replace(
         plan, n_labels=plan.n_labels[:1], draws=plan.draws[:1], grids=grids, n_validation=100,

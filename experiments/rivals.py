@@ -98,22 +98,20 @@ class Grids:
     ----------
     elastic : tuple of (float, float)
         Correlation of elastic noise and its root mean square displacement, in pixels.
-    boundaries : tuple of str
-        Of the spaces that warps are of. Those of the paper, "zero", hold the border of an image
-        where it is, and with it much of what is near.
-    displacements : tuple of float
-        Of warps from the prior: root mean square, as a share of the image.
+    displacements : dict of boundary to tuple of float
+        Of warps from the prior: root mean square, as a share of the image. The boundary is that of
+        the space that warps are of: the paper's, "zero", holds the border of an image where it is,
+        and with it much of what is near.
     methods : tuple of str
         By which pairs are aligned that warps are learned from.
-    strengths : tuple of float
+    strengths : dict of boundary to tuple of float
         Factors on learned warps.
     """
 
     elastic: tuple[tuple[float, float], ...]
-    boundaries: tuple[Boundary, ...]
-    displacements: tuple[float, ...]
+    displacements: dict[Boundary, tuple[float, ...]]
     methods: tuple[Method, ...]
-    strengths: tuple[float, ...]
+    strengths: dict[Boundary, tuple[float, ...]]
 
 
 def list_rivals(grids: Grids) -> dict[str, list[Candidate]]:
@@ -124,9 +122,9 @@ def list_rivals(grids: Grids) -> dict[str, list[Candidate]]:
                 f"{_spell(boundary)}{method}, strength {strength:g}",
                 partial(_learn, kind, boundary, method, strength),
             )
-            for boundary in grids.boundaries
+            for boundary, strengths in grids.strengths.items()
             for method in grids.methods
-            for strength in grids.strengths
+            for strength in strengths
         ]
         for name, kind in LEARNED.items()
     }
@@ -141,8 +139,8 @@ def list_rivals(grids: Grids) -> dict[str, list[Candidate]]:
                 f"{_spell(boundary)}displacement {displacement:g}",
                 partial(_draw_blindly, boundary, displacement),
             )
-            for boundary in grids.boundaries
-            for displacement in grids.displacements
+            for boundary, displacements in grids.displacements.items()
+            for displacement in displacements
         ],
     }
     return rivals | learned | {BY_ITSELF: [Candidate("", _leave_alone)]}
@@ -168,8 +166,8 @@ def _repeat(task: Task, first: int, n: int) -> Samples:
 def _shake(width: float, amplitude: float, task: Task) -> Make:
     def make(first: int, n: int) -> Samples:
         X, y = _repeat(task, first, n)
-        options = {"width": width, "amplitude": amplitude, "seed": task.draw}
-        return deform_elastically(X, first=first, **options), y
+        X = deform_elastically(X, first=first, width=width, amplitude=amplitude, seed=task.draw)
+        return X, y
 
     return make
 
@@ -195,10 +193,11 @@ def _learn(
     task: Task,
 ) -> Make:
     theta, edges = _align(task, boundary, method)
-    options: dict[str, Any] = {
-        "pool": {"pooling": 1.0}, "class": {}, "template": {"kind": "template"}
-    }[kind]  # fmt: skip
-    model = dw.WarpModel.fit(dw.WarpSpace(CELLS, boundary), theta, edges=edges, **options)
+    model = dw.WarpModel.fit(
+        dw.WarpSpace(CELLS, boundary), theta, edges=edges,
+        kind="template" if kind == "template" else "gaussian",
+        pooling=1.0 if kind == "pool" else "auto",
+    )  # fmt: skip
     return _warp(task, model, strength)
 
 
