@@ -60,7 +60,7 @@ PLANS = {
         n_labels=(100,), draws=(0, 1, 2), n_validation=59_000, n_tried=2_400, n_final=2_400,
         grids=Grids(
             elastic=((4.0, 1.4), (5.0, 1.0), (5.0, 1.4), (5.0, 2.0), (7.0, 1.4), (7.0, 2.0)),
-            displacements={"zero": (0.04, 0.055, 0.075), "free": (0.055, 0.075, 0.1)},
+            displacements={"zero": (0.04, 0.055, 0.075), "free": (0.055, 0.075, 0.1, 0.13)},
             methods=("laplace",),
             strengths={"zero": (1.3, 1.6, 2.0), "free": (1.3, 1.6, 2.0, 2.5)},
         ),
