@@ -163,17 +163,27 @@ def run_missing(results: dict[str, Results]) -> Iterator[str]:
 
 
 def format_table(name: str, mine: Results) -> str:
-    """Test errors in percent, means over draws and the draws themselves, as Markdown."""
-    titles = [f"{name}, {n} per class" for n in mine.plan.n_labels]
-    lines = [f"| more samples by | {' | '.join(titles)} |", "|" + " --- |" * (len(titles) + 1)]
-    finals = [mine.finals(n_labels) for n_labels in mine.plan.n_labels]
+    """Errors in percent as Markdown.
+
+    Of the test, the mean over draws and every draw; of the candidates chosen, that by which they
+    were.
+    """
+    counts = mine.plan.n_labels
+    titles = [f"{name}, {n} per class | chosen, and its error then" for n in counts]
+    lines = [f"| more samples by | {' | '.join(titles)} |", "|" + " --- |" * (2 * len(counts) + 1)]
     for rival in mine.plan.rivals:
         cells = []
-        for trials in finals:
-            names = [str(trial) for trial in trials if trial.rival == rival]
-            errors = [100 * mine.errors[name] for name in names if name in mine.errors]
+        for n_labels in counts:
+            trials = [trial for trial in mine.finals(n_labels) if trial.rival == rival]
+            errors = [100 * mine.errors[str(t)] for t in trials if str(t) in mine.errors]
             each = ", ".join(f"{error:.2f}" for error in errors)
             cells.append(f"{np.mean(errors):.2f} ({each})" if errors else "")
+            chosen = [
+                f"{trial.candidate}: {100 * mine.errors[str(trial)]:.2f}"
+                for trial in mine.candidates(n_labels)
+                if trials and (trial.rival, trial.candidate) == (rival, trials[0].candidate)
+            ]
+            cells += chosen or [""]
         lines.append(f"| {rival} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -79,7 +79,8 @@ def test_the_table_has_a_row_for_every_rival(results):
     list(run_missing(results))
     lines = format_table("1-NN", results["1-NN"]).splitlines()
     assert len(lines) == 2 + len(PLAN.rivals)
-    assert lines[2] == f"| {NOTHING} | 50.00 (50.00) |"
+    assert lines[2] == f"| {NOTHING} | 50.00 (50.00) |  |"
+    assert lines[3] == "| random elastic | 50.00 (50.00) | width 3, amplitude 0.7: 5.00 |"
 
 
 @pytest.fixture(scope="module")
