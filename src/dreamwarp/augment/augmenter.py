@@ -62,7 +62,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         how ``X`` is read: its last axes, as many as there are numbers, are spatial.
     boundary : {"zero", "slip", "free", "periodic"}
         What warps do at the border; see :class:`~dreamwarp.WarpSpace`. ``"zero"``, the paper's,
-        holds it, and hampers warps near it; with ``"free"``, networks on MNIST did better.
+        holds it, and hampers warps near it; ``"free"`` does not.
     n_neighbors : int
         Neighbours of each sample to align with.
     method : {"map", "laplace", "metropolis", "hmc"}
