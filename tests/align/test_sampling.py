@@ -348,16 +348,21 @@ def test_too_few_draws_have_no_diagnosis():
     assert np.isnan(diagnose(make_chains()[:1, :4])[0])
 
 
-@over_samplers
-def test_there_are_more_draws_until_chains_have_mixed(method):
-    space, options = make_space((2, 2), "zero"), Chains(2, 32, 8, 32, 1.0001)
-    images = smooth_images((12, 12), 4)
+def sample_two_pairs(method, options):
+    """The posterior of two pairs, and draws of it from chains that start at the identity."""
+    space, images = make_space((2, 2), "zero"), smooth_images((12, 12), 4)
     posterior = make_posterior(space, images[:2], images[2:], SquaredError(0.3))
     found = sample_posterior(
         method, posterior, np.zeros((2, space.dim)), options, seed=0, numbers=np.arange(2),
         stop=threading.Event(),
     )  # fmt: skip
-    assert [draws.shape for draws in found.draws] == 2 * [(2, 32, space.dim)]
+    return posterior, found
+
+
+@over_samplers
+def test_there_are_more_draws_until_chains_have_mixed(method):
+    posterior, found = sample_two_pairs(method, Chains(2, 32, 8, 32, 1.0001))
+    assert [draws.shape for draws in found.draws] == 2 * [(2, 32, posterior.coordinates.dim)]
     assert [heights.shape for heights in found.densities] == 2 * [(2, 32)]
     np.testing.assert_array_equal(found.n_sweeps, 64)
     assert ((found.acceptance > 0.05) & (found.acceptance <= 1.0)).all()
@@ -366,14 +371,8 @@ def test_there_are_more_draws_until_chains_have_mixed(method):
 @over_samplers
 def test_chains_that_do_not_mix_begin_anew_with_a_better_surrogate(method):
     # Looked at after 4, 6, 9, 13, 19 and 28 draws, seven times the first; then 72 are left.
-    space, options = make_space((2, 2), "zero"), Chains(2, 32, 4, 100, 0.5)
-    images = smooth_images((12, 12), 4)
-    posterior = make_posterior(space, images[:2], images[2:], SquaredError(0.3))
-    found = sample_posterior(
-        method, posterior, np.zeros((2, space.dim)), options, seed=0, numbers=np.arange(2),
-        stop=threading.Event(),
-    )  # fmt: skip
-    assert [draws.shape for draws in found.draws] == 2 * [(2, 72, space.dim)]
+    posterior, found = sample_two_pairs(method, Chains(2, 32, 4, 100, 0.5))
+    assert [draws.shape for draws in found.draws] == 2 * [(2, 72, posterior.coordinates.dim)]
     np.testing.assert_array_equal(found.n_sweeps, 32 + 100 + N_RESETTLED)
     assert ((found.acceptance > 0.05) & (found.acceptance <= 1.0)).all()
 
@@ -391,13 +390,7 @@ def test_only_chosen_surrogates_are_fitted_anew():
 
 @over_samplers
 def test_recorded_densities_are_those_of_the_draws(method):
-    space, options = make_space((2, 2), "zero"), Chains(1, 16, 8, 8, 9.0)
-    images = smooth_images((12, 12), 4)
-    posterior = make_posterior(space, images[:2], images[2:], SquaredError(0.3))
-    found = sample_posterior(
-        method, posterior, np.zeros((2, space.dim)), options, seed=0, numbers=np.arange(2),
-        stop=threading.Event(),
-    )  # fmt: skip
+    posterior, found = sample_two_pairs(method, Chains(1, 16, 8, 8, 9.0))
     for draw in range(8):
         x = np.stack([draws[0, draw] for draws in found.draws])
         expected = posterior.log_density(x, np.arange(2))
