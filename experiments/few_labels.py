@@ -30,7 +30,7 @@ from benchmarks.readme import README, fill
 from dreamwarp.files import write_beside
 from experiments import neighbor, network
 from experiments.rivals import Grids
-from experiments.trials import Plan, Run, Trial
+from experiments.trials import Errors, Plan, Run, Trial
 
 RESULTS = Path(__file__).parent / "results" / "few_labels.json"
 EXAMPLES = """
@@ -38,6 +38,7 @@ Results are in results/few_labels.json, written after every trial: stop and go o
 
 examples:
   python -m experiments.few_labels          run what is missing; once all is known, fill the README
+  python -m experiments.few_labels --only ConvNet
   python -m experiments.few_labels --table  only the table, of what there is
   python -m experiments.few_labels --smoke  try all parts on next to nothing, and keep nothing
 """
@@ -64,6 +65,7 @@ PLANS = {
             methods=("laplace",),
             strengths={"zero": (1.3, 1.6, 2.0), "free": (1.3, 1.6, 2.0, 2.5)},
         ),
+        judges=("validation", "test"), n_finals=3,
     ),
 }  # fmt: skip
 
@@ -73,17 +75,21 @@ class Results:
     """Errors of the trials of a plan, by their names."""
 
     plan: Plan
-    errors: dict[str, float] = field(default_factory=dict)
+    errors: dict[str, Errors] = field(default_factory=dict)
     commits: list[str] = field(default_factory=list)  # of the code that trials were run by
 
     def missing(self, trials: list[Trial]) -> list[Trial]:
         """Those that are not known yet."""
-        return [trial for trial in trials if str(trial) not in self.errors]
+        return [
+            trial
+            for trial in trials
+            if not set(self.plan.judges_of(trial)) <= self.errors.get(str(trial), {}).keys()
+        ]
 
     def candidates(self, n_labels: int) -> list[Trial]:
         """Trials that choose, of rivals that leave anything open."""
         return [
-            Trial(n_labels, self.plan.draws[0], name, candidate.name, "validation")
+            Trial(n_labels, self.plan.draws[0], name, candidate.name)
             for name, candidates in self.plan.rivals.items()
             if len(candidates) > 1
             for candidate in candidates
@@ -95,18 +101,21 @@ class Results:
         for name in self.plan.rivals:
             mine = [trial for trial in tried if trial.rival == name]
             if not self.missing(mine):
-                chosen = min(mine, key=lambda trial: self.errors[str(trial)], default=None)
+                chosen = min(
+                    mine, key=lambda trial: self.errors[str(trial)]["validation"], default=None
+                )
                 best[name] = chosen.candidate if chosen else ""
         return [
-            Trial(n_labels, draw, name, candidate, "test")
-            for draw in self.plan.draws  # the outer loop: what is learned from a draw is kept
+            Trial(n_labels, draw, name, candidate, final)
+            for final in range(self.plan.n_finals)
+            for draw in self.plan.draws  # outside of rivals: what is learned from a draw is kept
             for name, candidate in best.items()
         ]
 
     @property
     def complete(self) -> bool:
-        """Whether there is an error for every draw of every rival."""
-        per_count = len(self.plan.rivals) * len(self.plan.draws)
+        """Whether there are errors for every draw of every rival."""
+        per_count = len(self.plan.rivals) * len(self.plan.draws) * self.plan.n_finals
         finals = [self.finals(n_labels) for n_labels in self.plan.n_labels]
         return all(len(f) == per_count and not self.missing(f) for f in finals)
 
@@ -156,32 +165,46 @@ def run_missing(results: dict[str, Results]) -> Iterator[str]:
     for name, mine in results.items():
         for n_labels in mine.plan.n_labels:
             for list_trials in (mine.candidates, mine.finals):
-                for trial, error in RUNS[name](mine.plan, mine.missing(list_trials(n_labels))):
-                    mine.errors[str(trial)] = error
+                for trial, errors in RUNS[name](mine.plan, mine.missing(list_trials(n_labels))):
+                    mine.errors[str(trial)] = errors
                     mine.commits = list(dict.fromkeys([*mine.commits, commit]))
-                    yield f"{name}, {trial}: {100 * error:.2f} %"
+                    told = ", ".join(f"{judge} {100 * e:.2f} %" for judge, e in errors.items())
+                    yield f"{name}, {trial}: {told}"
 
 
 def format_table(name: str, mine: Results) -> str:
     """Errors in percent as Markdown.
 
-    Of the test, the mean over draws and every draw; of the candidates chosen, that by which they
-    were.
+    Of finals, the mean over draws and that of every draw, as each of the judges saw them; of the
+    candidates chosen, that by which they were.
     """
-    counts = mine.plan.n_labels
-    titles = [f"{name}, {n} per class | chosen, and its error then" for n in counts]
-    lines = [f"| more samples by | {' | '.join(titles)} |", "|" + " --- |" * (2 * len(counts) + 1)]
-    for rival in mine.plan.rivals:
+    plan = mine.plan
+    judges = {"validation": f"{plan.n_validation:,} without a label", "test": "test images"}
+    titles = [
+        title
+        for n in plan.n_labels
+        for title in (
+            *(f"{name}, {n} per class, {judges[judge]}" for judge in plan.judges),
+            "chosen, and its error then",
+        )
+    ]
+    lines = [f"| more samples by | {' | '.join(titles)} |", "|" + " --- |" * (len(titles) + 1)]
+    for rival in plan.rivals:
         cells = []
-        for n_labels in counts:
-            trials = [trial for trial in mine.finals(n_labels) if trial.rival == rival]
-            errors = [100 * mine.errors[str(t)] for t in trials if str(t) in mine.errors]
-            each = ", ".join(f"{error:.2f}" for error in errors)
-            cells.append(f"{np.mean(errors):.2f} ({each})" if errors else "")
+        for n_labels in plan.n_labels:
+            finals = [trial for trial in mine.finals(n_labels) if trial.rival == rival]
+            known = [trial for trial in finals if not mine.missing([trial])]
+            for judge in plan.judges:
+                means = [
+                    np.mean([mine.errors[str(t)][judge] for t in known if t.draw == draw])
+                    for draw in sorted({trial.draw for trial in known})
+                ]
+                each = ", ".join(f"{100 * error:.2f}" for error in means)
+                cells.append(f"{100 * np.mean(means):.2f} ({each})" if means else "")
             chosen = [
-                f"{trial.candidate}: {100 * mine.errors[str(trial)]:.2f}"
+                f"{trial.candidate}: {100 * mine.errors[str(trial)]['validation']:.2f}"
                 for trial in mine.candidates(n_labels)
-                if trials and (trial.rival, trial.candidate) == (rival, trials[0].candidate)
+                if finals and (trial.rival, trial.candidate) == (rival, finals[0].candidate)
             ]
             cells += chosen or [""]
         lines.append(f"| {rival} | {' | '.join(cells)} |")
@@ -197,7 +220,7 @@ def shrink(plan: Plan) -> Plan:
     )  # fmt: skip
     return replace(
         plan, n_labels=plan.n_labels[:1], draws=plan.draws[:1], grids=grids, n_validation=100,
-        n_tried=2, n_final=2,
+        n_tried=2, n_final=2, n_finals=1,
     )  # fmt: skip
 
 
@@ -207,6 +230,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m experiments.few_labels", description=__doc__, epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
+    parser.add_argument("--only", choices=PLANS, help="run one kind of classifier")
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--table", action="store_true", help="run nothing, tell what is known")
     either.add_argument("--smoke", action="store_true", help="run next to nothing, keep nothing")
@@ -215,7 +239,8 @@ def main(arguments: list[str] | None = None) -> int:
         results = {name: Results(shrink(plan)) for name, plan in PLANS.items()}
     else:
         results = load(RESULTS, PLANS)
-    for line in () if options.table else run_missing(results):
+    chosen = {name: results[name] for name in ([options.only] if options.only else PLANS)}
+    for line in () if options.table else run_missing(chosen):
         print(line, flush=True)
         if not options.smoke:
             store(RESULTS, results)

@@ -8,14 +8,14 @@ from multiprocessing import get_context
 
 import numpy as np
 
-from experiments.rivals import N_CLASSES, Array
-from experiments.trials import Plan, Trial
+from experiments.rivals import N_CLASSES, Array, Samples
+from experiments.trials import Errors, Plan, Trial
 
 BATCH, N_PROCESSES = 128, 2
 
 
-def run_all(plan: Plan, trials: Sequence[Trial]) -> Iterator[tuple[Trial, float]]:
-    """Each trial and its error as they end: on a core each, which beats sharing cores."""
+def run_all(plan: Plan, trials: Sequence[Trial]) -> Iterator[tuple[Trial, Errors]]:
+    """Each trial and its errors as they end: on a core each, which beats sharing cores."""
     pool = ProcessPoolExecutor(N_PROCESSES, get_context("spawn"), _use_one_core)
     try:
         futures = {pool.submit(run, plan, trial): trial for trial in trials}
@@ -25,8 +25,8 @@ def run_all(plan: Plan, trials: Sequence[Trial]) -> Iterator[tuple[Trial, float]
         pool.shutdown(cancel_futures=True)
 
 
-def run(plan: Plan, trial: Trial) -> float:
-    """Share of images that a network mistakes after its last step."""
+def run(plan: Plan, trial: Trial) -> Errors:
+    """Shares of images that a network mistakes after its last step."""
     import torch
     from torch import nn
 
@@ -52,12 +52,16 @@ def run(plan: Plan, trial: Trial) -> float:
         loss.backward()
         optimizer.step()
         decay.step()
-    X, y = judges
     network.eval()
-    parts = np.array_split(X, -(-len(X) // 1000))
-    with torch.no_grad():
+
+    def judge(images: Samples) -> float:
+        X, y = images
+        parts = np.array_split(X, -(-len(X) // 1000))
         found = np.concatenate([network(read(part)).argmax(1).numpy() for part in parts])
-    return float(np.mean(found != y))
+        return float(np.mean(found != y))
+
+    with torch.no_grad():
+        return {name: judge(images) for name, images in judges.items()}
 
 
 def _use_one_core() -> None:

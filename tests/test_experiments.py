@@ -11,15 +11,16 @@ import dreamwarp as dw
 from experiments import few_labels
 from experiments.few_labels import PLANS, Results, format_table, load, run_missing, shrink, store
 from experiments.rivals import NOTHING, Task, list_rivals
-from experiments.trials import Plan, Trial
+from experiments.trials import Errors, Plan, Trial
 
 PLAN = shrink(PLANS["1-NN"])
 
 
-def judge(trial: Trial) -> float:
+def judge(trial: Trial) -> Errors:
     """Errors of no classifier: the second candidate of each rival is best, and bad at the test."""
     names = [candidate.name for candidate in PLAN.rivals[trial.rival]]
-    return 0.5 if trial.judges == "test" else 0.1 / (1 + names.index(trial.candidate))
+    errors: Errors = {"validation": 0.1 / (1 + names.index(trial.candidate)), "test": 0.5}
+    return {judge: errors[judge] for judge in PLAN.judges_of(trial)}
 
 
 def run_all(plan: Plan, trials: list[Trial]):
@@ -36,13 +37,13 @@ def test_candidates_are_chosen_by_validation_images_alone(results):
     lines = list(run_missing(results))
     mine = results["1-NN"]
     assert len(lines) == len(mine.errors)
-    assert {trial.judges for trial in mine.candidates(10)} == {"validation"}
+    assert {PLAN.judges_of(trial) for trial in mine.candidates(10)} == {("validation",)}
     finals = mine.finals(10)
     assert {trial.rival for trial in finals} == set(PLAN.rivals)
     for trial in finals:
         names = [candidate.name for candidate in PLAN.rivals[trial.rival]]
         assert trial.candidate == names[-1]
-        assert trial.judges == "test"
+        assert PLAN.judges_of(trial) == ("test",)
 
 
 def test_only_what_is_missing_is_run(results, tmp_path: Path):
@@ -69,7 +70,7 @@ def test_results_of_other_settings_are_left_out(results, tmp_path: Path, capsys)
 
 def test_no_rival_is_told_about_before_all_its_candidates_were_tried(results):
     mine = results["1-NN"]
-    mine.errors[str(mine.candidates(10)[0])] = 0.2
+    mine.errors[str(mine.candidates(10)[0])] = {"validation": 0.2}
     assert {trial.rival for trial in mine.finals(10)} == {
         name for name, candidates in PLAN.rivals.items() if len(candidates) == 1
     }
@@ -81,6 +82,14 @@ def test_the_table_has_a_row_for_every_rival(results):
     assert len(lines) == 2 + len(PLAN.rivals)
     assert lines[2] == f"| {NOTHING} | 50.00 (50.00) |  |"
     assert lines[3] == "| random elastic | 50.00 (50.00) | width 3, amplitude 0.7: 5.00 |"
+
+
+def test_finals_share_neither_seeds_nor_samples_with_choices_or_each_other():
+    trials = [Trial(10, draw, NOTHING, "", final) for draw in range(3) for final in (None, 0, 1, 2)]
+    assert len({trial.seed for trial in trials}) == len(trials)
+    starts = {trial.first for trial in trials}
+    assert len(starts) == 4
+    assert min(np.diff(sorted(starts))) > 10**9
 
 
 @pytest.fixture(scope="module")
