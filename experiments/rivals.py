@@ -20,12 +20,14 @@ Samples = tuple[Array, Array]
 Make = Callable[[int, int], Samples]
 Method = Literal["map", "laplace"]
 Boundary = Literal["zero", "free"]
+Kind = Literal["pool", "class", "template"]
 
 N_CLASSES = 10
 CELLS = (4, 4)
 NOTHING, BY_ITSELF = "nothing", "learned per class, by itself"
+TAUGHT = "learned per class, by more labels"
 # What is learned, and what it is called by.
-LEARNED: dict[str, Literal["pool", "class", "template"]] = {
+LEARNED: dict[str, Kind] = {
     "learned, classes pooled": "pool",
     "learned per class": "class",
     "learned per template": "template",
@@ -55,7 +57,7 @@ class Task:
     test: Samples
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=2)
 def load_task(n_labels: int, draw: int, n_validation: int) -> Task:
     """The labels of a draw; smaller draws are parts of larger ones.
 
@@ -67,7 +69,7 @@ def load_task(n_labels: int, draw: int, n_validation: int) -> Task:
     others = np.setdiff1d(np.arange(len(data.y)), few)
     if n_validation > len(others):
         raise ValueError(f"There are {len(others)} images without a label, not {n_validation}.")
-    some = others[-n_validation:]
+    some = others[len(others) - n_validation :]
     return Task(
         n_labels, draw, data.X[few], data.y[few], (data.X[some], data.y[some]),
         (data.X_test, data.y_test),
@@ -106,28 +108,23 @@ class Grids:
         By which pairs are aligned that warps are learned from.
     strengths : dict of boundary to tuple of float
         Factors on learned warps.
+    n_taught : int
+        Labels per class that the warps of one more rival are learned from, if any: what could be
+        gained if only more were known of how a class varies.
     """
 
     elastic: tuple[tuple[float, float], ...]
     displacements: dict[Boundary, tuple[float, ...]]
     methods: tuple[Method, ...]
     strengths: dict[Boundary, tuple[float, ...]]
+    n_taught: int = 0
 
 
 def list_rivals(grids: Grids) -> dict[str, list[Candidate]]:
     """Candidates of all rivals by name, in the order that they are told in."""
-    learned = {
-        name: [
-            Candidate(
-                f"{_spell(boundary)}{method}, strength {strength:g}",
-                partial(_learn, kind, boundary, method, strength),
-            )
-            for boundary, strengths in grids.strengths.items()
-            for method in grids.methods
-            for strength in strengths
-        ]
-        for name, kind in LEARNED.items()
-    }
+    learned = {name: _list_learned(grids, kind) for name, kind in LEARNED.items()}
+    if grids.n_taught:
+        learned[TAUGHT] = _list_learned(grids, "class", grids.n_taught)
     rivals = {
         NOTHING: [Candidate("", lambda task: partial(_repeat, task))],
         "random elastic": [
@@ -144,6 +141,18 @@ def list_rivals(grids: Grids) -> dict[str, list[Candidate]]:
         ],
     }
     return rivals | learned | {BY_ITSELF: [Candidate("", _leave_alone)]}
+
+
+def _list_learned(grids: Grids, kind: Kind, n_taught: int = 0) -> list[Candidate]:
+    return [
+        Candidate(
+            f"{_spell(boundary)}{method}, strength {strength:g}",
+            partial(_learn, kind, boundary, method, strength, n_taught),
+        )
+        for boundary, strengths in grids.strengths.items()
+        for method in grids.methods
+        for strength in strengths
+    ]
 
 
 def _spell(boundary: Boundary) -> str:
@@ -186,13 +195,10 @@ def _unit_prior(boundary: Boundary) -> dw.WarpModel:
 
 
 def _learn(
-    kind: Literal["pool", "class", "template"],
-    boundary: Boundary,
-    method: Method,
-    strength: float,
-    task: Task,
+    kind: Kind, boundary: Boundary, method: Method, strength: float, n_taught: int, task: Task
 ) -> Make:
-    theta, edges = _align(task, boundary, method)
+    taught = load_task(n_taught, task.draw, 0) if n_taught else task
+    theta, edges = _align(taught, boundary, method)
     model = dw.WarpModel.fit(
         dw.WarpSpace(CELLS, boundary), theta, edges=edges,
         kind="template" if kind == "template" else "gaussian",
