@@ -272,7 +272,7 @@ def test_names_of_classes() -> None:
 @pytest.mark.parametrize(
     ("sample", "message"),
     [
-        (picture(1), "no label was found.*labels_getter=None.*`transforms`, not to `transform`"),
+        (picture(1), "no label was found.*labels_getter=None.*use its `transforms`.*WarpedDataset"),
         ({"image": picture(1)}, "no label was found"),
         ((picture(1), {"boxes": 3}), "no label was found"),
         ((picture(1), 9), "label 9 is not one of the model's classes"),

@@ -203,10 +203,15 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
 
     Examples
     --------
-    In a data set of torchvision use ``transforms=``, which sees labels, not ``transform=``:
+    Data sets for detection and segmentation take it as ``transforms=``, which sees labels too:
 
     >>> transforms = v2.Compose([v2.ToImage(), LearnedWarp(model, p=0.9)])
-    >>> digits = MNIST("data", transforms=transforms)
+    >>> scenes = wrap_dataset_for_transforms_v2(CocoDetection(folder, file, transforms=transforms))
+
+    Those for classification have only ``transform=``, which sees an image alone. Call it on what
+    they give, ``transforms(*digits[0])``, or use :class:`dreamwarp.torch.WarpedDataset`:
+
+    >>> digits = WarpedDataset(MNIST("data", transform=v2.ToImage()), model)
     """
 
     def __init__(
@@ -318,8 +323,9 @@ def find_labels(sample: Any) -> Any:
         return found
     raise ValueError(
         "no label was found in the sample, which must be (image, label) or a mapping with a label. "
-        "Pass `labels_getter` to find it, or labels_getter=None for the warps of all classes. Data "
-        "sets of torchvision pass labels to `transforms`, not to `transform`."
+        "Pass `labels_getter` to find it, or labels_getter=None for the warps of all classes. In a "
+        "data set's `transform` there are no labels: use its `transforms`, or where it has none, "
+        "dreamwarp.torch.WarpedDataset."
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,6 +46,14 @@ def check_whole(name: str, value: Any, lowest: int) -> int:
     if not is_whole or value < lowest:
         raise ValueError(f"`{name}` must be a whole number, at least {lowest}, got {value!r}.")
     return int(value)
+
+
+def check_factor(name: str, value: Any, or_else: str = "") -> float:
+    """``value``, if it can be a factor; ``or_else`` names what else could be given."""
+    is_real = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_real or not 0.0 <= float(value) < np.inf:
+        raise ValueError(f"`{name}` must be a finite number, not negative{or_else}, got {value!r}.")
+    return float(value)
 
 
 def warn_user(message: str, category: type[Warning]) -> None:

@@ -397,6 +397,13 @@ def test_where_nothing_helps_samples_come_back_and_a_warning_says_so() -> None:
     assert made.with_strength(1.0).model_.covariance(0).any()
 
 
+def test_samples_of_several_shapes_are_refused() -> None:
+    ragged = [np.zeros((8, 8)), np.zeros((8, 9)), np.zeros((8, 8)), np.zeros((9, 8))]
+    for learn in (dw.Augmenter().fit, dw.Augmenter().fit_resample):
+        with pytest.raises(ValueError, match=r"`X` must have samples of one shape.*Resize or pad"):
+            learn(ragged, [0, 0, 1, 1])
+
+
 def test_what_is_not_fitted_says_so() -> None:
     for call in (lambda a: a.sample(3), lambda a: a.transform(np.ones((3, 4, 4)))):
         with pytest.raises(NotFittedError, match="not fitted"):

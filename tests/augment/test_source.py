@@ -94,8 +94,9 @@ def test_models_that_do_not_fit_are_refused() -> None:
         SampleSource("model.dwm", data)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"`data` must be a DataSet or a pair \(X, y\), got str"):
         SampleSource(make_model(), "mnist")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"`strength` must be a finite number, not negative"):
-        SampleSource(make_model(), data, strength=-1.0)
+    for strength in (-1.0, "auto", None):
+        with pytest.raises(ValueError, match=r"`strength` must be a finite number, not negative"):
+            SampleSource(make_model(), data, strength=strength)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"`balance` must be one of 'classes', 'data', got 'even'"):
         SampleSource(make_model(), data, balance="even")  # type: ignore[arg-type]
 
@@ -128,7 +129,7 @@ def test_absurd_numbers_are_refused(first: int, n: int, message: str) -> None:
 def test_data_that_is_not_finite_is_refused(
     monkeypatch: pytest.MonkeyPatch, value: float, part_bytes: int
 ) -> None:
-    monkeypatch.setattr("dreamwarp.augment.source.PART_BYTES", part_bytes)
+    monkeypatch.setattr("dreamwarp.data.fingerprint.PART_BYTES", part_bytes)
     data = make_data(dtype="float32")
     X = data.X.copy()
     X[17, 2, 3] = X[30, 0, 0] = value
@@ -160,3 +161,26 @@ def test_an_augmenter_gives_the_same_samples() -> None:
         X_same, y_same = source.make(11, 30)
         np.testing.assert_array_equal(X_new, X_same)
         np.testing.assert_array_equal(y_new, y_same)
+
+
+@pytest.mark.filterwarnings("ignore:.*could not be aligned")
+def test_numbers_of_samples_that_were_not_fitted_mean_nothing() -> None:
+    from dreamwarp import Augmenter
+
+    X = np.random.default_rng(0).integers(0, 256, (24, 12, 12)).astype(np.uint8)
+    y = np.arange(24) % 2 == 0
+    augmenter = Augmenter(
+        cells=(2, 2), n_neighbors=2, model="template", strength=1.0, sigma=0.1,
+        image_shape=(12, 12), progress=False,
+    ).fit(X.reshape(24, -1), y)  # fmt: skip
+    model = augmenter.model_
+    X_new, y_new = SampleSource(model, (X, y)).make(0, 20)
+    X_same, y_same = augmenter.sample(20)
+    np.testing.assert_array_equal(X_new.reshape(20, -1), X_same)
+    np.testing.assert_array_equal(y_new, y_same)
+    with pytest.warns(RuntimeWarning, match=r"`data` has others, or in another order"):
+        source = SampleSource(model, (X[::-1], y[::-1]))
+    X_new, labels = source.make(0, 20)
+    templates, _ = source._choose(np.arange(20), None)
+    theta = model.draw(labels == 1, np.arange(20))
+    np.testing.assert_array_equal(X_new, Warp(model.space, theta).image(X[::-1][templates]))

@@ -114,6 +114,8 @@ def test_too_few_pairs_to_hold_out_are_treated_with_caution():
     model = WarpModel.fit(make_space(), theta, edges=edges, min_pairs=1)
     assert model.settings["shrinkage"] == "oas" and model.settings["prior_pairs"] == 50.0
     assert np.isfinite(model.log_prob(theta["b"], "b")).all()
+    asked = WarpModel.fit(make_space(), theta, edges=edges, min_pairs=1, shrinkage=0.5)
+    assert asked.settings["shrinkage"] == 0.5 and asked.settings["prior_pairs"] == 50.0
     one = WarpModel.fit(make_space(), {"a": theta["a"][:1]}, min_pairs=1)
     assert np.isfinite(one.log_prob(theta["a"], "a")).all()
 

@@ -414,7 +414,7 @@ def test_bad_weights_and_edges_are_refused():
         ({"shrinkage": "lw"}, "`shrinkage` must be a number from 0 to 1.*got 'lw'"),
         ({"pooling": -0.1}, '`pooling` must be a number from 0 to 1, or "auto", got -0.1'),
         ({"pooling": True}, "`pooling` must be a number from 0 to 1"),
-        ({"min_pairs": 0}, "`min_pairs` must be a positive whole number, got 0"),
+        ({"min_pairs": 0}, "`min_pairs` must be a whole number, at least 1, got 0"),
         ({"kind": "low-rank", "rank": 51}, '`rank` must be a whole number from 1 to 50, or "auto"'),
         ({"kind": "low-rank", "rank": 2.0}, "`rank` must be a whole number .*got 2.0"),
         ({"kind": "kde", "bandwidth": 0.0}, "`bandwidth` must be a number above 0, at most 1, or"),
@@ -461,7 +461,7 @@ def test_bad_questions_are_refused():
         with pytest.raises(ValueError, match="`strength` must be a finite number, not negative"):
             model.scaled(strength)
     for n in (-1, 2.0, True):
-        with pytest.raises(ValueError, match="`n` must be a whole number, not negative, got"):
+        with pytest.raises(ValueError, match="`n` must be a whole number, at least 0, got"):
             model.sample(n, 0)
 
 

@@ -85,7 +85,7 @@ def test_options_are_passed_on() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"n": -1}, ValueError, "`n` must be a whole number, not negative, got -1"),
+        ({"n": -1}, ValueError, "`n` must be a whole number, at least 0, got -1"),
         ({"labels": "pool"}, ValueError, "`labels` must be one of 'predicted', got 'pool'"),
         ({"labels": [0, 1]}, ValueError, "`labels` must be one label or as many as `numbers`"),
         ({"numbers": [0, 1]}, ValueError, "`numbers` must be one for each of 5 images, got 2"),

@@ -303,7 +303,7 @@ def test_wrong_calls_are_refused() -> None:
     with pytest.raises(TypeError, match=r"got Augmenter.*or pass `augmenter\.model_`"):
         LearnedWarp(Augmenter())  # type: ignore[arg-type]
     for epoch in (-1, 1.5):
-        with pytest.raises(ValueError, match=r"`epoch` must be a whole number, not negative, got"):
+        with pytest.raises(ValueError, match=r"`epoch` must be a whole number, at least 0, got"):
             warp.set_epoch(epoch)  # type: ignore[arg-type]
     with pytest.warns(UserWarning, match=r"28 channels of 28 x 3\. .*use images\.movedim\(-1, 1\)"):
         warp(make_images(8, 28, 28, 3), LABELS)

@@ -28,6 +28,7 @@ from dreamwarp.augment.samples import (
     warn_of_channels_last,
 )
 from dreamwarp.augment.strength import STRENGTHS, check_strength, judge_strengths
+from dreamwarp.data.fingerprint import fingerprint
 from dreamwarp.data.members import Members
 from dreamwarp.data.sampling_strategy import SamplingStrategy, count_new, number_new
 from dreamwarp.draws import Seed, Stream, as_key, integers
@@ -78,8 +79,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Kind of distribution; see :meth:`~dreamwarp.WarpModel.fit`.
     strength : float or "auto"
         Factor on the learned warps. ``"auto"``: the one of 0, 0.4, 0.6, 0.8, 1, 1.25 and 1.6 at
-        which a nearest neighbour among samples and warped samples makes the fewest mistakes on
-        held-out samples of ``X``; 0, no warps, if none makes fewer.
+        which a nearest neighbour among samples and warped samples does best on held-out samples of
+        ``X``, near misses counted in part; 0, no warps, if none does better. Other classifiers may
+        be best with others, and networks with stronger ones: :meth:`with_strength` changes it
+        without learning anew.
     keep_unusable : bool
         Whether to learn also from pairs that could not be aligned.
     discount_poor : bool
@@ -255,6 +258,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             self.edges_, self.alignments_, self._codes, self._labels, settings
         )
         self._full_model = fit_model(self.space_, self._pairs, settings, seed=self._key)
+        if settings.model == "template":  # which knows samples by their numbers
+            self._full_model = self._full_model.with_settings(samples=fingerprint(self._images))
 
     def _set_strength(self, strength: float | None) -> None:
         """Judge a strength, or choose one, and scale the model by it."""
@@ -269,7 +274,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.model_ = self._full_model.scaled(self.strength_).with_settings(strength=asked)
         if strength is None and self.strength_ == 0.0:
             warn_user(
-                "no strength of warps mistakes fewer held-out samples than none, so strength 0 is "
+                "no strength of warps does better on held-out samples than none, so strength 0 is "
                 "chosen and samples come back as they are: see `verdict_`. Give `strength` a "
                 "number to have them warped all the same.",
                 RuntimeWarning,
@@ -391,7 +396,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         X_resampled : (n + n_new, ...)
         y_resampled : (n + n_new,)
         """
-        labels = as_labels(require_labels(self, y), np.shape(X)[0] if np.ndim(X) else 0)
+        labels = as_labels(require_labels(self, y), np.shape(X)[0] if _count_axes(X) else 0)
         n_new = count_new(self.sampling_strategy, labels)
         self.fit(X, y)
         numbers = number_new(n_new)
@@ -477,7 +482,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     def _read(self, X: Any, *, reset: bool) -> Array:
         """Samples as an array of finite numbers, in the byte order of the machine."""
         n_least = 2 if reset else 1
-        n_axes = X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim
+        n_axes = _count_axes(X)
         if n_axes <= 2 and (reset or len(self._sample_shape) == 1):
             values = validate_data(
                 self, X, reset=reset, dtype="numeric", ensure_min_samples=n_least,
@@ -492,3 +497,15 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 self.n_features_in_ = math.prod(values.shape[1:])
         check_finite(values)
         return values.astype(values.dtype.newbyteorder("="), copy=False)
+
+
+def _count_axes(X: Any) -> int:
+    """Axes of samples that are an array, or can be made one."""
+    if hasattr(X, "ndim"):
+        return int(X.ndim)
+    try:
+        return np.ndim(X)
+    except ValueError:
+        raise ValueError(
+            "`X` must have samples of one shape, got some that differ. Resize or pad them first."
+        ) from None

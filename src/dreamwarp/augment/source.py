@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
@@ -12,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.data.dataset import DataSet
+from dreamwarp.data.fingerprint import fingerprint, parts
 from dreamwarp.data.members import Members
 from dreamwarp.draws import Seed, Stream, as_key, integers
 from dreamwarp.model import WarpModel
 from dreamwarp.model.labels import MAX_LISTED, check_label, encode
-from dreamwarp.validation import check_choice, check_whole
+from dreamwarp.model.warpmodel import NO_TEMPLATE
+from dreamwarp.validation import check_choice, check_factor, check_whole, warn_user
 from dreamwarp.warp import Warp
 
 Balance = Literal["classes", "data"]
@@ -30,8 +31,6 @@ BLOCK_VALUES = 2**20
 MAX_BLOCK = 4096
 # Blocks are multiples of this where they can be: kernels do as many warps, or some such, abreast.
 ABREAST = 64
-# Bytes of the data hashed or checked at a time: it may be a map of what memory can't hold.
-PART_BYTES = 16 * 2**20
 
 
 class Form(NamedTuple):
@@ -78,7 +77,8 @@ class SampleSource:
     Parameters
     ----------
     model : WarpModel
-        Must know every class of the data.
+        Must know every class of the data. One of kind ``"template"`` that an `Augmenter` fitted
+        knows samples by their numbers; if these are other samples, all get warps of their class.
     data : DataSet, or pair (X, y)
         Samples to warp, and their labels. Of a data set, the part to learn from.
     seed : int, numpy.random.Generator or None
@@ -109,7 +109,7 @@ class SampleSource:
         self.data = _as_data_set(data)
         self.key = as_key(seed)
         self.balance = check_choice("balance", balance, BALANCES)
-        self.strength = float(strength)
+        self.strength = check_factor("strength", strength)
         self._warps = model if strength == 1.0 else model.scaled(strength)
         _check_axes(model, self.data)
         _check_classes(model, self.data)
@@ -117,6 +117,7 @@ class SampleSource:
         classes, codes = np.unique(self.data.y, return_inverse=True)
         self.form = Form(self.data.X.shape[1:], self.data.X.dtype.newbyteorder("="), classes)
         self._codes, self._members = codes, Members.of(codes)
+        self._are_known = _are_known(model, self.data)
 
     def make(
         self, first: int, n: int, *, n_threads: int | None = None
@@ -132,8 +133,10 @@ class SampleSource:
         numbers = np.arange(first, first + n, dtype=np.int64)
         templates, codes = self._choose(numbers, n_threads)
         labels = self.form.classes[codes]
+        names = _names(self.model, self.form.classes)[codes]
+        known = templates if self._are_known else np.full(n, NO_TEMPLATE)
         theta = self._warps.draw(
-            labels, numbers, seed=self.key, templates=templates, n_threads=n_threads
+            names, numbers, seed=self.key, templates=known, n_threads=n_threads
         )
         samples = self.data.X[templates].astype(self.form.dtype, copy=False)
         return Warp(self.model.space, theta).image(samples, n_threads=n_threads), labels
@@ -141,12 +144,9 @@ class SampleSource:
     @cached_property
     def data_fingerprint(self) -> str:
         """SHA-256, in hexadecimal, of the samples and labels that are warped."""
-        X, form = self.data.X, self.form
-        digest = hashlib.sha256()
-        digest.update(json.dumps([form.labels, form.dtype.str[1:], X.shape]).encode())
+        X = self.data.X
+        digest = hashlib.sha256(json.dumps([self.form.labels, X.shape, fingerprint(X)]).encode())
         digest.update(self._codes.astype("<i8").data)
-        for _, part in _parts(X):
-            digest.update(np.ascontiguousarray(part, form.dtype.newbyteorder("<")).data)
         return digest.hexdigest()
 
     def _choose(
@@ -195,12 +195,18 @@ def _check_axes(model: WarpModel, data: DataSet) -> None:
         raise ValueError(
             f"`{data.name}` must have samples of {ndim} spatial axes, with or without channels "
             f"before them, as the model's {model.space!r}, got samples of shape {data.X.shape[1:]}."
-            " Use the data that the model was fitted to, or fit a model to this."
+            " Give rows of numbers their axes back, X.reshape(n, rows, columns) for images."
         )
 
 
+def _names(model: WarpModel, classes: NDArray[Any]) -> NDArray[Any]:
+    """Classes as the model calls them: to a data set, booleans are 0 and 1."""
+    are_truths = isinstance(model.classes[0], bool) and set(classes.tolist()) <= {0, 1}
+    return classes.astype(bool) if are_truths else classes
+
+
 def _check_classes(model: WarpModel, data: DataSet) -> None:
-    unknown = data.classes[encode(data.classes, model.classes) < 0]
+    unknown = data.classes[encode(_names(model, data.classes), model.classes) < 0]
     if len(unknown):
         raise ValueError(
             f"the model must know every class of `{data.name}`, and has no {_listed(unknown)}. It "
@@ -209,22 +215,29 @@ def _check_classes(model: WarpModel, data: DataSet) -> None:
         )
 
 
+def _are_known(model: WarpModel, data: DataSet) -> bool:
+    """Whether numbers of these samples mean the same to the model."""
+    fitted = model.settings.get("samples")
+    if model.kind != "template" or fitted is None or fitted == fingerprint(data.X):
+        return True
+    warn_user(
+        f"the model learned the warps of single samples, and `{data.name}` has others, or in "
+        "another order: all get warps of their class. Use the data that the model was fitted to.",
+        RuntimeWarning,
+    )
+    return False
+
+
 def _check_finite(data: DataSet) -> None:
     if data.X.dtype.kind != "f":
         return
-    for first, part in _parts(data.X):
+    for first, part in parts(data.X):
         is_finite = np.isfinite(part).all(axis=tuple(range(1, part.ndim)))
         if not is_finite.all():
             raise ValueError(
                 f"`{data.name}` must be finite, and sample {first + int(is_finite.argmin())} has "
                 "NaN or infinity in it. Leave such samples out, or fill in what is missing."
             )
-
-
-def _parts(X: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Number of the first, and samples, of one part after the other."""
-    step = max(1, PART_BYTES * len(X) // max(1, X.nbytes))
-    return ((first, X[first : first + step]) for first in range(0, len(X), step))
 
 
 def _listed(labels: Any) -> str:

@@ -24,7 +24,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +37,7 @@ from dreamwarp.draws import Stream, uniforms
 from dreamwarp.model import WarpModel
 from dreamwarp.progress import ProgressOption, track
 from dreamwarp.space.compiled import thread_count
+from dreamwarp.validation import check_factor
 from dreamwarp.warp import Warp
 
 Array = NDArray[np.float64]
@@ -85,7 +85,8 @@ class Verdict:
         differences.
     error_without, error_with : float
         Share of held-out samples that a nearest neighbour mistakes, without warped samples and
-        with; NaN where nothing could be held out.
+        with, at strengths above 0 that other held-out samples chose; NaN where nothing could be
+        held out.
     n_held_out : int
         Samples that were held out.
     message : str
@@ -406,9 +407,4 @@ def check_strength(strength: Any) -> float | None:
     """The strength, or None for "auto"."""
     if isinstance(strength, str) and strength == "auto":
         return None
-    real = isinstance(strength, Real) and not isinstance(strength, bool)
-    if not real or not 0.0 <= float(strength) < np.inf:
-        raise ValueError(
-            f'`strength` must be a finite number, not negative, or "auto", got {strength!r}.'
-        )
-    return float(strength)
+    return check_factor("strength", strength, or_else=', or "auto"')

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Iterator, Sequence
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ from dreamwarp.data.members import Members
 from dreamwarp.data.sampling_strategy import SamplingStrategy, count_new, number_new
 from dreamwarp.draws import Seed, Stream, as_key, integers
 from dreamwarp.progress import Meter
-from dreamwarp.validation import check_choice
+from dreamwarp.validation import check_choice, check_factor, check_whole
 
 if TYPE_CHECKING:
     from dreamwarp.augment.resampler import Resampler
@@ -109,7 +108,7 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _set_strength(self) -> None:
-        amplitude = _check_strength(self.strength) * self.amplitude
+        amplitude = check_factor("strength", self.strength) * self.amplitude
         self.fields_ = smooth_fields(
             self._images.shape[2:], width=self.width, amplitude=amplitude, seed=self._key
         )
@@ -314,22 +313,9 @@ def _find_range(samples: NDArray[Any]) -> tuple[float, float]:
     return float(samples.min()), float(samples.max())
 
 
-def _check_strength(strength: Any) -> float:
-    real = isinstance(strength, Real) and not isinstance(strength, bool)
-    if not real or not 0.0 <= float(strength) < np.inf:
-        raise ValueError(f"`strength` must be a finite number, not negative, got {strength!r}.")
-    return float(strength)
-
-
-def _check_count(name: str, value: int) -> int:
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"`{name}` must be a whole number, at least 0, got {value!r}.")
-    return int(value)
-
-
 def _count_from(first: int, n: int) -> NDArray[np.int64]:
-    start = _check_count("first", first)
-    return np.arange(start, start + _check_count("n", n))
+    start = check_whole("first", first, 0)
+    return np.arange(start, start + check_whole("n", n, 0))
 
 
 # -- strength
@@ -401,7 +387,9 @@ def choose_strength(
     codes, truth = codes[: len(labels)], codes[len(labels) :]
     start = ClassDistances.among(queries, samples, codes, len(classes))
     errors = np.empty((len(widths), len(amplitudes)))
-    with Meter("comparing strengths", errors.size * _check_count("n_samples", n_samples)) as meter:
+    with Meter(
+        "comparing strengths", errors.size * check_whole("n_samples", n_samples, 0)
+    ) as meter:
         for place in np.ndindex(errors.shape):
             nearest, (row, column) = start, place
             augmenter = InfiMNISTAugmenter(

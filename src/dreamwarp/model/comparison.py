@@ -17,7 +17,7 @@ from dreamwarp.model.labels import Label
 from dreamwarp.model.moments import FORMULAS, check_pairs, check_share
 from dreamwarp.model.selection import Fold, choose_rule, held_out_log_prob, make_folds
 from dreamwarp.space import WarpSpace
-from dreamwarp.validation import warn_user
+from dreamwarp.validation import check_whole, warn_user
 
 
 @dataclass(frozen=True)
@@ -92,13 +92,12 @@ def held_out_log_likelihood(
             'kind "template" needs `edges`, the samples that each pair joins. '
             "Give them, or leave it out."
         )
-    if not isinstance(n_folds, int | np.integer) or isinstance(n_folds, bool) or n_folds < 2:
-        raise ValueError(f"`n_folds` must be a whole number, at least 2, got {n_folds!r}.")
+    n_folds = check_whole("n_folds", n_folds, 2)
     shrinkage = check_share("shrinkage", shrinkage, others=("auto", *FORMULAS))
     pooling = check_share("pooling", pooling, others=("auto",))
     classes = check_pairs(space, theta_by_class, weights, edges)
     by_sample = edges is not None and "template" not in kinds
-    folds = make_folds(classes, by_sample=by_sample, n_folds=int(n_folds))
+    folds = make_folds(classes, by_sample=by_sample, n_folds=n_folds)
     with threadpool_limits(1):  # small matrices: threads would only wait for each other
         scores = [_score(fold, kinds, shrinkage, pooling, space.dim) for fold in folds]
     table = _tabulate(kinds, folds, scores)

@@ -33,7 +33,7 @@ from dreamwarp.model.moments import (
 )
 from dreamwarp.model.selection import choose_rule
 from dreamwarp.space import WarpSpace
-from dreamwarp.validation import check_choice, warn_user
+from dreamwarp.validation import check_choice, check_whole, warn_user
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def fit_distributions(
             "Give them, or choose another kind."
         )
     classes = check_pairs(space, theta_by_class, weights, edges)
-    min_pairs = _check_min_pairs(min_pairs)
+    min_pairs = check_whole("min_pairs", min_pairs, 1)
     check_enough(classes, min_pairs)
     with threadpool_limits(1):  # small matrices: threads would only wait for each other
         rule = choose_rule(classes, shrinkage, pooling, space.dim)
@@ -179,13 +179,6 @@ def _check_positive(name: str, value: float | str, largest: float) -> float | No
         most = f", at most {largest:g}" if np.isfinite(largest) else ""
         raise ValueError(f'`{name}` must be a number above 0{most}, or "auto", got {value!r}.')
     return float(value)
-
-
-def _check_min_pairs(min_pairs: int) -> int:
-    whole = isinstance(min_pairs, int | np.integer) and not isinstance(min_pairs, bool)
-    if not whole or min_pairs < 1:
-        raise ValueError(f"`min_pairs` must be a positive whole number, got {min_pairs!r}.")
-    return int(min_pairs)
 
 
 def check_enough(classes: Mapping[Label, Pairs], min_pairs: int) -> None:

@@ -2,8 +2,8 @@
 
 Around each warp that was seen, and around its inverse, stands a Gaussian of the shape of the class
 covariance Σ, h times as wide. Centres are drawn in by a = sqrt(1 - h²) (West, 1993), so the
-mixture keeps the covariance Σ whatever the bandwidth: h = 1 is the class Gaussian itself, h near 0
-repeats the warps that were seen.
+mixture's covariance is (1 - h²) S + h² Σ, S being that of the warps seen, which Σ is where it is
+neither shrunk nor pooled: h = 1 is the class Gaussian itself, h near 0 repeats those warps.
 """
 
 from __future__ import annotations

@@ -149,7 +149,8 @@ def choose_rule(
     for fold in make_folds(few, by_sample=by_sample, n_repeats=n_repeats):
         scores += _score_rules(fold, rules)
     if not scores.any() or not np.isfinite(scores).any():
-        return Rule(CAUTIOUS.shrinkage, rules[0].pooling, dim * CAUTIOUS.prior_pairs)
+        cautious = CAUTIOUS.shrinkage if shrinkage == "auto" else shrinkage
+        return Rule(cautious, rules[0].pooling, dim * CAUTIOUS.prior_pairs)
     return rules[int(scores.argmax())]
 
 

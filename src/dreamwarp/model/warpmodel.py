@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +16,7 @@ from dreamwarp.model.gaussian import Array, Components, Gaussian, Integers, comp
 from dreamwarp.model.kinds import Distribution
 from dreamwarp.model.labels import USE_NONE, Label, check_label, encode, refuse_unknown
 from dreamwarp.space import WarpSpace
-from dreamwarp.validation import as_finite_array, check_choice
+from dreamwarp.validation import as_finite_array, check_choice, check_factor, check_whole
 
 Kind = Literal["gaussian", "low-rank", "kde", "template"]
 Unknown = Literal["error", "pool"]
@@ -186,10 +185,7 @@ class WarpModel:
 
     def scaled(self, strength: float) -> WarpModel:
         """The model whose warps are ``strength`` times as large."""
-        real = isinstance(strength, Real) and not isinstance(strength, bool)
-        if not real or not 0.0 <= float(strength) < np.inf:
-            raise ValueError(f"`strength` must be a finite number, not negative, got {strength!r}.")
-        factor = float(strength)
+        factor = check_factor("strength", strength)
         distributions = {label: part.scaled(factor) for label, part in self._distributions.items()}
         pooled = self.pooled.scaled(factor)
         for label in self.fallbacks:
@@ -218,10 +214,8 @@ class WarpModel:
 
         The first are the same whatever ``n``.
         """
-        if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 0:
-            raise ValueError(f"`n` must be a whole number, not negative, got {n!r}.")
         self.distribution(label)  # refuses labels of no class
-        return self.draw(label, np.arange(n), seed=seed)
+        return self.draw(label, np.arange(check_whole("n", n, 0)), seed=seed)
 
     def draw(
         self,

@@ -13,7 +13,7 @@ from torch import Tensor
 from dreamwarp.draws import Seed, Stream, check_numbers, derive_seed, uniforms
 from dreamwarp.model import WarpModel
 from dreamwarp.torch.drawing import RandomWarps, WarpOptions
-from dreamwarp.validation import check_choice
+from dreamwarp.validation import check_choice, check_whole
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -62,8 +62,7 @@ def average_over_warps(
     -------
     (k, ...)
     """
-    if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 0:
-        raise ValueError(f"`n` must be a whole number, not negative, got {n!r}.")
+    n = check_whole("n", n, 0)
     if isinstance(labels, str):
         check_choice("labels", labels, (PREDICTED,))
     if labels is None:

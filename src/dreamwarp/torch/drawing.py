@@ -204,13 +204,6 @@ class RandomWarps:
         return labels if isinstance(labels, list | tuple) and self.classes is None else values
 
 
-def check_epoch(epoch: int) -> int:
-    """``epoch``, if it is a whole number that is not negative."""
-    if not isinstance(epoch, int | np.integer) or isinstance(epoch, bool) or epoch < 0:
-        raise ValueError(f"`epoch` must be a whole number, not negative, got {epoch!r}.")
-    return int(epoch)
-
-
 def check_tensor(image: Any) -> None:
     """Refuse images that are no tensors."""
     if not isinstance(image, Tensor):

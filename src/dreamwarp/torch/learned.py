@@ -12,7 +12,8 @@ from torch.utils.data import get_worker_info
 
 from dreamwarp.draws import Seed, check_numbers
 from dreamwarp.model import WarpModel
-from dreamwarp.torch.drawing import RandomWarps, WarpOptions, check_epoch
+from dreamwarp.torch.drawing import RandomWarps, WarpOptions
+from dreamwarp.validation import check_whole
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -90,7 +91,7 @@ class LearnedWarp(nn.Module):
 
     def set_epoch(self, epoch: int) -> None:
         """Draw other warps from here on: those of this epoch, images counted from 0 again."""
-        self._key = self._warps.epoch_key(check_epoch(epoch))
+        self._key = self._warps.epoch_key(check_whole("epoch", epoch, 0))
         self._count = 0
 
     def forward(

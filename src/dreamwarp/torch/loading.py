@@ -15,7 +15,8 @@ from torch.utils.data import Dataset, default_collate
 from dreamwarp.draws import Seed
 from dreamwarp.model import WarpModel
 from dreamwarp.model.warpmodel import check_templates
-from dreamwarp.torch.drawing import RandomWarps, WarpOptions, check_epoch, check_tensor
+from dreamwarp.torch.drawing import RandomWarps, WarpOptions, check_tensor
+from dreamwarp.validation import check_whole
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -34,7 +35,7 @@ class SharedEpoch:
 
     def set(self, epoch: int) -> None:
         """Change it, in all processes."""
-        self._value.fill_(check_epoch(epoch))
+        self._value.fill_(check_whole("epoch", epoch, 0))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # A copy holds a number of its own, in memory that is not shared until it is asked to be.
@@ -134,7 +135,11 @@ class WarpedDataset(_NumberedWarps, Dataset[Any]):
     model : WarpModel
     seed : int, numpy.random.Generator or None
     epoch : int
-        See :meth:`set_epoch`.
+        Every epoch has warps of its own. Say when one begins, or all repeat this one's:
+
+        >>> for epoch in range(n_epochs):
+        ...     dataset.set_epoch(epoch)
+        ...     for images, labels in loader: ...
     keys : (image, label)
         Where the image is in a sample, and where its label. A label at None is no label, and needs
         ``unknown="pool"``.
