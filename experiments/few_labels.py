@@ -20,6 +20,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -71,18 +72,18 @@ PLANS = {
             methods=("laplace",),
             strengths={"zero": (1.3, 1.6, 2.0), "free": (1.3, 1.6, 2.0, 2.5)}, n_taught=500,
         ),
-        judges=("validation", "test"), n_finals=3,
+        judges=("validation", "test"), n_finals=2,
     ),
 }  # fmt: skip
 
 
 @dataclass
 class Results:
-    """Errors of the trials of a plan, by their names."""
+    """Errors of the trials of a plan, by their names, and by which commit of the code they came."""
 
     plan: Plan
     errors: dict[str, Errors] = field(default_factory=dict)
-    commits: list[str] = field(default_factory=list)  # of the code that trials were run by
+    commits: dict[str, str] = field(default_factory=dict)
 
     def missing(self, trials: list[Trial]) -> list[Trial]:
         """Those that are not known yet."""
@@ -128,41 +129,49 @@ class Results:
 
 def load(path: Path, plans: dict[str, Plan]) -> dict[str, Results]:
     """What is known on disk of these plans: nothing of plans that were different."""
-    stored = json.loads(path.read_text()) if path.exists() else {}
-    found = {}
-    for name, plan in plans.items():
-        known = stored.get(name)
-        if known is not None and known["settings"] == describe(plan):
-            found[name] = Results(plan, known["errors"], known["commits"])
-            continue
-        found[name] = Results(plan)
-        if stored:
-            print(f"{name}: the results on disk are of other settings, and left out", flush=True)
-    return found
+    records = {_key(record): record for record in _read(path)}
+    return {
+        name: Results(plan, known["errors"], known["commits"])
+        if (known := records.get((name, describe(plan))))
+        else Results(plan)
+        for name, plan in plans.items()
+    }
 
 
-def describe(plan: Plan) -> dict[str, Any]:
-    """All of a plan that errors depend on, as JSON has it; a trial's name says the rest."""
-    names = ("n_validation", "n_tried", "n_final")
-    return {"version": dw.__version__} | {name: getattr(plan, name) for name in names}
+def describe(plan: Plan) -> str:
+    """What else errors depend on than what a trial's name says, and its commit."""
+    counts = f"{plan.n_validation:,} to choose by, {plan.n_tried:,} and {plan.n_final:,} samples"
+    return f"version {dw.__version__}, {counts}"
 
 
 def store(path: Path, results: dict[str, Results]) -> None:
-    """Put results on disk, never half of them."""
-    stored = {
-        name: {"settings": describe(mine.plan), "commits": mine.commits, "errors": mine.errors}
-        for name, mine in results.items()
-    }
+    """Put results on disk, never half of them, beside those of other plans."""
+    mine = [
+        {"classifier": name, "settings": describe(found.plan)}
+        | {"commits": found.commits, "errors": found.errors}
+        for name, found in results.items()
+    ]
+    others = [record for record in _read(path) if _key(record) not in map(_key, mine)]
     with write_beside(path) as part:
-        part.write_text(json.dumps(stored, indent=1) + "\n")
+        part.write_text(json.dumps([*others, *mine], indent=1) + "\n")
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    return list(json.loads(path.read_text())) if path.exists() else []
+
+
+def _key(record: dict[str, Any]) -> tuple[str, str]:
+    return record["classifier"], record["settings"]
 
 
 def current_commit() -> str:
-    """Of the code that runs, with a mark if files differ from it."""
-    command = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
-    return subprocess.run(
-        command, cwd=RESULTS.parent, capture_output=True, text=True, check=False
-    ).stdout.strip()
+    """Of the code that runs, with a mark if it differs from it."""
+    git = partial(
+        subprocess.run, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False
+    )
+    commit = git(["git", "rev-parse", "--short", "HEAD"]).stdout.strip()
+    differs = git(["git", "diff", "--quiet", "HEAD", "--", "src", "experiments/*.py"]).returncode
+    return f"{commit}-dirty" if differs else str(commit)
 
 
 def run_missing(results: dict[str, Results]) -> Iterator[str]:
@@ -173,7 +182,7 @@ def run_missing(results: dict[str, Results]) -> Iterator[str]:
             for list_trials in (mine.candidates, mine.finals):
                 for trial, errors in RUNS[name](mine.plan, mine.missing(list_trials(n_labels))):
                     mine.errors[str(trial)] = errors
-                    mine.commits = list(dict.fromkeys([*mine.commits, commit]))
+                    mine.commits[str(trial)] = commit
                     told = ", ".join(f"{judge} {100 * e:.2f} %" for judge, e in errors.items())
                     yield f"{name}, {trial}: {told}"
 
@@ -223,6 +232,7 @@ def shrink(plan: Plan) -> Plan:
         plan.grids, elastic=plan.grids.elastic[:2],
         displacements={key: few[:2] for key, few in plan.grids.displacements.items()},
         strengths={key: few[:2] for key, few in plan.grids.strengths.items()},
+        n_taught=min(plan.grids.n_taught, 2 * plan.n_labels[0]),
     )  # fmt: skip
     return replace(
         plan, n_labels=plan.n_labels[:1], draws=plan.draws[:1], grids=grids, n_validation=100,
@@ -249,7 +259,7 @@ def main(arguments: list[str] | None = None) -> int:
     for line in () if options.table else run_missing(chosen):
         print(line, flush=True)
         if not options.smoke:
-            store(RESULTS, results)
+            store(RESULTS, chosen)
     for name, mine in results.items():
         table = format_table(name, mine)
         print(table)

@@ -25,7 +25,6 @@ Kind = Literal["pool", "class", "template"]
 N_CLASSES = 10
 CELLS = (4, 4)
 NOTHING, BY_ITSELF = "nothing", "learned per class, by itself"
-TAUGHT = "learned per class, by more labels"
 # What is learned, and what it is called by.
 LEARNED: dict[str, Kind] = {
     "learned, classes pooled": "pool",
@@ -57,12 +56,13 @@ class Task:
     test: Samples
 
 
-@lru_cache(maxsize=2)
-def load_task(n_labels: int, draw: int, n_validation: int) -> Task:
+@lru_cache(maxsize=4)
+def load_task(n_labels: int, draw: int, n_validation: int, n_taught: int = 0) -> Task:
     """The labels of a draw; smaller draws are parts of larger ones.
 
     Images for validation are the last of those for training, from which labels are never drawn.
-    If more are asked for, those without a label before them are taken as well.
+    If more are asked for, those without a label before them are taken as well; of these, the ones
+    that have one when there are ``n_taught`` per class do not judge.
     """
     data = dw.data.mnist()
     few = dw.data.paper_split(data.y, n_labels, seed=draw).few
@@ -70,6 +70,8 @@ def load_task(n_labels: int, draw: int, n_validation: int) -> Task:
     if n_validation > len(others):
         raise ValueError(f"There are {len(others)} images without a label, not {n_validation}.")
     some = others[len(others) - n_validation :]
+    if n_taught:
+        some = np.setdiff1d(some, dw.data.paper_split(data.y, n_taught, seed=draw).few)
     return Task(
         n_labels, draw, data.X[few], data.y[few], (data.X[some], data.y[some]),
         (data.X_test, data.y_test),
@@ -86,10 +88,13 @@ class Candidate:
         Its settings in words.
     prepare : function
         Learns what there is to learn from the labelled images of a task.
+    n_taught : int
+        Labels per class that it learns from, if more than those of the task.
     """
 
     name: str
     prepare: Callable[[Task], Make]
+    n_taught: int = 0
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,9 @@ def list_rivals(grids: Grids) -> dict[str, list[Candidate]]:
     """Candidates of all rivals by name, in the order that they are told in."""
     learned = {name: _list_learned(grids, kind) for name, kind in LEARNED.items()}
     if grids.n_taught:
-        learned[TAUGHT] = _list_learned(grids, "class", grids.n_taught)
+        learned[f"learned per class, from {grids.n_taught} labels"] = _list_learned(
+            grids, "class", grids.n_taught
+        )
     rivals = {
         NOTHING: [Candidate("", lambda task: partial(_repeat, task))],
         "random elastic": [
@@ -148,6 +155,7 @@ def _list_learned(grids: Grids, kind: Kind, n_taught: int = 0) -> list[Candidate
         Candidate(
             f"{_spell(boundary)}{method}, strength {strength:g}",
             partial(_learn, kind, boundary, method, strength, n_taught),
+            n_taught,
         )
         for boundary, strengths in grids.strengths.items()
         for method in grids.methods
@@ -207,7 +215,7 @@ def _learn(
     return _warp(task, model, strength)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=4)
 def _align(
     task: Task, boundary: Boundary, method: Method
 ) -> tuple[dict[int, Array], dict[int, Array]]:

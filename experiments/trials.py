@@ -95,8 +95,8 @@ class Plan:
 
     def prepare(self, trial: Trial) -> tuple[Task, Make, int, dict[Judge, Samples]]:
         """The labels of a trial, its supply of samples, how many to use, and who judges."""
-        task = load_task(trial.n_labels, trial.draw, self.n_validation)
         (candidate,) = (c for c in self.rivals[trial.rival] if c.name == trial.candidate)
+        task = load_task(trial.n_labels, trial.draw, self.n_validation, candidate.n_taught)
         images: dict[Judge, Samples] = {"validation": task.validation, "test": task.test}
         return (
             task,
