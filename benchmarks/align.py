@@ -106,7 +106,7 @@ def _align_all(report: Report, settings: Settings, sources: Array, targets: Arra
             left = report.details["figures"][method]["SSD left"]
             _claim(report, "SSD left of all pairs, map", LEFT_BOUND, left)
             _claim(report, "pairs worse than they began, map", 0.0, float((after > before).sum()))
-    report.add("All pairs", "pair", timings)
+    report.add(f"All pairs, {CELLS} cells", "pair", timings)
     _note(report, ("map", "laplace"))
     return sigma
 
@@ -172,11 +172,13 @@ def _sample(
             "acceptance, mean": float(found.diagnostics["acceptance"].mean()),
             "pairs not converged": float(np.mean(~found.converged)),
         }
-    report.add(f"Samplers, until R-hat is at most {R_HAT}", "pair", timings)
+    report.add(f"Samplers, {CELLS} cells, until R-hat is at most {R_HAT}", "pair", timings)
     metropolis = 1e3 * timings[0].median
     _claim(
         report, f"time per pair to R-hat {R_HAT}, metropolis", METROPOLIS_BOUND, metropolis, "ms"
     )
+    late = 100 * report.details["figures"]["metropolis"]["pairs not converged"]
+    _claim(report, f"pairs that never get to R-hat {R_HAT}, metropolis", 0.0, late, "%")
     ratio = speeds["hmc"] / speeds["metropolis"]
     report.targets.append(
         Target("effective draws per second, hmc against metropolis", MARGIN, (ratio,))
@@ -204,7 +206,8 @@ def _contest(
             "pairs": len(measured), **contestant.options, **outcomes[name].as_dict()
         }  # fmt: skip
     timings = [_single(name, found.seconds, len(measured)) for name, found in outcomes.items()]
-    report.add("Next to peers, each with the settings chosen for it", "pair", timings)
+    cells = CHOSEN[next(iter(outcomes))][1]["cells"]
+    report.add(f"Next to peers, ours on ({cells}, {cells}) cells", "pair", timings)
     _compare(report, outcomes)
     _note(report, tuple(outcomes))
 
@@ -223,7 +226,7 @@ def _contestants(report: Report, settings: Settings) -> dict[str, Registration]:
 def _compare(report: Report, outcomes: dict[str, Outcome]) -> None:
     own, *peers = CHOSEN
     ours = outcomes[own]
-    _claim(report, "pairs with folds, map", 0.0, float((ours.folded > 0).sum()))
+    _claim(report, "pairs with folds next to peers", 0.0, float((ours.folded > 0).sum()))
     for name in peers:
         found = outcomes.get(name)
         faster = () if found is None else (found.seconds / ours.seconds,)

@@ -24,7 +24,7 @@ TASKS = {
     "flow1d": "1,000 points, 10 cells",
     "flow3d": "32 x 32 x 32 points, (2, 2, 2) cells",
     "images": "28 x 28 images",
-    "align": "28 x 28 images, (4, 4) cells",
+    "align": "28 x 28 images",
     "training": "28 x 28 images, batches of 256",
 }
 
