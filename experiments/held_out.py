@@ -13,12 +13,11 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
-
 import dreamwarp as dw
 from benchmarks.readme import README, fill
 from dreamwarp.model import held_out_log_likelihood
 from dreamwarp.model.comparison import HeldOut
+from experiments.alignment import align_classes
 
 RESULTS = Path(__file__).parent / "results" / "held_out.json"
 KINDS = ("gaussian", "low-rank", "kde", "template")
@@ -37,19 +36,9 @@ def compare() -> HeldOut:
     """Align pairs, and hold some out in turn."""
     data = dw.data.mnist()
     few = dw.data.paper_split(data.y).few
-    X, y = data.X[few], data.y[few]
     space = dw.WarpSpace((4, 4))
-    edges = dw.neighbor_pairs(X, y, n_neighbors=5)
-    prior = dw.SmoothPrior(space, displacement=dw.Augmenter().displacement)
-    found = dw.align_pairs(space, X[edges[:, 0]], X[edges[:, 1]], prior=prior)
-    labels = y[edges[:, 0]]
-    members = {int(label): np.flatnonzero((labels == label) & found.usable) for label in range(10)}
-    return held_out_log_likelihood(
-        space,
-        {label: found.theta[some] for label, some in members.items()},
-        edges={label: edges[some] for label, some in members.items()},
-        kinds=KINDS,
-    )
+    theta, edges = align_classes(space, data.X[few], data.y[few])
+    return held_out_log_likelihood(space, theta, edges=edges, kinds=KINDS)
 
 
 if __name__ == "__main__":

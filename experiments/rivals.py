@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import dreamwarp as dw
 from dreamwarp.augment import SampleSource
 from dreamwarp.data.elastic import deform_elastically
+from experiments.alignment import align_classes
 
 Array = NDArray[Any]
 Samples = tuple[Array, Array]
@@ -219,17 +220,8 @@ def _learn(
 def _align(
     task: Task, boundary: Boundary, method: Method
 ) -> tuple[dict[int, Array], dict[int, Array]]:
-    """θ and edges of the pairs of each class that could be aligned, as `Augmenter` does it."""
-    augmenter = dw.Augmenter(
-        cells=CELLS, boundary=boundary, method=method, strength=1.0, seed=task.draw, progress=False
-    ).fit(task.X, task.y)
-    usable = augmenter.alignments_.usable
-    edges, theta = augmenter.edges_[usable], augmenter.alignments_.theta[usable]
-    labels = task.y[edges[:, 0]]
-    members = {label: labels == label for label in range(N_CLASSES)}
-    return (
-        {label: theta[some] for label, some in members.items()},
-        {label: edges[some] for label, some in members.items()},
+    return align_classes(
+        dw.WarpSpace(CELLS, boundary), task.X, task.y, method=method, seed=task.draw
     )
 
 
