@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from typing import Any, Literal
 
@@ -114,9 +114,9 @@ class Grids:
         By which pairs are aligned that warps are learned from.
     strengths : dict of boundary to tuple of float
         Factors on learned warps.
-    n_taught : int
-        Labels per class that the warps of one more rival are learned from, if any: what could be
-        gained if only more were known of how a class varies.
+    n_taught, taught : int, dict of boundary to tuple of float
+        Labels per class that the warps of one more rival are learned from, and factors on them:
+        what could be gained if only more were known of how a class varies.
     """
 
     elastic: tuple[tuple[float, float], ...]
@@ -124,14 +124,17 @@ class Grids:
     methods: tuple[Method, ...]
     strengths: dict[Boundary, tuple[float, ...]]
     n_taught: int = 0
+    taught: dict[Boundary, tuple[float, ...]] = field(default_factory=dict)
 
 
 def list_rivals(grids: Grids) -> dict[str, list[Candidate]]:
     """Candidates of all rivals by name, in the order that they are told in."""
-    learned = {name: _list_learned(grids, kind) for name, kind in LEARNED.items()}
+    learned = {
+        name: _list_learned(kind, grids.strengths, grids.methods) for name, kind in LEARNED.items()
+    }
     if grids.n_taught:
         learned[f"learned per class, from {grids.n_taught} labels"] = _list_learned(
-            grids, "class", grids.n_taught
+            "class", grids.taught, grids.methods, grids.n_taught
         )
     rivals = {
         NOTHING: [Candidate("", lambda task: partial(_repeat, task))],
@@ -151,15 +154,20 @@ def list_rivals(grids: Grids) -> dict[str, list[Candidate]]:
     return rivals | learned | {BY_ITSELF: [Candidate("", _leave_alone)]}
 
 
-def _list_learned(grids: Grids, kind: Kind, n_taught: int = 0) -> list[Candidate]:
+def _list_learned(
+    kind: Kind,
+    grid: dict[Boundary, tuple[float, ...]],
+    methods: tuple[Method, ...],
+    n_taught: int = 0,
+) -> list[Candidate]:
     return [
         Candidate(
             f"{_spell(boundary)}{method}, strength {strength:g}",
             partial(_learn, kind, boundary, method, strength, n_taught),
             n_taught,
         )
-        for boundary, strengths in grids.strengths.items()
-        for method in grids.methods
+        for boundary, strengths in grid.items()
+        for method in methods
         for strength in strengths
     ]
 
