@@ -40,11 +40,13 @@ def warped_shapes(n_per_class: int = 8, seed: int = 0) -> tuple[NDArray[Any], ND
     return np.rint(255 * images).astype(np.uint8), LABELS[codes]
 
 
-def heights(n: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Blobs (n, 12, 12) of all heights, in two classes: the low and the high.
+def heights(
+    n: int, seed: int, *, n_bands: int = 2
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Blobs (n, 12, 12) of all heights, in two classes by turns: the low, the high, and so on.
 
     What tells the classes apart is a warp, and within a class blobs differ by the same warp: to
-    learn it is to learn to cross the border.
+    learn it is to learn to cross the border, or each of several.
     """
     random = np.random.default_rng(seed)
     height, width = random.uniform(0.08, 0.22, n), random.uniform(0.12, 0.18, n)
@@ -52,7 +54,8 @@ def heights(n: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     row = np.exp(-0.5 * (axis / height[:, None]) ** 2)
     column = np.exp(-0.5 * (axis / width[:, None]) ** 2)
     images = row[:, :, None] * column[:, None, :]
-    return images + 0.01 * random.standard_normal(images.shape), (height > 0.15).astype(np.int64)
+    bands = (n_bands * (height - 0.08) / 0.14).astype(np.int64)
+    return images + 0.01 * random.standard_normal(images.shape), bands % 2
 
 
 def textures(n_per_class: int, seed: int) -> tuple[NDArray[np.float64], NDArray[np.int64]]:

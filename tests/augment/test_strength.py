@@ -199,7 +199,8 @@ def test_the_verdict_tells_warps_that_help_from_warps_that_carry_the_class(seed:
     helped = dw.Augmenter(cells=(3, 3), seed=seed, progress=False).fit(X, y)
     assert helped.verdict_.helps, helped.verdict_
     assert helped.strength_ > 0.0
-    X, y = heights(120, seed)
+    X, y = heights(300, seed, n_bands=4)
     hurt = dw.Augmenter(sigma=0.1, seed=seed, progress=False).fit(X, y)
     assert not hurt.verdict_.helps, hurt.verdict_
+    assert hurt.strength_ == 0.0
     assert str(hurt.verdict_).startswith("leave it: ")
