@@ -22,6 +22,7 @@ from dreamwarp.augment.samples import (
     as_labels,
     check_finite,
     check_sizes,
+    count_axes,
     encode_labels,
     model_labels,
     require_labels,
@@ -396,7 +397,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         X_resampled : (n + n_new, ...)
         y_resampled : (n + n_new,)
         """
-        labels = as_labels(require_labels(self, y), np.shape(X)[0] if _count_axes(X) else 0)
+        labels = as_labels(require_labels(self, y), np.shape(X)[0] if count_axes(X) else 0)
         n_new = count_new(self.sampling_strategy, labels)
         self.fit(X, y)
         numbers = number_new(n_new)
@@ -482,7 +483,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     def _read(self, X: Any, *, reset: bool) -> Array:
         """Samples as an array of finite numbers, in the byte order of the machine."""
         n_least = 2 if reset else 1
-        n_axes = _count_axes(X)
+        n_axes = count_axes(X)
         if n_axes <= 2 and (reset or len(self._sample_shape) == 1):
             values = validate_data(
                 self, X, reset=reset, dtype="numeric", ensure_min_samples=n_least,
@@ -497,15 +498,3 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 self.n_features_in_ = math.prod(values.shape[1:])
         check_finite(values)
         return values.astype(values.dtype.newbyteorder("="), copy=False)
-
-
-def _count_axes(X: Any) -> int:
-    """Axes of samples that are an array, or can be made one."""
-    if hasattr(X, "ndim"):
-        return int(X.ndim)
-    try:
-        return np.ndim(X)
-    except ValueError:
-        raise ValueError(
-            "`X` must have samples of one shape, got some that differ. Resize or pad them first."
-        ) from None

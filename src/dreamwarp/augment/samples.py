@@ -24,6 +24,18 @@ MAX_WHOLE = 2**53
 MOST_COLORS = 4
 
 
+def count_axes(X: Any) -> int:
+    """Axes of samples that are an array, or can be made one."""
+    if hasattr(X, "ndim"):
+        return int(X.ndim)
+    try:
+        return np.ndim(X)
+    except ValueError:
+        raise ValueError(
+            "`X` must have samples of one shape, got some that differ. Resize or pad them first."
+        ) from None
+
+
 def as_images(
     space: WarpSpace, values: NDArray[Any], image_shape: Sequence[int] | None
 ) -> NDArray[Any]:
