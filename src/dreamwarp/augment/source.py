@@ -117,7 +117,7 @@ class SampleSource:
         classes, codes = np.unique(self.data.y, return_inverse=True)
         self.form = Form(self.data.X.shape[1:], self.data.X.dtype.newbyteorder("="), classes)
         self._codes, self._members = codes, Members.of(codes)
-        self._are_known = _are_known(model, self.data)
+        self._names, self._are_known = _names(model, classes), _are_known(model, self.data)
 
     def make(
         self, first: int, n: int, *, n_threads: int | None = None
@@ -133,10 +133,9 @@ class SampleSource:
         numbers = np.arange(first, first + n, dtype=np.int64)
         templates, codes = self._choose(numbers, n_threads)
         labels = self.form.classes[codes]
-        names = _names(self.model, self.form.classes)[codes]
         known = templates if self._are_known else np.full(n, NO_TEMPLATE)
         theta = self._warps.draw(
-            names, numbers, seed=self.key, templates=known, n_threads=n_threads
+            self._names[codes], numbers, seed=self.key, templates=known, n_threads=n_threads
         )
         samples = self.data.X[templates].astype(self.form.dtype, copy=False)
         return Warp(self.model.space, theta).image(samples, n_threads=n_threads), labels
@@ -195,7 +194,8 @@ def _check_axes(model: WarpModel, data: DataSet) -> None:
         raise ValueError(
             f"`{data.name}` must have samples of {ndim} spatial axes, with or without channels "
             f"before them, as the model's {model.space!r}, got samples of shape {data.X.shape[1:]}."
-            " Give rows of numbers their axes back, X.reshape(n, rows, columns) for images."
+            " Use samples like those that the model was fitted to. Rows of numbers need their axes "
+            "back, images by X.reshape(n, rows, columns)."
         )
 
 
