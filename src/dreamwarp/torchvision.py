@@ -203,15 +203,12 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
 
     Examples
     --------
-    Data sets for detection and segmentation take it as ``transforms=``, which sees labels too:
-
     >>> transforms = v2.Compose([v2.ToImage(), LearnedWarp(model, p=0.9)])
-    >>> scenes = wrap_dataset_for_transforms_v2(CocoDetection(folder, file, transforms=transforms))
+    >>> image, label = transforms(image, label)
 
-    Those for classification have only ``transform=``, which sees an image alone. Call it on what
-    they give, ``transforms(*digits[0])``, or use :class:`dreamwarp.torch.WarpedDataset`:
-
-    >>> digits = WarpedDataset(MNIST("data", transform=v2.ToImage()), model)
+    It goes into a data set as ``transforms=``, which sees labels too. Data sets for classification
+    have only ``transform=``, which does not: for them there is
+    :class:`dreamwarp.torch.WarpedDataset`.
     """
 
     def __init__(
