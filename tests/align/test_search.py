@@ -44,20 +44,102 @@ def test_every_step_is_up(similarity):
     assert (density > start).any()
 
 
+def refine(posterior, found, i):
+    """Log-density after a general optimiser has gone on from where the search of pair i ended."""
+    me = np.array([i])
+    # Coordinates in which the prior is a standard Gaussian: others are too ill-conditioned.
+    root = np.linalg.inv(np.linalg.cholesky(posterior.precision)).T
+
+    def minus(z):
+        x = (root @ z)[None]
+        density = posterior.log_density(x, me)[0]
+        if not np.isfinite(density):
+            return 1e9, np.zeros(len(z))
+        return -density, -root.T @ posterior.derivatives(x, me, second=False)[0][0]
+
+    start = np.linalg.solve(root, found.x[i])
+    return -scipy.optimize.minimize(minus, start, jac=True, method="L-BFGS-B").fun
+
+
 def test_it_ends_where_a_general_optimiser_does():
     posterior = make_problem(SquaredError(0.4), n=2)
     found = find_maximum([posterior], np.ones(2), max_steps=50)
     assert found.converged.all()
     for i in range(2):
-        me = np.array([i])
-
-        def minus(x, me=me):
-            density = posterior.log_density(x[None], me)[0]
-            return -density, -posterior.derivatives(x[None], me, second=False)[0][0]
-
-        best = scipy.optimize.minimize(minus, found.x[i], jac=True, method="BFGS")
         # What is left is little beside d/2, by which the log-density varies over the posterior.
-        assert -best.fun - found.density[i] < 0.05 * posterior.coordinates.dim / 2
+        assert refine(posterior, found, i) - found.density[i] < 0.05 * posterior.coordinates.dim / 2
+
+
+@pytest.mark.parametrize("cells", [(4, 4), (8, 8), (12, 12)], ids=str)
+def test_fine_cells_end_where_a_general_optimiser_does(cells):
+    # The prior's precision spans seven orders of magnitude at (8, 8): damping by its diagonal
+    # stopped every search at the identity, which is 10 nats and more below.
+    space = make_space(cells, "zero")
+    sources, targets = digits()[:6, None, ::3, ::3], digits()[10:16, None, ::3, ::3]
+    posterior = make_posterior(space, sources, targets, SquaredError(0.2))
+    found = find_maximum([posterior], np.full(6, 1.0), max_steps=50)
+    assert found.converged.all()
+    assert found.x.any(axis=1).all()
+    assert np.median([refine(posterior, found, i) - found.density[i] for i in range(6)]) < 0.5
+
+
+# -- finer cells leave no more than coarser ones
+
+REFINEMENTS = [
+    ("digits, 8 x 8", [(2, 2), (4, 4), (6, 6), (8, 8)]),
+    ("digits, 24 x 24", [(2, 2), (4, 4), (6, 6), (8, 8)]),
+    ("signals", [(2,), (4,), (8,), (16,), (32,)]),
+    ("volumes", [(1, 1, 1), (2, 2, 2), (3, 3, 3)]),
+]
+SLOW_REFINEMENTS = [
+    ("digits, 8 x 8", [(4, 4), (8, 8), (12, 12), (16, 16)]),
+    ("digits, 24 x 24", [(4, 4), (8, 8), (12, 12), (16, 16)]),
+    ("signals", [(32,), (64,), (128,)]),
+    ("volumes", [(3, 3, 3), (4, 4, 4)]),
+]
+SIGMA = {"digits, 8 x 8": 0.2, "digits, 24 x 24": 0.45, "signals": 0.3, "volumes": 0.15}
+
+
+def pairs_of(kind, n):
+    """Pairs of real digits, of profiles through them, or of three blobs in volumes."""
+    if kind == "volumes":
+        axes = np.meshgrid(*[(np.arange(12) + 0.5) / 12] * 3, indexing="ij")
+        places = np.array([[0.4, 0.4, 0.5], [0.65, 0.6, 0.4], [0.5, 0.55, 0.7]])
+        places = places + np.random.default_rng(0).normal(scale=0.04, size=(2 * n, 3, 3))
+        distances = ((np.stack(axes) - places[..., None, None, None]) ** 2).sum(axis=2)
+        moved = np.exp(-distances / 0.02).sum(axis=1)
+        return moved[:n], moved[n:]
+    images = threes()[: 2 * n]
+    if kind == "signals":
+        images = images.mean(axis=1)
+    elif kind == "digits, 8 x 8":
+        images = images.reshape(2 * n, 8, 3, 8, 3).mean(axis=(2, 4))
+    return images[:n], images[n:]
+
+
+def residuals_by_cells(kind, refinement, n):
+    sources, targets = pairs_of(kind, n)
+    for cells in refinement:
+        space = make_space(cells, "zero")
+        prior = SmoothPrior(space, displacement=0.05)
+        found = align_pairs(
+            space, sources, targets, prior=prior, sigma=SIGMA[kind], progress=False
+        )
+        assert found.theta.any(axis=1).all()
+        yield float(np.median(found.loss_after / found.loss_before))
+
+
+@pytest.mark.parametrize(("kind", "refinement"), REFINEMENTS, ids=lambda x: str(x)[:15])
+def test_finer_cells_leave_no_more(kind, refinement):
+    left = list(residuals_by_cells(kind, refinement, 6 if kind == "volumes" else 40))
+    assert all(fine <= 1.05 * min(left[: i + 1]) for i, fine in enumerate(left[1:]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "refinement"), SLOW_REFINEMENTS, ids=lambda x: str(x)[:15])
+def test_much_finer_cells_leave_no_more(kind, refinement):
+    left = list(residuals_by_cells(kind, refinement, 8 if kind == "volumes" else 40))
+    assert all(fine <= 1.05 * min(left[: i + 1]) for i, fine in enumerate(left[1:]))
 
 
 def test_too_few_steps_are_reported():

@@ -19,10 +19,10 @@ def scale_row(factor, matrix, row, length):
 
 
 @lane_kernel
-def add_rows(one, other, row, length, total):
-    """``length`` numbers of two flat matrices, from ``row`` on, into a third."""
+def add_rows(one, factor, other, row, length, total):
+    """``one + factor * other`` for ``length`` entries of flat matrices, from ``row`` on."""
     for j in range(length):
-        write(total, 0, row + j, read(one, 0, row + j) + read(other, 0, row + j))
+        write(total, 0, row + j, read(one, 0, row + j) + factor * read(other, 0, row + j))
 
 
 @lane_kernel
@@ -131,7 +131,11 @@ def weigh_prior(first, last, precision, x, densities, gradients):
 
 @kernel
 def solve_damped(first, last, hessians, which, precision, damping, gradients, steps):
-    """Levenberg-Marquardt steps (H + P + λ diag(H + P))⁻¹ g; NaN where that is not positive.
+    """Levenberg-Marquardt steps (H + P + λ (diag(H) + P))⁻¹ g; NaN where not positive definite.
+
+    Damping in the prior's own metric shortens smooth and rough components of a step alike. Its
+    diagonal would not do: fine cells give P a condition of 1e8, its diagonal is then as large as
+    its stiffest direction, and the least damping stops every smooth step.
 
     Parameters
     ----------
@@ -148,8 +152,8 @@ def solve_damped(first, last, hessians, which, precision, damping, gradients, st
     for t in range(first, last):
         hessian = hessians[which[t]]
         for i in range(d):
-            add_rows(hessian, precision, i * d + i, d - i, matrix)
-            matrix[i, i] *= 1.0 + damping[t]
+            add_rows(hessian, 1.0 + damping[t], precision, i * d + i, d - i, matrix)
+            matrix[i, i] += damping[t] * hessian[i, i]
         steps[t] = gradients[t]
         if factorise(matrix):
             divide_transposed(matrix, steps[t])

@@ -230,6 +230,7 @@ class Posterior:
             self.weights[chosen, None, None] * values for values in (slopes, curvatures)
         )
         velocities, lengths, _ = self.coordinates.fields(x)
+        assert (lengths > 0.0).all(), "x has no finite log-density"
         by_unknowns, into = (gradients, hessians), places
         if self.coordinates.mixing is not None:
             n_unknowns, into = len(self.coordinates.mixing), np.arange(len(x))

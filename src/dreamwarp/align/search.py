@@ -20,8 +20,12 @@ SMALLEST_GAIN = 0.05
 SMALLEST_COARSE_GAIN = 0.5
 # Noise is brought down by this factor at a time, until what is left is no more than the other.
 COOLING, LAST_COOLING = 2.0, 1.4
-# Damping of the first step, and damping past which steps have shrunk to nothing.
-FIRST_DAMPING, LARGEST_DAMPING = 1e-3, 1e6
+# Damping of the first step, so light that it promises what an undamped one does.
+FIRST_DAMPING = 1e-3
+# Images between pixels have kinks, and a maximum on one has a slope that promises gains for ever.
+# There a search ends when steps have shrunk to nothing by damping, or when so many steps in a row
+# have led up by less than the smallest gain.
+LARGEST_DAMPING, MAX_IDLE = 1e6, 2
 
 
 class Maximum(NamedTuple):
@@ -91,30 +95,35 @@ def climb(
 ) -> Maximum:
     """Climb from x (n, d) of some pairs (n,), whose log-density was the last to be asked for.
 
-    Every step is up: one that would lead down is shortened instead.
+    Every step is up: one that would lead down is shortened instead. A pair has converged when the
+    undamped step promises less than ``smallest_gain``; that step is the last.
     """
     n, d = x.shape
     x, density = x.copy(), density.copy()
     gradients, hessians = np.empty((n, d)), np.empty((n, d, d))
     damping, raise_by = np.full(n, FIRST_DAMPING), np.full(n, 4.0)
-    converged, n_steps = np.zeros(n, bool), np.zeros(n, np.int64)
+    converged = np.zeros(n, bool)
+    n_steps, n_idle = np.zeros(n, np.int64), np.zeros(n, np.int64)
     active, moved = np.isfinite(density), np.ones(n, bool)
+
+    def solve(chosen: NDArray[np.int64], damping: Array) -> tuple[Array, Array]:
+        """Steps (k, d) of the chosen, and the gain that each promises (k,)."""
+        steps = np.empty((len(chosen), d))
+        algebra.solve_damped(
+            0, len(chosen), hessians, chosen, posterior.precision, damping, gradients[chosen], steps
+        )
+        return steps, 0.5 * np.einsum("nd,nd->n", steps, gradients[chosen])
+
     for _ in range(max_steps):
         new = np.flatnonzero(active & moved)
         posterior.put_derivatives(x[new], pairs[new], new, gradients, hessians)
         moved[new] = False
         chosen = np.flatnonzero(active)
-        steps = np.empty((len(chosen), d))
-        algebra.solve_damped(
-            0, len(chosen), hessians, chosen, posterior.precision, damping[chosen],
-            gradients[chosen], steps,
-        )  # fmt: skip
-        promised = 0.5 * np.einsum("nd,nd->n", steps, gradients[chosen])
-        small = ~(promised >= smallest_gain)
-        converged[chosen[small]], active[chosen[small]] = True, False
-        chosen, steps, promised = chosen[~small], steps[~small], promised[~small]
-        if not len(chosen):
-            break
+        steps, promised = solve(chosen, damping[chosen])
+        last = ~(promised >= smallest_gain)
+        # Strong damping makes any step promise little: only the undamped one tells.
+        unsure = np.flatnonzero(last & (damping[chosen] > FIRST_DAMPING))
+        last[unsure] = ~(solve(chosen[unsure], np.zeros(len(unsure)))[1] >= smallest_gain)
         trial = x[chosen] + steps
         found = posterior.log_density(trial, pairs[chosen])
         n_steps[chosen] += 1
@@ -126,8 +135,9 @@ def climb(
         damping[up] *= np.where(kept > 0.5, 0.2, np.where(kept > 0.2, 1.0, 3.0))
         damping[down] *= raise_by[down]
         raise_by[up], raise_by[down] = 4.0, 2.0 * raise_by[down]
-        ended = np.concatenate(
-            [up[gain[better] < smallest_gain], down[damping[down] > LARGEST_DAMPING]]
-        )
-        converged[ended], active[ended] = True, False
+        n_idle[up] = np.where(gain[better] < smallest_gain, n_idle[up] + 1, 0)
+        last |= (n_idle[chosen] == MAX_IDLE) | (damping[chosen] > LARGEST_DAMPING)
+        converged[chosen[last]], active[chosen[last]] = True, False
+        if not active.any():
+            break
     return Maximum(x, density, converged, n_steps)
