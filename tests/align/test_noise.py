@@ -1,4 +1,4 @@
-"""σ from residuals: right for independent noise, larger where it comes in patches."""
+"""What pairs say: right for independent noise, less where it comes in patches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from scipy.ndimage import gaussian_filter
 from dreamwarp import Warp, WarpSpace, align_pairs
 from dreamwarp.align import SmoothPrior
 from dreamwarp.align.noise import residual_noise
-from tests.align.problems import smooth_images
+from dreamwarp.align.similarity import NormalizedCrossCorrelation
+from tests.align.problems import smooth_images, threes
+from tests.space.cases import pixel_grid
 
 
 @pytest.mark.parametrize("shape", [(200,), (28, 20), (12, 10, 8)])
@@ -48,3 +50,23 @@ def test_pairs_without_structure_have_no_say():
     with pytest.warns(RuntimeWarning, match="1 of 3 pairs could not be aligned"):
         found = align_pairs(space, sources, targets, progress=False)
     assert found.sigma == expected
+
+
+def displacement(similarity):
+    """Root mean square displacement of warps between threes."""
+    space = WarpSpace((4, 4))
+    sources, targets = threes()[:60].reshape(2, 30, 24, 24)
+    prior = SmoothPrior(space, displacement=0.05)
+    found = align_pairs(
+        space, sources, targets, prior=prior, similarity=similarity, progress=False
+    )
+    velocity = space.velocity(found.theta, pixel_grid(24, 24))
+    return float(np.sqrt((velocity**2).sum(axis=-1).mean()))
+
+
+def test_warps_are_as_large_whatever_the_similarity():
+    sizes = {name: displacement(name) for name in ("ssd", "ncc", "mi")}
+    assert sizes["ncc"] == pytest.approx(sizes["ssd"], rel=0.25)
+    assert sizes["mi"] == pytest.approx(sizes["ssd"], rel=0.25)
+    # Every pixel counted, as if all were independent, correlation moves much further.
+    assert displacement(NormalizedCrossCorrelation()) > 1.4 * sizes["ssd"]

@@ -324,8 +324,8 @@ def test_steps_are_those_of_numpy():
     which = np.array([4, 2, 0, 3, 1])
     algebra.solve_damped(0, 5, np.triu(matrices), which, precision, damping, gradients, steps)
     for i in range(5):
-        whole = matrices[which[i]] + precision
-        whole += damping[i] * np.diag(np.diag(whole))
+        hessian = matrices[which[i]]
+        whole = hessian + precision + damping[i] * (np.diag(np.diag(hessian)) + precision)
         np.testing.assert_allclose(steps[i], np.linalg.solve(whole, gradients[i]), rtol=1e-9)
 
 

@@ -20,9 +20,10 @@ from dreamwarp.align.sampling import (
     sample_posterior,
     split_r_hat,
 )
+from dreamwarp.align.search import find_maximum
 from dreamwarp.align.similarity import SquaredError
 from dreamwarp.align.surrogate import Surrogate
-from tests.align.problems import digits, make_posterior, smooth_images
+from tests.align.problems import digits, make_posterior, smooth_images, threes
 from tests.space.cases import make_space
 
 SAMPLERS = ("metropolis", "hmc")
@@ -464,3 +465,57 @@ def test_a_fitted_surrogate_widens_where_draws_do():
     spread = 1.0 / np.sqrt(np.diag(fitted.matrices[0]))
     assert spread[2] == pytest.approx(3.0, rel=0.1)
     np.testing.assert_allclose(np.delete(spread, 2), 1.0, rtol=0.1)
+
+
+# -- starts far apart, and Laplace's approximation
+
+
+@pytest.mark.filterwarnings("ignore:.*not converged")
+def test_chains_in_different_modes_are_told_apart():
+    # Stripes moved by half a period: to the left is as good as to the right.
+    columns = (np.arange(32) + 0.5) / 32
+    source, target = (
+        np.broadcast_to(np.sin(8.0 * np.pi * (columns + shift)), (4, 32, 32))
+        for shift in (0.0, 0.125)
+    )
+    space = make_space((2, 2), "free")
+    found = align_pairs(
+        space, source, target, method="hmc", sigma=1.5, n_chains=4, max_draws=100, progress=False,
+        prior=SmoothPrior(space, displacement=0.1, length=1.0),
+    )  # fmt: skip
+    assert (found.diagnostics["r_hat"] > 2.0).sum() >= 3
+    assert found.converged.sum() <= 1
+
+
+def test_laplace_spreads_about_as_far_as_the_posterior():
+    space, n, sigma = make_space((2, 2), "zero"), 12, 0.45
+    sources, targets = threes()[: 2 * n].reshape(2, n, 24, 24)
+    prior = SmoothPrior(space, displacement=0.05)
+    drawn = align_pairs(
+        space, sources, targets, method="hmc", prior=prior, sigma=sigma, n_draws=200,
+        progress=False,
+    )  # fmt: skip
+    posterior = make_posterior(
+        space, sources[:, None], targets[:, None], SquaredError(sigma), prior=prior
+    )
+    excess = np.sqrt(np.mean((sources - targets) ** 2, axis=(1, 2))) / sigma
+    modes = find_maximum([posterior], excess, max_steps=50).x
+
+    def excess_variance(surrogate):
+        """Variance of draws by that of a surrogate, the mean over pairs."""
+        ratios = []
+        for upper, chains in zip(np.triu(surrogate.factors), drawn.chains, strict=True):
+            x = posterior.coordinates.from_theta(chains.reshape(-1, space.dim))
+            ratios.append(np.cov(x.T).trace() / np.linalg.inv(upper.T @ upper).trace())
+        return float(np.mean(ratios))
+
+    assert excess_variance(Surrogate.measured(posterior, modes)) == pytest.approx(1.0, abs=0.12)
+    assert excess_variance(Surrogate.at_modes(posterior, modes)) > 1.12
+
+
+def test_draws_that_fit_worse_are_kept():
+    space = make_space((4, 4), "zero")
+    sources, targets = threes()[:80].reshape(2, 40, 24, 24)
+    found = align_pairs(space, sources, targets, method="laplace", sigma=5.0, progress=False)
+    assert (found.loss_after > found.loss_before).any()
+    assert found.usable.all()

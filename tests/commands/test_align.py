@@ -13,6 +13,7 @@ from PIL import Image
 
 import dreamwarp as dw
 from dreamwarp import cli
+from dreamwarp.align.similarity import SquaredError
 
 PNG = b"\x89PNG\r\n"
 ROWS, COLUMNS = np.mgrid[:16, :16] / 16
@@ -128,7 +129,9 @@ def no_good(*arguments: Any, **options: Any) -> dw.Alignments:
     one = np.ones(1)
     diagnostics = {"n_steps": np.ones(1, np.int64), "log_posterior": -one}
     no = np.zeros(1, np.bool_)
-    return dw.Alignments(np.zeros((1, 50)), one, 2 * one, no, no, diagnostics, 0.1)
+    return dw.Alignments(
+        np.zeros((1, 50)), one, 2 * one, no, no, diagnostics, SquaredError(0.1)
+    )
 
 
 def test_a_warp_that_is_no_good_is_called_so(capsys: Any, monkeypatch: Any) -> None:

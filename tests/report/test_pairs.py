@@ -11,6 +11,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from dreamwarp import Alignments, SmoothPrior, Warp, WarpSpace
+from dreamwarp.align.similarity import MutualInformation, SquaredError
 from dreamwarp.report import figures
 from dreamwarp.report.pairs import MAX_DRAWS, displacement_spread, draw_alignment
 
@@ -33,8 +34,8 @@ def alignments(space: WarpSpace, n_draws: int = 0, **changes: Any) -> Alignments
     fields: dict[str, Any] = {
         "theta": prior.sample(2, 1), "loss_before": np.array([40.0, 20.0]),
         "loss_after": np.array([10.0, 3.0]), "converged": np.array([True, False]),
-        "usable": np.array([True, False]), "diagnostics": diagnostics, "sigma": 0.125,
-        "chains": chains, "log_posteriors": traces,
+        "usable": np.array([True, False]), "diagnostics": diagnostics,
+        "similarity": SquaredError(0.125), "chains": chains, "log_posteriors": traces,
     }  # fmt: skip
     return Alignments(**{**fields, **changes})
 
@@ -122,7 +123,7 @@ def test_the_summary_says_what_the_result_says(n_draws: int, index: int, words: 
 
 
 def test_no_share_is_given_of_other_losses() -> None:
-    result = alignments(SPACE, sigma=None, loss_before=np.zeros(2))
+    result = alignments(SPACE, similarity=MutualInformation(), loss_before=np.zeros(2))
     words = panels(draw_alignment(SPACE, SOURCE, TARGET, result))["summary"].texts[0].get_text()
     assert "left over" not in words and "noise" not in words
 

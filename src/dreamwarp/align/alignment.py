@@ -62,14 +62,15 @@ class Alignments:
     converged : (n,)
         Whether the search ended before its last step or, for samplers, whether chains have mixed.
     usable : (n,)
-        False for pairs that can't be aligned: one of the two has no structure, or the warp makes
-        things worse (a posterior draw may).
+        False for pairs that can't be aligned: one of the two has no structure. A posterior draw
+        that fits worse than the identity is usable: without such draws, those left would not be of
+        the posterior.
     diagnostics : dict of str to (n,)
         ``n_steps`` of the search and ``log_posterior`` (up to a constant); for samplers also
         ``r_hat`` (the largest of all parameters), ``ess`` (the smallest effective number of
         draws), ``acceptance`` and ``n_sweeps``.
-    sigma : float or None
-        Noise that was assumed; None for similarities without.
+    similarity : Similarity
+        The one used, calibrated: passed on as ``similarity``, it gives the same alignments.
     chains : list of (n_chains, n_draws, d)
         Posterior draws of each pair's θ, burn-in left out; empty if not kept.
     log_posteriors : list of (n_chains, n_draws)
@@ -82,12 +83,17 @@ class Alignments:
     converged: NDArray[np.bool_]
     usable: NDArray[np.bool_]
     diagnostics: dict[str, NDArray[Any]]
-    sigma: float | None
+    similarity: Similarity
     chains: list[Array] = field(default_factory=list, repr=False)
     log_posteriors: list[Array] = field(default_factory=list, repr=False)
 
     def __len__(self) -> int:
         return len(self.theta)
+
+    @property
+    def sigma(self) -> float | None:
+        """Standard deviation of a pixel's noise; None for similarities without."""
+        return self.similarity.sigma if isinstance(self.similarity, SquaredError) else None
 
 
 def align_pairs(
@@ -135,7 +141,8 @@ def align_pairs(
         images. ``"auto"`` estimates it from the pairs: see ``align.noise``.
     similarity : {"ssd", "ncc", "mi"}, object or callable
         Sum of squared differences, normalised cross-correlation (any gain and offset), mutual
-        information (any relation of intensities), an object with the methods of
+        information (any relation of intensities), both with the share of pixels that count
+        estimated as ``sigma="auto"`` estimates σ; an object with the methods of
         ``align.similarity.Similarity``, or a function ``(values, targets) -> (log_likelihood,
         gradient by values)`` of batches (n, channels, *spatial).
     seed : int or numpy.random.Generator
@@ -172,20 +179,20 @@ def align_pairs(
     prior = _check_prior(space, prior)
     options = _check_chains(n_chains, n_burn_in, n_draws, max_draws, r_hat)
     coordinates, shape = Coordinates(space), source_images.shape[2:]
-    chosen, noise_level = _choose_similarity(similarity, sigma, shape)
+    chosen, calibrated = _choose_similarity(similarity, sigma, shape)
     problem = Problem(
         coordinates, coordinates.precision(prior.precision), chosen, pyramid(coordinates, shape),
         method, _check_count("max_steps", max_steps), options, draws.as_key(seed),
     )  # fmt: skip
     flat = _is_flat(source_images) | _is_flat(target_images)
-    if noise_level == "auto":
-        noise_level = _estimate_sigma(problem, source_images, target_images, flat, n_threads)
-        problem = replace(problem, similarity=SquaredError(noise_level))
+    if not calibrated:
+        found = _calibrate(problem, source_images, target_images, flat, n_threads)
+        problem = replace(problem, similarity=found)
     keep = _decide_to_keep(keep_chains, problem, len(source_images))
     work = problem, source_images, target_images, keep, progress
     cluster = current_client() if client is None else client
     blocks = _align_all(*work, n_threads) if cluster is None else align_all_on(cluster, *work)
-    return _join(problem, blocks, flat, noise_level)
+    return _join(problem, blocks, flat)
 
 
 # -- the work
@@ -236,52 +243,47 @@ def _map_blocks(
             yield future.result()
 
 
-def _estimate_sigma(
+def _calibrate(
     problem: Problem,
     sources: Images,
     targets: Images,
     flat: NDArray[np.bool_],
     n_threads: int | None,
-) -> float:
-    """σ by ``align.noise``, from some of the pairs that have structure."""
+) -> Similarity:
+    """The similarity by ``align.noise``, from some of the pairs that have structure."""
     candidates = np.flatnonzero(~flat)
     if not len(candidates):
-        return 1.0
+        return problem.similarity
     spaced = np.linspace(0, len(candidates) - 1, min(noise.N_PAIRS, len(candidates)))
     some = candidates[spaced.round().astype(np.int64)]
     sources, targets = sources[some], targets[some]
-    before = float(np.sqrt(np.mean((sources - targets) ** 2, dtype=np.float64)))
-    level = float(np.std(sources, dtype=np.float64))
-    lowest = noise.LOWEST_SHARE * level
-    sigma = max(noise.FIRST_SHARE * before, lowest)
+    similarity = noise.first_guess(problem.similarity, sources, targets)
     for _ in range(noise.N_ROUNDS):
-        trial = replace(problem, method="map", similarity=SquaredError(sigma))
+        trial = replace(problem, method="map", similarity=similarity)
         blocks = _align_all(trial, sources, targets, False, False, n_threads)
         theta = np.concatenate([block.theta for block in blocks])
         seen = Warp(problem.coordinates.space, theta).image(sources)
-        sigma = max(noise.residual_noise(seen - targets, sources.ndim - 2), lowest)
-    return sigma
+        similarity = noise.calibrate(similarity, seen, sources, targets)
+    return similarity
 
 
-def _join(
-    problem: Problem, blocks: list[Aligned], flat: NDArray[np.bool_], sigma: float | None
-) -> Alignments:
+def _join(problem: Problem, blocks: list[Aligned], flat: NDArray[np.bool_]) -> Alignments:
     def join(name: str) -> NDArray[Any]:
         return np.concatenate([getattr(block, name) for block in blocks])
 
     if not blocks:
         empty = np.empty(0)
         theta = np.empty((0, problem.coordinates.dim))
-        return Alignments(theta, empty, empty, flat, flat, {}, sigma)
+        return Alignments(theta, empty, empty, flat, flat, {}, problem.similarity)
     diagnostics = {
         name: np.concatenate([block.diagnostics[name] for block in blocks])
         for name in blocks[0].diagnostics
     }
     before, after, converged = join("loss_before"), join("loss_after"), join("converged")
-    usable = ~flat & (after <= before) & np.isfinite(diagnostics["log_posterior"])
+    usable = ~flat & np.isfinite(diagnostics["log_posterior"])
     _warn(problem, converged, usable)
     return Alignments(
-        join("theta"), before, after, converged, usable, diagnostics, sigma,
+        join("theta"), before, after, converged, usable, diagnostics, problem.similarity,
         [chain for block in blocks for chain in block.chains],
         [trace for block in blocks for trace in block.densities],
     )  # fmt: skip
@@ -391,19 +393,20 @@ def _check_count(name: str, value: int, lowest: int = 1) -> int:
 
 def _choose_similarity(
     similarity: Any, sigma: Any, shape: tuple[int, ...]
-) -> tuple[Similarity, Any]:
-    """The similarity, and σ: a number, "auto", or None where it has no part."""
+) -> tuple[Similarity, bool]:
+    """The similarity, and whether it needs no calibration."""
     noise_level = _check_sigma(sigma)
     if isinstance(similarity, str):
         check_choice("similarity", similarity, SIMILARITIES)
         if similarity == "ssd":
-            known = 1.0 if noise_level == "auto" else noise_level  # 1 until it is known
-            return SquaredError(known), noise_level
-        return NormalizedCrossCorrelation() if similarity == "ncc" else MutualInformation(), None
+            if noise_level == "auto":
+                return SquaredError(1.0), False
+            return SquaredError(noise_level), True
+        return NormalizedCrossCorrelation() if similarity == "ncc" else MutualInformation(), False
     if hasattr(similarity, "log_likelihood") and hasattr(similarity, "derivatives"):
-        return similarity, similarity.sigma if isinstance(similarity, SquaredError) else None
+        return similarity, True
     if callable(similarity):
-        return Custom(similarity, shape), None
+        return Custom(similarity, shape), True
     raise TypeError(
         "`similarity` must be one of 'ssd', 'ncc', 'mi', an object with `log_likelihood` and "
         f"`derivatives`, or a function, got {similarity!r}."

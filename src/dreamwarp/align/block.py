@@ -126,7 +126,7 @@ def align_block(
         normals = draws.normals(
             problem.seed, first_draws, x.shape[1], stream=draws.Stream.ALIGNMENT, n_threads=1
         )
-        x = Surrogate.at_modes(fine, x).spread(normals, everyone)
+        x = Surrogate.measured(fine, x).spread(normals, everyone)
     elif problem.method != "map":
         sampled = sample_posterior(
             problem.method, fine, x, problem.chains, seed=problem.seed, numbers=numbers, stop=stop

@@ -17,9 +17,10 @@ from dreamwarp.align.surrogate import Surrogate
 
 Array = NDArray[np.float64]
 
-# Chains start at draws of Laplace's approximation, spread by this. Further out they may get caught
-# in places that have next to no share in the posterior.
-OVERDISPERSION = 1.0
+# Chains start at draws of the prior, with as little of the likelihood's curvature added as makes it
+# proper: so far apart that chains which end in different modes can tell. Between digits of a class
+# all chains still find the same one, as fast as from near it.
+LIKELIHOOD_SHARE = 1e-4
 # Sizes of proposals settle like 1 / sweeps to this power (Robbins and Monro: between 1/2 and 1).
 SETTLING = 0.6
 # Times that the surrogate is fitted anew in burn-in, and sweeps per Hessian that it is fitted to.
@@ -127,8 +128,9 @@ def sample_posterior(
     everyone = np.arange(n * n_chains)
     chain_numbers = np.repeat(numbers * MAX_CHAINS, n_chains) + everyone % n_chains
     random = _Random(seed, chain_numbers)
-    normals = OVERDISPERSION * random.normals(everyone, 0, modes.shape[1])
-    x = surrogate.spread(normals, everyone)
+    x = surrogate.widened(posterior.precision, LIKELIHOOD_SHARE).spread(
+        random.normals(everyone, 0, modes.shape[1]), everyone
+    )
     violent = ~np.isfinite(of_chains.log_density(x, everyone))
     x[violent] = surrogate.centers[violent]  # no chain starts where paths can't be followed
     chains: Transition = Hamiltonian(of_chains, surrogate, x)

@@ -18,6 +18,8 @@ Array = NDArray[np.float64]
 SMALLEST_GAIN = 0.05
 # Likewise at resolutions that only serve to find a place to start from.
 SMALLEST_COARSE_GAIN = 0.5
+# Gains below this are rounding, as between identical images: no step is tried.
+ROUNDING = 1e-6
 # Noise is brought down by this factor at a time, until what is left is no more than the other.
 COOLING, LAST_COOLING = 2.0, 1.4
 # Damping of the first step, so light that it promises what an undamped one does.
@@ -120,6 +122,9 @@ def climb(
         moved[new] = False
         chosen = np.flatnonzero(active)
         steps, promised = solve(chosen, damping[chosen])
+        uphill = promised > ROUNDING
+        converged[chosen[~uphill]], active[chosen[~uphill]] = True, False
+        chosen, steps, promised = chosen[uphill], steps[uphill], promised[uphill]
         last = ~(promised >= smallest_gain)
         # Strong damping makes any step promise little: only the undamped one tells.
         unsure = np.flatnonzero(last & (damping[chosen] > FIRST_DAMPING))

@@ -10,8 +10,14 @@ from dreamwarp.align.posterior import Posterior
 
 Array = NDArray[np.float64]
 
-# What so many draws per coordinate say of a covariance is worth as much as what is known without.
+# Shrinkage weight: the number of draws per coordinate at which draws and prior guess count equally.
 DRAWS_PER_COORDINATE = 8
+# Curvature is measured over so many standard deviations to both sides of the mode, about where
+# draws lie, along the so many directions of which the pair tells most. With 50 parameters all that
+# is gained by measuring along every direction is gained with 12 to 24.
+REACH, N_MEASURED = 2.0, 16
+# Smallest ratio of a measured curvature to Gauss-Newton's: draws spread at most 4 times as far.
+LEAST_CURVATURE = 1.0 / 16.0
 
 
 class Surrogate:
@@ -37,13 +43,51 @@ class Surrogate:
         return cls(modes, posterior.derivatives(modes, everyone)[1] + posterior.precision)
 
     @classmethod
+    def measured(cls, posterior: Posterior, modes: Array) -> Surrogate:
+        """Laplace's approximation, with curvatures measured instead of Gauss-Newton's.
+
+        Gauss-Newton's Hessian leaves out what residuals contribute that no warp can remove. They
+        flatten the posterior along a few directions, where the true variance is several times
+        larger: between digits, the variance of all coordinates is 1.65 times Gauss-Newton's, and
+        1.2 times the one measured here. In coordinates z in which Gauss-Newton's Hessian is the
+        identity, and for the orthonormal directions V of which the likelihood tells most, the
+        curvature is taken from gradients g at both sides, Vᵀ (g(-hV) - g(hV)) / 2h.
+        """
+        near, (n, d) = cls.at_modes(posterior, modes), modes.shape
+        upper = np.triu(near.factors)
+        inverse = np.linalg.inv(upper)
+        # By the prior's share: what is left of the identity is the likelihood's.
+        prior_share = np.swapaxes(inverse, 1, 2) @ posterior.precision @ inverse
+        directions = np.linalg.eigh(prior_share)[1][:, :, : min(d, N_MEASURED)]
+        products = np.stack(
+            [near._curve(posterior, directions[:, :, k]) for k in range(directions.shape[2])], 2
+        )
+        curvatures = np.swapaxes(directions, 1, 2) @ products
+        values, axes = np.linalg.eigh(0.5 * (curvatures + np.swapaxes(curvatures, 1, 2)))
+        along = np.swapaxes(directions @ axes, 1, 2) @ upper  # Vᵀ U, along the measured axes
+        change = np.maximum(values, LEAST_CURVATURE) - 1.0
+        matrices = near.matrices + np.triu(np.swapaxes(along, 1, 2) @ (change[:, :, None] * along))
+        return cls(near.centers, matrices)
+
+    def _curve(self, posterior: Posterior, directions: Array) -> Array:
+        """Curvature times directions (n, d), in whitened coordinates; itself where unknown."""
+        everyone = np.arange(len(directions))
+        slopes, known = np.zeros((2, *directions.shape)), np.ones(len(directions), bool)
+        for side, sign in enumerate((-1.0, 1.0)):
+            x = self.spread(sign * REACH * directions, everyone)
+            known &= np.isfinite(posterior.log_density(x, everyone))
+            some = np.flatnonzero(known)
+            gradients = posterior.derivatives(x[some], some, second=False)[0]
+            slopes[side, some] = self.pull(gradients, some)
+        products = (slopes[0] - slopes[1]) / (2.0 * REACH)
+        return np.where(known[:, None], products, directions)
+
+    @classmethod
     def fitted(cls, draws: Array, matrices: Array) -> Surrogate:
         """A surrogate that resembles draws (n, n_draws, d), given precisions that nearly fit.
 
-        Gauss-Newton's Hessian leaves out that residuals which no warp can remove flatten the
-        posterior, so along a few directions draws spread many times as far as it says. In
-        coordinates in which it is one, their covariance C is taken, shrunk towards a multiple of
-        one: the fewer draws there are, the more.
+        In coordinates in which those precisions are the identity, the draws' covariance C is
+        shrunk towards a multiple of the identity: the fewer draws there are, the more.
         """
         n, n_draws, d = draws.shape
         near = cls(draws.mean(axis=1), matrices)
@@ -73,6 +117,13 @@ class Surrogate:
     def repeated(self, times: int) -> Surrogate:
         """The same for every pair several times over."""
         return Surrogate(np.repeat(self.centers, times, 0), np.repeat(self.matrices, times, 0))
+
+    def widened(self, precision: Array, share: float) -> Surrogate:
+        """About the identity, with the prior's precision and a share of the likelihood's."""
+        prior = np.triu(precision)
+        return Surrogate(
+            np.zeros_like(self.centers), prior + share * (np.triu(self.matrices) - prior)
+        )
 
     def spread(self, normals: Array, which: NDArray[np.int64]) -> Array:
         """center + U⁻¹ normals (k, d), for some of the pairs: draws."""
