@@ -473,17 +473,17 @@ def test_a_fitted_surrogate_widens_where_draws_do():
 @pytest.mark.filterwarnings("ignore:.*not converged")
 def test_chains_in_different_modes_are_told_apart():
     # Stripes moved by half a period: to the left is as good as to the right.
-    columns = (np.arange(32) + 0.5) / 32
+    columns = (np.arange(20) + 0.5) / 20
     source, target = (
-        np.broadcast_to(np.sin(8.0 * np.pi * (columns + shift)), (4, 32, 32))
+        np.broadcast_to(np.sin(8.0 * np.pi * (columns + shift)), (3, 20, 20))
         for shift in (0.0, 0.125)
     )
     space = make_space((2, 2), "free")
     found = align_pairs(
-        space, source, target, method="hmc", sigma=1.5, n_chains=4, max_draws=100, progress=False,
-        prior=SmoothPrior(space, displacement=0.1, length=1.0),
+        space, source, target, method="hmc", sigma=1.0, n_chains=4, n_burn_in=50, max_draws=50,
+        progress=False, prior=SmoothPrior(space, displacement=0.1, length=1.0),
     )  # fmt: skip
-    assert (found.diagnostics["r_hat"] > 2.0).sum() >= 3
+    assert (found.diagnostics["r_hat"] > 2.0).sum() >= 2
     assert found.converged.sum() <= 1
 
 
