@@ -19,7 +19,6 @@ from dreamwarp.augment.formats import FORMATS, make_format
 from dreamwarp.augment.formats.pictures import encode_pictures
 from dreamwarp.augment.formats.webdataset import _header
 from dreamwarp.augment.source import Form
-from dreamwarp.data import load
 from tests.augment.generation_cases import SHAPE, files_of, make_data, make_model
 
 N = 25
@@ -107,14 +106,6 @@ def test_folder_is_read_by_torchvision_and_pillow(tmp_path: Path) -> None:
         with Image.open(path) as picture:
             np.testing.assert_array_equal(np.moveaxis(np.asarray(picture), -1, 0), X[number - 4])
         assert NAMES[code] == y[number - 4]
-
-
-@pytest.mark.parametrize("name", ["idx", "npz", "parquet", "folder"])
-def test_our_own_reader_takes_a_set_as_one(tmp_path: Path, name: str) -> None:
-    X, y = write(tmp_path, name)
-    read = load(tmp_path)
-    order = np.argsort(y, kind="stable") if name == "folder" else np.arange(N)
-    equal((read.X, read.y.astype(int)), (X[order], y[order]))
 
 
 # -- bytes

@@ -14,8 +14,10 @@ import dreamwarp
 from dreamwarp import WarpModel
 from dreamwarp.augment import SampleSource, generate, verify
 from dreamwarp.augment.formats import FORMATS
-from dreamwarp.augment.manifest import MAX_BYTES, NAME, read_manifest
+from dreamwarp.augment.manifest import read_manifest
 from dreamwarp.augment.stores import LocalStore
+from dreamwarp.data.sample_sets import MANIFEST as NAME
+from dreamwarp.data.sample_sets import MAX_BYTES
 from tests.augment.generation_cases import make_data, make_model
 from tests.data.test_fuzz import AMOUNTS, fuzz
 

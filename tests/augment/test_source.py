@@ -9,8 +9,9 @@ import pytest
 
 from dreamwarp import Warp
 from dreamwarp.augment import SampleSource
-from dreamwarp.augment.source import MAX_NUMBER, Form, check_range
+from dreamwarp.augment.source import Form, check_range
 from dreamwarp.data import DataSet
+from dreamwarp.data.sample_sets import MAX_NUMBER
 from dreamwarp.draws import Stream, integers
 from tests.augment.generation_cases import SHAPE, make_data, make_model
 

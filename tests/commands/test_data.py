@@ -170,3 +170,10 @@ def test_wrong_use_is_one_line_and_code_2(capsys: Any, arguments: list[str], mes
 def test_help_has_examples(capsys: Any) -> None:
     assert run("--help") == 0
     assert "dreamwarp data mnist" in capsys.readouterr().out.partition("Examples")[2]
+
+
+def test_help_names_what_can_be_read(capsys: Any) -> None:
+    assert run("--help") == 0
+    words = " ".join(re.sub(r"[│╭╮╰╯─]", " ", capsys.readouterr().out).split())
+    for kind in ("pictures", "IDX", ".npz", ".npy", "Parquet", "WebDataset", ".ts", "`dreamwarp"):
+        assert kind in words

@@ -5,18 +5,22 @@ from __future__ import annotations
 import gzip
 import io
 import struct
+import tarfile
 import time
 import tracemalloc
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from dreamwarp.data import read_idx, write_idx
 from dreamwarp.data.guards import MOST_EXPANSION
 from dreamwarp.data.numpy_files import read_npy, read_npz
+from dreamwarp.data.webdataset import read_webdataset
 
 N_QUICK, N_SLOW = 300, 50_000
 # Streams, headers and messages, whatever the file.
@@ -80,6 +84,36 @@ def seeds_of_npy(folder: Path) -> Iterator[bytes]:
         target = io.BytesIO()
         np.save(target, array)
         yield target.getvalue()
+
+
+def seeds_of_tar(folder: Path, endings: tuple[str, str]) -> Iterator[bytes]:
+    samples = []
+    for sample in X[:6]:
+        target = io.BytesIO()
+        np.save(target, sample) if endings[0] == "npy" else Image.fromarray(sample).save(
+            target, "PNG"
+        )
+        samples.append(target.getvalue())
+    for make in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT):
+        path = folder / f"{make}.seed"
+        with tarfile.open(path, "w", format=make) as archive:
+            for k, sample in enumerate(samples):
+                for ending, content in zip(endings, (sample, b"%d" % k), strict=True):
+                    info = tarfile.TarInfo(f"{'long' * 40 * (make > 0)}/{k}.{ending}")
+                    info.size = len(content)
+                    archive.addfile(info, io.BytesIO(content))
+        yield path.read_bytes()
+
+
+def sign(random: np.random.Generator, content: bytes) -> bytes:
+    """A mutant whose headers have the sums that they should have, so that they are read."""
+    mutant = bytearray(mutate(random, content))
+    for start in range(0, len(mutant) - 511, 512):
+        header = mutant[start : start + 512]
+        if header[257:262] == b"ustar":
+            total = sum(header) - sum(header[148:156]) + 8 * 32
+            mutant[start + 148 : start + 156] = b"%06o\0 " % total
+    return bytes(mutant)
 
 
 def fuzz(
@@ -149,3 +183,15 @@ def test_mutated_npy_files(tmp_path: Path, n: int) -> None:
         < fuzz(tmp_path / "mutant.npy", read_npy, list(seeds_of_npy(tmp_path)), n, expands=False)
         < n
     )
+
+
+@pytest.mark.parametrize("endings", [("npy", "cls"), ("png", "txt")])
+@pytest.mark.parametrize("mutate_fn", [mutate, sign])
+@pytest.mark.parametrize("n", AMOUNTS)
+def test_mutated_webdataset_files(
+    tmp_path: Path, n: int, mutate_fn: Any, endings: tuple[str, str]
+) -> None:
+    seeds = list(seeds_of_tar(tmp_path, endings))
+    expands = endings[0] == "png"
+    path = tmp_path / "mutant.tar"
+    assert 0 < fuzz(path, read_webdataset, seeds, n, expands=expands, mutate_fn=mutate_fn) < n

@@ -61,6 +61,13 @@ def test_labels_may_be_strings(tmp_path: Path, labels: Any) -> None:
     assert read_parquet(path).y.tolist() == list("abacb")
 
 
+def test_one_long_label_does_not_make_room_for_as_long_ones(tmp_path: Path) -> None:
+    labels = ["a"] * 300 + ["b" * 300_000]
+    path = write(tmp_path / "a.parquet", pa.array([[1.0, 2.0]] * 301), labels)
+    with pytest.raises(ValueError, match=r"\(labels\)` would grow .*shorten the longest label"):
+        read_parquet(path)
+
+
 def test_columns_may_be_named(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", pa.array(X.tolist()), Y, ("face", "person"))
     np.testing.assert_array_equal(read_parquet(path, fields=("face", "person")).X, X)

@@ -54,6 +54,7 @@ def test_every_kind_is_recognised(tmp_path: Path) -> None:
         (lambda folder: (folder / "X.npy").touch(), readers.NPY),
         (lambda folder: (folder / "1.npz").touch(), readers.NPZ),
         (lambda folder: (folder / "1.parquet").touch(), readers.PARQUET),
+        (lambda folder: (folder / "1.tar").touch(), readers.WEBDATASET),
         (lambda folder: (folder / "A_TRAIN.ts").touch(), readers.SERIES),
         (lambda folder: (folder / "A_TRAIN.tsv").touch(), readers.SERIES),
         (write_pictures, readers.PICTURES),
@@ -142,6 +143,18 @@ def test_labels_are_sought_beside_images(tmp_path: Path) -> None:
     write_idx(tmp_path / "digits.idx", X)
     with pytest.raises(ValueError, match=r"must have the word 'images' in its name, so that"):
         load(tmp_path / "digits.idx")
+
+
+@pytest.mark.parametrize("end", ["", ".gz"])
+@pytest.mark.parametrize("labels", ["labels-idx1-ubyte", "labels-idx1-float"])
+def test_labels_have_the_word_for_their_own_type(tmp_path: Path, labels: str, end: str) -> None:
+    images = write_idx(tmp_path / "images-idx3-float", X.astype(np.float32))
+    with pytest.raises(FileNotFoundError, match=r"as `labels-idx1-float` or .*another of .* ubyte"):
+        load(images)
+    write_idx(tmp_path / f"{labels}{end}", Y)
+    for path in (images, tmp_path):
+        assert_same(load(path))
+    assert load(images).X.dtype == np.float32
 
 
 # -- addresses
@@ -264,7 +277,7 @@ def test_what_cant_be_read_is_refused_with_what_could_be(tmp_path: Path) -> None
     [
         (
             {"resize": (2, 2)},
-            r"`--resize` \(`resize`\) is for image folders, Parquet files; `.*` counts among",
+            r"`--resize` \(`resize`\) is for image folders, Parquet files, .*; `.*` counts among",
         ),
         (
             {"pad": "edge"},

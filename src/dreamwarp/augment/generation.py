@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from dreamwarp.augment.ahead import map_ahead
 from dreamwarp.augment.formats import ShardFormat, make_format
 from dreamwarp.augment.manifest import (
-    NAME,
     Digests,
     Manifest,
     new_manifest,
@@ -26,6 +25,7 @@ from dreamwarp.augment.source import Balance, SampleSource
 from dreamwarp.augment.stores import Store, open_store
 from dreamwarp.augment.verification import check_all
 from dreamwarp.data.dataset import DataSet
+from dreamwarp.data.sample_sets import MANIFEST
 from dreamwarp.draws import Seed
 from dreamwarp.model import WarpModel
 from dreamwarp.progress import ProgressOption, track
@@ -220,7 +220,7 @@ def make_shards(
 def _find_manifest(store: Store, wanted: Manifest, resume: bool) -> Manifest:
     """The manifest of the set to go on with: ``wanted``, if there is none and the place is free."""
     names = store.names()
-    if NAME not in names:
+    if MANIFEST not in names:
         if names:
             raise FileExistsError(
                 f"`{store.title}` must be empty or not there, and holds {names[0]}"

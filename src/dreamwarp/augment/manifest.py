@@ -15,23 +15,27 @@ from typing import Any
 import numpy as np
 
 import dreamwarp
-from dreamwarp.augment.formats import FORMATS, ShardFormat, make_format
+from dreamwarp.augment.formats import ShardFormat, make_format
 from dreamwarp.augment.shards import MAX_SHARDS, Plan
-from dreamwarp.augment.source import BALANCES, MAX_NUMBER, Form, SampleSource
+from dreamwarp.augment.source import BALANCES, Form, SampleSource
 from dreamwarp.augment.stores import Store, read_bounded
-from dreamwarp.data.guards import count_bytes
-from dreamwarp.model.labels import check_classes
+from dreamwarp.data.sample_sets import (
+    KIND,
+    MANIFEST,
+    MAX_BYTES,
+    MAX_NUMBER,
+    SAMPLE_CHECKS,
+    VERSION,
+    brief,
+    check_record,
+    check_settings,
+    is_count,
+    is_whole,
+    malformed,
+    parse_record,
+)
 
-NAME = "manifest.json"
-KIND, VERSION = "dreamwarp samples", 1
-# More than the longest list of shards with classes of the longest names takes.
-MAX_BYTES = 64 * 2**20
-MAX_AXES = 4
-# Longest value that an error quotes whole: hashes are.
-MAX_WORDS = 70
 SHA256 = re.compile(r"[0-9a-f]{64}")
-# Types that samples may have.
-DTYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
 
 Digests = dict[str, str]
 
@@ -98,36 +102,27 @@ def write_manifest(store: Store, manifest: Manifest) -> None:
         "shards": manifest.shards,
     }
     text = json.dumps(contents, indent=1, allow_nan=False) + "\n"
-    with store.create(NAME) as stream:
+    with store.create(MANIFEST) as stream:
         stream.write(text.encode())
 
 
 def read_manifest(store: Store) -> Manifest:
     """The manifest in a store; a ValueError says what is wrong with it."""
     try:
-        content = read_bounded(store, NAME, MAX_BYTES)
+        content = read_bounded(store, MANIFEST, MAX_BYTES)
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"`{store.title}` holds no {NAME}, so it is no set of samples."
+            f"`{store.title}` holds no {MANIFEST}, so it is no set of samples."
         ) from None
     except NotADirectoryError:
         raise NotADirectoryError(
             f"`{store.title}` must be the folder of a set of samples, and is a file."
         ) from None
-    if len(content) > MAX_BYTES:
-        raise _malformed(store, f"it has more than {MAX_BYTES} bytes")
-    record = _parse(store, content)
-    if not isinstance(record, dict) or record.get("kind") != KIND:
-        raise _malformed(store, "it is of another kind")
-    if record.get("version") != VERSION:
-        raise ValueError(
-            f"`{store.title}/{NAME}` has version {record.get('version')!r}, and this library reads "
-            f"version {VERSION}. Use the library that wrote it."
-        )
-    settings, shards = record.get("settings"), record.get("shards")
-    _check_settings(store, settings)
-    manifest = Manifest(settings, shards)  # type: ignore[arg-type]
-    _check_shards(store, manifest)
+    title = f"{store.title}/{MANIFEST}"
+    settings, shards = check_record(title, parse_record(title, content))
+    _check_settings(title, settings)
+    manifest = Manifest(settings, shards)
+    _check_shards(title, manifest)
     return manifest
 
 
@@ -136,7 +131,7 @@ def refuse_difference(store: Store, found: Manifest, wanted: Manifest) -> None:
     differing = [name for name, value in wanted.settings.items() if found.settings[name] != value]
     if differing:
         listed = "; ".join(
-            f"`{name}` is {_brief(found.settings[name])} there and {_brief(wanted.settings[name])} "
+            f"`{name}` is {brief(found.settings[name])} there and {brief(wanted.settings[name])} "
             "here"
             for name in differing
         )
@@ -149,103 +144,50 @@ def refuse_difference(store: Store, found: Manifest, wanted: Manifest) -> None:
 # -- checks
 
 
-def _parse(store: Store, content: bytes) -> Any:
-    def refuse(word: str) -> None:
-        raise ValueError(f"{word} is no number")
-
-    try:
-        return json.loads(content, parse_constant=refuse)
-    except RecursionError:
-        raise _malformed(store, "it is nested too deeply") from None
-    except ValueError as error:
-        raise _malformed(store, f"it is not JSON ({error})") from None
-
-
-def _check_settings(store: Store, settings: Any) -> None:
+def _check_settings(title: str, settings: Any) -> None:
     checks = {
-        "n": _is_count,
-        "first": lambda value: value == 0 or _is_count(value),
-        "shard_size": _is_count,
-        "format": lambda value: value in tuple(FORMATS),
-        "seed": lambda value: _is_whole(value) and 0 <= value < 2**64,
+        "n": is_count,
+        "first": lambda value: value == 0 or is_count(value),
+        "shard_size": is_count,
+        **SAMPLE_CHECKS,
+        "seed": lambda value: is_whole(value) and 0 <= value < 2**64,
         "strength": _is_real,
         "balance": lambda value: value in BALANCES,
-        "shape": _is_shape,
-        "dtype": lambda value: isinstance(value, str) and DTYPE.fullmatch(value),
-        "classes": _are_classes,
         "model": _is_hash,
         "data": _is_hash,
     }
     if not isinstance(settings, dict) or set(settings) != set(checks):
-        raise _malformed(store, f"its settings must be {', '.join(checks)}")
-    for name, is_good in checks.items():
-        if not is_good(settings[name]):
-            raise _malformed(store, f"its `{name}` can't be {_brief(settings[name])}")
+        raise malformed(title, f"its settings must be {', '.join(checks)}")
+    check_settings(title, settings, checks)
     if settings["first"] + settings["n"] > MAX_NUMBER:
-        raise _malformed(store, "its samples have numbers that are too large")
+        raise malformed(title, "its samples have numbers that are too large")
     try:
-        count_bytes("a sample", settings["shape"], np.dtype(settings["dtype"]))
         Manifest(settings, []).format  # noqa: B018  refuses forms that it can't hold
     except ValueError as error:
-        raise _malformed(store, str(error)) from None
+        raise malformed(title, str(error)) from None
 
 
-def _check_shards(store: Store, manifest: Manifest) -> None:
+def _check_shards(title: str, manifest: Manifest) -> None:
     plan, shards = manifest.plan, manifest.shards
     if len(plan) > MAX_SHARDS:
-        raise _malformed(store, f"it has {len(plan)} shards, more than {MAX_SHARDS}")
+        raise malformed(title, f"it has {len(plan)} shards, more than {MAX_SHARDS}")
     if not isinstance(shards, list) or len(shards) != len(plan):
-        raise _malformed(store, f"it must list {len(plan)} shards")
+        raise malformed(title, f"it must list {len(plan)} shards")
     file_format = manifest.format
     for number, digests in enumerate(shards):
         if digests is None:
             continue
         names = set(file_format.names(plan[number]))
         if not isinstance(digests, dict) or set(digests) != names:
-            raise _malformed(store, f"its shard {number} must have {', '.join(sorted(names))}")
+            raise malformed(title, f"its shard {number} must have {', '.join(sorted(names))}")
         if not all(_is_hash(sha256) for sha256 in digests.values()):
-            raise _malformed(store, f"its shard {number} has something else than SHA-256 hashes")
-
-
-def _malformed(store: Store, reason: str) -> ValueError:
-    return ValueError(
-        f"`{store.title}/{NAME}` is not the manifest of a set of samples: {reason}. Remove the set "
-        "and make it again."
-    )
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_count(value: Any) -> bool:
-    return _is_whole(value) and 1 <= value < MAX_NUMBER
+            raise malformed(title, f"its shard {number} has something else than SHA-256 hashes")
 
 
 def _is_real(value: Any) -> bool:
-    real = isinstance(value, float) or (_is_whole(value) and value < MAX_NUMBER)
+    real = isinstance(value, float) or (is_whole(value) and value < MAX_NUMBER)
     return real and 0.0 <= value < float("inf")
-
-
-def _is_shape(value: Any) -> bool:
-    is_list = isinstance(value, list) and 1 <= len(value) <= MAX_AXES
-    return is_list and all(_is_count(size) for size in value)
 
 
 def _is_hash(value: Any) -> bool:
     return isinstance(value, str) and SHA256.fullmatch(value) is not None
-
-
-def _are_classes(value: Any) -> bool:
-    if not isinstance(value, list):
-        return False
-    try:
-        classes = check_classes(value)
-    except (TypeError, ValueError):
-        return False
-    return not isinstance(classes[0], bool)
-
-
-def _brief(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= MAX_WORDS else f"{text[: MAX_WORDS - 3]}..."

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.fingerprint import fingerprint, parts
 from dreamwarp.data.members import Members
+from dreamwarp.data.sample_sets import MAX_NUMBER
 from dreamwarp.draws import Seed, Stream, as_key, integers
 from dreamwarp.model import WarpModel
 from dreamwarp.model.labels import MAX_LISTED, check_label, encode
@@ -23,8 +24,6 @@ from dreamwarp.warp import Warp
 Balance = Literal["classes", "data"]
 BALANCES = ("classes", "data")
 
-# Samples are numbered below this.
-MAX_NUMBER = 2**62
 # Values made at a time: what is behind them, some 16 bytes each, should stay in a processor's cache
 # as far as it can, and Python's share of the time should be small.
 BLOCK_VALUES = 2**20
@@ -197,6 +196,8 @@ def _check_axes(model: WarpModel, data: DataSet) -> None:
             " Use samples like those that the model was fitted to. Rows of numbers need their axes "
             "back, images by X.reshape(n, rows, columns)."
         )
+    # Here rather than at the first block, by when files have been begun.
+    Warp(model.space, np.zeros(model.space.dim))._check_samples(data.X[:MAX_BLOCK])
 
 
 def _names(model: WarpModel, classes: NDArray[Any]) -> NDArray[Any]:

@@ -7,8 +7,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dreamwarp.augment.source import MAX_NUMBER, Balance, SampleSource, check_range
+from dreamwarp.augment.source import Balance, SampleSource, check_range
 from dreamwarp.data.dataset import DataSet
+from dreamwarp.data.sample_sets import MAX_NUMBER
 from dreamwarp.draws import Seed
 from dreamwarp.model import WarpModel
 from dreamwarp.validation import check_whole

@@ -26,7 +26,8 @@ FieldsOption = Annotated[
     typer.Option(
         "--fields",
         metavar="X,y",
-        help="Names of samples and labels in .npz and Parquet files, or of two .npy files.",
+        help="Names of samples and labels in .npz and Parquet files, of two .npy files, or their "
+        "endings in WebDataset files.",
         show_default=False,
     ),
 ]
@@ -35,7 +36,8 @@ ShapeOption = Annotated[
     typer.Option(
         "--shape",
         metavar="28x28",
-        help="Shape of a sample, for samples stored flat in .npz, .npy and Parquet files.",
+        help="Shape of a sample, for samples stored flat in .npz, .npy, Parquet and WebDataset "
+        "files.",
         show_default=False,
     ),
 ]

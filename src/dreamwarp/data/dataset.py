@@ -10,11 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dreamwarp.data.guards import refuse_bomb
+
 Samples = NDArray[Any]
 Labels = NDArray[Any]
 
 # The paper holds out the last images of the training part for validation.
 N_VALIDATION = 10_000
+# Types and shapes that an error lists before it gives up.
+MAX_LISTED = 5
 
 
 class Part(NamedTuple):
@@ -100,16 +104,43 @@ def join_parts(name: str, parts: Sequence[Part]) -> Part:
     if len(parts) == 1:
         return parts[0]
     check_forms(name, ((X.dtype, X.shape[1:]) for X, _ in parts))
+    labels = [y for _, y in parts]
+    if len({y.dtype.kind in "SU" for y in labels}) > 1:
+        raise ValueError(
+            f"`{name}` must have labels of one kind throughout, and has both words and numbers."
+        )
+    _refuse_wide(name, [(y.dtype.itemsize, len(y)) for y in labels])
     X, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     return Part(X, y)
+
+
+def as_words(name: object, words: Sequence[str]) -> Labels:
+    """Strings as an array."""
+    _refuse_wide(name, [(4 * len(word), 1) for word in words])
+    return np.array(words, str)
+
+
+def _refuse_wide(name: object, labels: Sequence[tuple[int, int]]) -> None:
+    """Refuse labels, by bytes of each and count, that are a bomb as an array.
+
+    It takes as much room for each as for the longest.
+    """
+    refuse_bomb(
+        f"{name} (labels)",
+        packed=sum(width * n for width, n in labels),
+        unpacked=max(width for width, _ in labels) * sum(n for _, n in labels),
+        remedy="shorten the longest label",
+    )
 
 
 def check_forms(name: object, forms: Iterable[tuple[np.dtype[Any], tuple[int, ...]]]) -> None:
     """Refuse parts whose samples differ in type or shape."""
     found = sorted({f"{dtype} {shape}" for dtype, shape in forms})
     if len(found) > 1:
+        more = ", ..." if len(found) > MAX_LISTED else ""
         raise ValueError(
-            f"`{name}` must have samples of one type and shape throughout, got {', '.join(found)}."
+            f"`{name}` must have samples of one type and shape throughout, got "
+            f"{', '.join(found[:MAX_LISTED])}{more}."
         )
 
 

@@ -21,6 +21,8 @@ from dreamwarp.files import write_beside
 
 # Type codes of the format, and what they mean.
 TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+# What they are called in file names, as in MNIST's "train-images-idx3-ubyte".
+WORDS = {"u1": "ubyte", "i1": "byte", ">i2": "short", ">i4": "int", ">f4": "float", ">f8": "double"}
 CODES = {np.dtype(name).newbyteorder("="): code for code, name in TYPES.items()}
 # The format allows 255 axes; NumPy before 2.0 allows this many.
 MAX_AXES = 32

@@ -8,10 +8,12 @@ from pathlib import Path
 
 from dreamwarp.data.dataset import DataSet, Part
 from dreamwarp.data.guards import check_file
-from dreamwarp.data.idx import is_idx, read_idx, read_idx_files
+from dreamwarp.data.idx import WORDS, is_idx, read_idx, read_idx_files
 
 # A test part's files have one of these as a word of their name.
 TEST_WORDS = re.compile(r"(^|[-_.])(t10k|test)([-_.]|$)", re.IGNORECASE)
+# The type of a file's values, at the end of its name.
+TYPE_WORD = re.compile(rf"(?<=[-_.])({'|'.join(WORDS.values())})$")
 
 
 def read_idx_set(path: str | os.PathLike[str], *, memory_map: bool = False) -> DataSet:
@@ -21,8 +23,9 @@ def read_idx_set(path: str | os.PathLike[str], *, memory_map: bool = False) -> D
     ----------
     path : path
         A file of images, with the word ``images`` in its name, whose labels are beside it under
-        the same name with ``labels`` and ``idx1``; or a folder of such pairs. In a folder, pairs
-        named ``t10k`` or ``test`` are the test part, and pairs that are numbered go together.
+        the same name with ``labels`` and ``idx1``, and the word for their own type, such as
+        ``ubyte``; or a folder of such pairs. In a folder, pairs named ``t10k`` or ``test`` are the
+        test part, and pairs that are numbered go together.
     memory_map : bool
         Leave the images on disk, and read what is touched.
     """
@@ -76,7 +79,14 @@ def _find_labels(images: Path) -> Path:
             "beside it under the same name with 'labels'."
         )
     name = re.sub(r"idx\d", "idx1", plain.replace("images", "labels"))
-    for candidate in (images.with_name(name), images.with_name(f"{name}.gz")):
-        if candidate.is_file():
-            return candidate
-    raise FileNotFoundError(f"`{images}` needs its labels beside it, as `{name}` or `{name}.gz`.")
+    # Labels are mostly bytes, whatever the images are.
+    stem = TYPE_WORD.sub("", name)
+    names = [name] if stem == name else [name, *(stem + word for word in WORDS.values())]
+    for candidate in names:
+        for file in (images.with_name(candidate), images.with_name(f"{candidate}.gz")):
+            if file.is_file():
+                return file
+    other = "" if stem == name else f", or with another of the words {', '.join(WORDS.values())}"
+    raise FileNotFoundError(
+        f"`{images}` needs its labels beside it, as `{name}` or `{name}.gz`{other}."
+    )

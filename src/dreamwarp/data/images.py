@@ -79,7 +79,27 @@ def read_folder(path: str | os.PathLike[str], *, resize: tuple[int, int] | None 
     if (root / "train").is_dir() and not _pictures(root / "train"):
         tests = [root / name for name in TEST_NAMES if (root / name).is_dir()]
         folders = [root / "train", *tests[:1]]
-    listed = [_list_pictures(folder) for folder in folders]
+    return _read_listed(root, [_list_pictures(folder) for folder in folders], resize)
+
+
+def read_numbered(
+    path: str | os.PathLike[str], *, resize: tuple[int, int] | None = None
+) -> DataSet:
+    """As :func:`read_folder`, in the order of the numbers that pictures have for names.
+
+    All folders are classes, whatever they are called.
+    """
+    root = Path(path)
+    listed = _list_pictures(root)
+    # Numbers are padded with zeros, and those that need more digits are larger.
+    listed.sort(key=lambda entry: (len(entry[0].name), entry[0].name))
+    return _read_listed(root, [listed], resize)
+
+
+def _read_listed(
+    root: Path, listed: list[list[tuple[Path, str]]], resize: tuple[int, int] | None
+) -> DataSet:
+    """Pictures and their classes, of one part or two."""
     files = [file for part in listed for file, _ in part]
     forms = _read_forms(files)
     mode = _common_mode(forms)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import struct
@@ -122,6 +123,16 @@ def read_npy(path: str | os.PathLike[str], *, memory_map: bool = False) -> NDArr
             order: Literal["C", "F"] = "F" if header.columns_first else "C"
             return np.memmap(stream, header.dtype, "r", header.n_bytes, header.shape, order)
         return _read_values(file, header, stream)
+
+
+def decode_npy(what: object, content: bytes) -> NDArray[Any]:
+    """The array of a ``.npy`` file that has been read, as a view of it where that is possible."""
+    header = _read_header(what, io.BytesIO(content))
+    declared = count_bytes(what, header.shape, header.dtype)
+    _check_size(what, header, declared, len(content) - header.n_bytes)
+    values = np.frombuffer(content, header.dtype, offset=header.n_bytes)
+    shape = header.shape[::-1] if header.columns_first else header.shape
+    return _arrange_values(header, values.reshape(shape))
 
 
 def choose_fields(
@@ -261,5 +272,10 @@ def _read_values(what: object, header: Header, stream: BufferedIOBase) -> NDArra
     array = np.empty(shape, header.dtype)
     there = fill_array(what, stream, array)
     _check_size(what, header, array.nbytes, there)
+    return _arrange_values(header, array)
+
+
+def _arrange_values(header: Header, array: NDArray[Any]) -> NDArray[Any]:
+    """Values in the order of their axes and of this machine's bytes."""
     array = array.T if header.columns_first else array
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from dreamwarp.data.dataset import DataSet, Part, join_parts
+from dreamwarp.data.dataset import DataSet, Part, as_words, join_parts
 from dreamwarp.data.guards import BOMB_BYTES, check_file, refuse_bomb
 from dreamwarp.data.images import decode_all
 from dreamwarp.progress import Meter
@@ -76,7 +76,9 @@ def _read_file(file: Path, fields: tuple[str, str] | None, resize: tuple[int, in
         samples = _read_column(file, table, X_name).combine_chunks()
         X = _as_samples(f"{file}[{X_name}]", samples, resize)
         y = _refuse_nulls(f"{file}[{y_name}]", _read_column(file, table, y_name)).to_numpy()
-    return Part(X, y.astype(str) if y.dtype == object else y)
+    if y.dtype == object:
+        y = as_words(file, [v.decode() if isinstance(v, bytes) else str(v) for v in y])
+    return Part(X, y)
 
 
 @contextmanager

@@ -17,13 +17,15 @@ from dreamwarp.data.idx import is_idx
 from dreamwarp.data.idx_sets import list_images, read_idx_set
 from dreamwarp.data.named import NAMED, load_named
 from dreamwarp.data.parquet import read_parquet
+from dreamwarp.data.sample_sets import find_set
+from dreamwarp.data.webdataset import read_webdataset
 from dreamwarp.files import is_address, local_copy
 from dreamwarp.warp import COLORS, MANY
 
 ACCEPTED = (
     f"a name ({', '.join(NAMED)}); a folder with a folder of PNG or JPEG pictures per class; IDX "
-    "files, plain or gzip; .npz; X.npy with y.npy beside it; .parquet; .ts or .tsv; or a folder of "
-    "one of these"
+    "files, plain or gzip; .npz; X.npy with y.npy beside it; .parquet; .tar as of WebDataset; .ts "
+    "or .tsv; a folder of one of these; or what `dreamwarp sample` wrote, in any format"
 )
 
 
@@ -42,11 +44,27 @@ PICTURES = Kind("image folders", images.read_folder, ("resize",))
 NPZ = Kind(".npz files", numpy_files.read_npz, ("fields", "shape"))
 NPY = Kind(".npy files", numpy_files.map_npy, ("fields", "shape"))
 PARQUET = Kind("Parquet files", read_parquet, ("fields", "resize", "shape"))
+WEBDATASET = Kind("WebDataset files", read_webdataset, ("fields", "resize", "shape"))
 SERIES = Kind("time series", series.read_series, ("pad",))
-KINDS = (NAME, IDX, PICTURES, NPZ, NPY, PARQUET, SERIES)
+KINDS = (NAME, IDX, PICTURES, NPZ, NPY, PARQUET, WEBDATASET, SERIES)
+# Sets that `generate` wrote, by their format.
+SET_KINDS = {
+    "idx": IDX,
+    "npz": NPZ,
+    "parquet": PARQUET,
+    "webdataset": WEBDATASET,
+    "folder": replace(PICTURES, read_fn=images.read_numbered),
+}
 # What is read from addresses: the other kinds have labels beside, or many files.
-SINGLE_FILES = (".npz", ".parquet", ".ts", ".tsv")
-SUFFIXES = {".npz": NPZ, ".npy": NPY, ".parquet": PARQUET, ".ts": SERIES, ".tsv": SERIES}
+SINGLE_FILES = (".npz", ".parquet", ".tar", ".ts", ".tsv")
+SUFFIXES = {
+    ".npz": NPZ,
+    ".npy": NPY,
+    ".parquet": PARQUET,
+    ".tar": WEBDATASET,
+    ".ts": SERIES,
+    ".tsv": SERIES,
+}
 
 
 def load(
@@ -65,15 +83,19 @@ def load(
     source : str or path
         The name of a data set (``"mnist"``, ``"fashion-mnist"``, ``"digits"``), or a path: a
         folder with a folder of PNG or JPEG pictures per class; IDX files, plain or gzip;
-        ``.npz``; ``X.npy`` with ``y.npy`` beside it; ``.parquet``; ``.ts`` or ``.tsv``; or a folder
-        of one of these. A path that is also a name is written ``./mnist``, or given as a
-        ``pathlib.Path``. A single ``.npz``, ``.parquet``, ``.ts`` or ``.tsv`` file may also be at
-        an address that fsspec knows, such as ``s3://bucket/data.npz``: it is copied for the time
-        of reading.
+        ``.npz``; ``X.npy`` with ``y.npy`` beside it; ``.parquet``; ``.tar`` as of WebDataset;
+        ``.ts`` or ``.tsv``; or a folder of one of these. The folder of a set that :func:`generate`
+        or ``dreamwarp sample`` wrote is read as a whole, whatever its format: samples and labels
+        as they were made, in their order. A path that is also a name is written ``./mnist``, or
+        given as a ``pathlib.Path``. A single ``.npz``, ``.parquet``, ``.tar``, ``.ts`` or ``.tsv``
+        file may also be at an address that fsspec knows, such as ``s3://bucket/data.npz``: it is
+        copied for the time of reading.
     fields : (str, str)
-        Names of samples and labels in ``.npz`` and Parquet files, or of two ``.npy`` files.
+        Names of samples and labels in ``.npz`` and Parquet files, of two ``.npy`` files, or the
+        endings of both in WebDataset files.
     shape : tuple of int
-        Shape of one sample, for samples stored flat in ``.npz``, ``.npy`` and Parquet files.
+        Shape of one sample, for samples stored flat in ``.npz``, ``.npy``, Parquet and WebDataset
+        files.
     resize : (rows, columns)
         Bring pictures to one size.
     pad : {"edge", "zero"}
@@ -100,7 +122,8 @@ def load(
                 copy, fields=fields, shape=shape, resize=resize, pad=pad, memory_map=memory_map
             )
         return replace(data, name=str(source))
-    kind = find_kind(source)
+    found = find_set(source) if os.fspath(source) and not _is_name(source) else None
+    kind = find_kind(source) if found is None else SET_KINDS[found.format]
     given: dict[str, Any] = {
         "fields": fields,
         "shape": shape,
@@ -118,7 +141,12 @@ def load(
             )
     sample_shape = options.pop("shape", None)
     data = kind.read_fn(source, **options)
-    return _arrange(data, sample_shape) if "shape" in kind.options else data
+    if found is not None:
+        data = found.restore(data, is_resized="resize" in options)
+    if sample_shape is not None:
+        data = _arrange(data, lambda X: _reshape(data.name, X, sample_shape))
+    # What a manifest says of shapes leaves nothing to guess.
+    return _arrange(data, _move_colors) if "shape" in kind.options and found is None else data
 
 
 def check_address(address: str) -> None:
@@ -134,7 +162,7 @@ def find_kind(source: str | os.PathLike[str]) -> Kind:
     """What kind of data a name or path is."""
     if not os.fspath(source):
         raise ValueError(f"data must be given, and the name is empty. Data can be {ACCEPTED}.")
-    if isinstance(source, str) and source in NAMED:
+    if _is_name(source):
         return NAME
     path = Path(source)
     if not path.exists():
@@ -146,6 +174,10 @@ def find_kind(source: str | os.PathLike[str]) -> Kind:
     if kind is None:
         raise ValueError(f"`{source}` holds no data that can be read. Data can be {ACCEPTED}.")
     return kind
+
+
+def _is_name(source: str | os.PathLike[str]) -> bool:
+    return isinstance(source, str) and source in NAMED
 
 
 def _find_file_kind(path: Path) -> Kind | None:
@@ -160,6 +192,7 @@ def _find_folder_kind(path: Path) -> Kind | None:
         (NPY, "*.npy"),
         (NPZ, "*.npz"),
         (PARQUET, "*.parquet"),
+        (WEBDATASET, "*.tar"),
         (SERIES, "*_TRAIN.ts"),
         (SERIES, "*_TRAIN.tsv"),
     ):
@@ -168,20 +201,23 @@ def _find_folder_kind(path: Path) -> Kind | None:
     return PICTURES if images.is_image_folder(path) else None
 
 
-def _arrange(data: DataSet, shape: tuple[int, ...] | None) -> DataSet:
-    """Samples in a given shape, and with their channels before their spatial axes."""
-    test = data.test and Part(_arrange_samples(data.name, data.test.X, shape), data.test.y)
-    return replace(data, X=_arrange_samples(data.name, data.X, shape), test=test)
+def _arrange(data: DataSet, arrange_fn: Callable[[NDArray[Any]], NDArray[Any]]) -> DataSet:
+    """The samples of both parts, arranged."""
+    test = data.test and Part(arrange_fn(data.test.X), data.test.y)
+    return replace(data, X=arrange_fn(data.X), test=test)
 
 
-def _arrange_samples(name: str, X: NDArray[Any], shape: tuple[int, ...] | None) -> NDArray[Any]:
-    if shape is not None:
-        if min(shape, default=0) < 1 or np.prod(shape) != X[0].size:
-            raise ValueError(
-                f"`--shape` (`shape`) must have as many values as a sample of `{name}`, "
-                f"{X[0].size}, got {shape}."
-            )
-        X = X.reshape(len(X), *shape)
+def _reshape(name: str, X: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    if min(shape, default=0) < 1 or np.prod(shape) != X[0].size:
+        raise ValueError(
+            f"`--shape` (`shape`) must have as many values as a sample of `{name}`, "
+            f"{X[0].size}, got {shape}."
+        )
+    return X.reshape(len(X), *shape)
+
+
+def _move_colors(X: NDArray[Any]) -> NDArray[Any]:
+    """Samples with their channels before their spatial axes."""
     if X.ndim == 4 and X.shape[-1] in COLORS and min(X.shape[1:3]) >= MANY:
         X = np.moveaxis(X, -1, 1)
         X = X if isinstance(X, np.memmap) else np.ascontiguousarray(X)

@@ -20,5 +20,14 @@ __all__ = ["FORMATS", "ShardFormat", "Writing", "make_format"]
 
 
 def make_format(name: str, form: Form) -> ShardFormat:
-    """The format of a name, for samples of a form."""
-    return FORMATS[check_choice("format", name, tuple(FORMATS))](form)
+    """The format of a name, for samples of a form.
+
+    ValueError if it can't hold such samples, with formats that can.
+    """
+    kind = FORMATS[check_choice("format", name, tuple(FORMATS))]
+    fault = kind.find_fault(form)
+    if fault is not None:
+        *most, last = (repr(other.name) for other in FORMATS.values() if not other.find_fault(form))
+        others = f"{', '.join(most)} or {last}" if most else last
+        raise ValueError(f"format {name!r} {fault}. Use format {others}.")
+    return kind(form)

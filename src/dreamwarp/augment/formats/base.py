@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.augment.shards import MAX_SHARDS, Shard
-from dreamwarp.augment.source import MAX_NUMBER, Form
+from dreamwarp.augment.source import Form
 from dreamwarp.augment.stores import Store, hash_file
+from dreamwarp.data.sample_sets import MAX_NUMBER
 
 
 class Writing(NamedTuple):
@@ -36,7 +37,7 @@ class ShardFormat(ABC):
     Parameters
     ----------
     form : Form
-        A ValueError says so if the format can't hold such samples.
+        One that the format can hold: :func:`make_format` refuses others.
     """
 
     name: ClassVar[str]
@@ -44,11 +45,11 @@ class ShardFormat(ABC):
 
     def __init__(self, form: Form) -> None:
         self.form = form
-        self.check()
 
+    @classmethod
     @abstractmethod
-    def check(self) -> None:
-        """Refuse a form that can't be held."""
+    def find_fault(cls, form: Form) -> str | None:
+        """Why samples of a form can't be held, as words that follow the format's name, or None."""
 
     def check_size(self, n: int) -> None:
         """Refuse shards of n samples, if that is too many."""
@@ -101,6 +102,14 @@ def label_type(form: Form) -> np.dtype[Any]:
     low, high = int(form.classes.min()), int(form.classes.max())
     small = low >= 0 and high <= 255
     return np.dtype(np.uint8) if small else np.dtype(np.int64)
+
+
+def find_untext(form: Form) -> str | None:
+    """A fault, if any label can't be stored as UTF-8: half of a pair of surrogates."""
+    for label in form.labels:
+        if isinstance(label, str) and any("\ud800" <= letter <= "\udfff" for letter in label):
+            return f"holds labels that are Unicode text, and the data has {label!r}"
+    return None
 
 
 def as_bytes(array: NDArray[Any], dtype: np.dtype[Any] | None = None) -> memoryview:

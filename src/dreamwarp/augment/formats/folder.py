@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from dreamwarp.augment.formats.base import ShardFormat, Writing
 from dreamwarp.augment.formats.pictures import encode_pictures, is_picture
 from dreamwarp.augment.shards import Shard
+from dreamwarp.augment.source import Form
 from dreamwarp.augment.stores import CHUNK, Store, create_hashed, hash_file
 
 # Class names that are folder names everywhere, stay where they are put, and are not hidden.
@@ -35,30 +36,29 @@ class FolderFormat(ShardFormat):
 
     name = "folder"
 
-    def check(self) -> None:
-        """Refuse a form that can't be held."""
-        if not is_picture(self.form):
-            raise ValueError(
-                f"format 'folder' holds PNG pictures, grey of 8 or 16 bits or coloured of 8, and "
-                f"the data is {self.form.dtype} of shape {self.form.shape}. Use format 'npz', "
-                "'parquet' or 'webdataset'."
+    @classmethod
+    def find_fault(cls, form: Form) -> str | None:
+        """Why samples of a form can't be held, or None."""
+        if not is_picture(form):
+            return (
+                "holds PNG pictures, grey of 8 or 16 bits or coloured of 8, of at most 2^26 "
+                f"pixels, and the data is {form.dtype} of shape {form.shape}"
             )
         folders: dict[str, Any] = {}
-        for label in self.form.labels:
+        for label in form.labels:
             name = str(label)
             is_safe = SAFE_NAME.fullmatch(name) and not RESERVED.fullmatch(name)
             if not is_safe or len(name.encode()) > MAX_NAME:
-                raise ValueError(
-                    f"format 'folder' needs class names that can be names of folders on every "
-                    f"system, and are none of its own files, got {name!r}. Rename the class, or "
-                    "use another format."
+                return (
+                    "needs class names that can be names of folders on every system, and are none "
+                    f"of its own files, got {name!r}"
                 )
             other = folders.setdefault(name.casefold(), label)
             if other != label:
-                raise ValueError(
-                    f"format 'folder' needs class names that differ by more than case, got "
-                    f"{other!r} and {label!r}. Rename one, or use another format."
+                return (
+                    f"needs class names that differ by more than case, got {other!r} and {label!r}"
                 )
+        return None
 
     @cached_property
     def _folders(self) -> set[str]:

@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 from dreamwarp.augment.formats.base import ShardFormat, Writing, as_bytes, label_type
 from dreamwarp.augment.shards import Shard
+from dreamwarp.augment.source import Form
 from dreamwarp.augment.stores import Store, create_hashed, read_bounded
-from dreamwarp.data.idx import CODES, TYPES, encode_header
-
-# What the format's types are called in file names, as in MNIST's own.
-WORDS = {"u1": "ubyte", "i1": "byte", ">i2": "short", ">i4": "int", ">f4": "float", ">f8": "double"}
+from dreamwarp.data.idx import CODES, TYPES, WORDS, encode_header
 
 
 class IdxFormat(ShardFormat):
@@ -24,21 +22,19 @@ class IdxFormat(ShardFormat):
     name = "idx"
     max_samples = 2**32 - 1  # the format counts in 32 bits
 
-    def check(self) -> None:
-        """Refuse a form that can't be held."""
-        if self.form.dtype not in CODES:
-            raise ValueError(
-                f"format 'idx' holds {', '.join(map(str, CODES))}, and the data is "
-                f"{self.form.dtype}. Use format 'npz' or 'parquet'."
-            )
-        labels = self.form.classes
+    @classmethod
+    def find_fault(cls, form: Form) -> str | None:
+        """Why samples of a form can't be held, or None."""
+        if form.dtype not in CODES:
+            return f"holds {', '.join(map(str, CODES))}, and the data is {form.dtype}"
+        labels = form.classes
         low, high = np.iinfo(np.int32).min, np.iinfo(np.int32).max
         if labels.dtype.kind not in "iu" or labels.min() < low or labels.max() > high:
-            raise ValueError(
-                f"format 'idx' holds labels that are whole numbers of 32 bits, and the data has "
-                f"{labels.dtype} such as {labels[0].item()!r}. Use format 'npz', 'parquet', "
-                "'webdataset' or 'folder'."
+            return (
+                f"holds labels that are whole numbers of 32 bits, and the data has {labels.dtype} "
+                f"such as {labels[0].item()!r}"
             )
+        return None
 
     @property
     def _label_type(self) -> np.dtype[Any]:

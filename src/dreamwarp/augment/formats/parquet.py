@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,12 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.augment.formats.base import ShardFormat, Writing, label_type
+from dreamwarp.augment.formats.base import ShardFormat, Writing, find_untext, label_type
 from dreamwarp.augment.shards import Shard
+from dreamwarp.augment.source import Form
 from dreamwarp.augment.stores import Store, create_hashed
 
 # Packs digits five to one at a speed that does not count beside that of warping.
 COMPRESSION, LEVEL = "zstd", 1
+# Of a sample: lists of fixed size count in 32 bits.
+MAX_VALUES = 2**31 - 1
 
 
 class ParquetFormat(ShardFormat):
@@ -25,14 +29,23 @@ class ParquetFormat(ShardFormat):
 
     name = "parquet"
 
-    def check(self) -> None:
-        """Refuse a form that can't be held."""
+    def __init__(self, form: Form) -> None:
         _import_pyarrow()
-        if self.form.dtype.kind not in "iuf" or self.form.dtype.itemsize > 8:
-            raise ValueError(
-                f"format 'parquet' holds whole and floating-point numbers of at most 64 bits, and "
-                f"the data is {self.form.dtype}. Use format 'npz'."
+        super().__init__(form)
+
+    @classmethod
+    def find_fault(cls, form: Form) -> str | None:
+        """Why samples of a form can't be held, or None."""
+        if form.dtype.kind not in "iuf" or form.dtype.itemsize > 8:
+            return (
+                "holds whole and floating-point numbers of at most 64 bits, and the data is "
+                f"{form.dtype}"
             )
+        if math.prod(form.shape) > MAX_VALUES:
+            return (
+                f"holds samples of at most 2^31 - 1 values, and the data is of shape {form.shape}"
+            )
+        return find_untext(form)
 
     def names(self, shard: Shard) -> tuple[str, ...]:
         """Names of the files whose hashes stand for the shard."""

@@ -12,21 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.augment.source import Form
+from dreamwarp.data.images import MAX_PIXELS
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 # The format's numbers for grey pictures and for those in red, green and blue.
 GREY, COLORED = 0, 2
 # The quickest of zlib's levels: digits take two thirds of the usual one's time, and 6 % more room.
 LEVEL = 1
-LONGEST_SIDE = 2**31 - 1
 
 
 def is_picture(form: Form) -> bool:
-    """Whether samples can be PNG pictures: grey of 8 or 16 bits, or colour of 8."""
+    """Whether samples can be PNG pictures, such as are read: grey of 8 or 16 bits, colour of 8."""
     *channels, rows, columns = form.shape if len(form.shape) > 1 else (0, 0, 0)
     kinds = {np.dtype(np.uint8): ([], [1], [3]), np.dtype(np.uint16): ([], [1])}
-    sides_fit = 1 <= rows <= LONGEST_SIDE and 1 <= columns <= LONGEST_SIDE
-    return sides_fit and channels in kinds.get(form.dtype, ())
+    return 1 <= rows * columns <= MAX_PIXELS and channels in kinds.get(form.dtype, ())
 
 
 def encode_pictures(pictures: NDArray[Any]) -> Iterator[bytes]:

@@ -11,9 +11,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dreamwarp.augment.formats.base import ShardFormat, Writing
+from dreamwarp.augment.formats.base import ShardFormat, Writing, find_untext
 from dreamwarp.augment.formats.pictures import encode_npy, encode_pictures, is_picture
 from dreamwarp.augment.shards import Shard
+from dreamwarp.augment.source import Form
 from dreamwarp.augment.stores import Store, create_hashed
 
 BLOCK = tarfile.BLOCKSIZE
@@ -38,13 +39,15 @@ class WebDatasetFormat(ShardFormat):
 
     name = "webdataset"
 
-    def check(self) -> None:
-        """Refuse a form that can't be held."""
-        if self.form.n_bytes > MAX_BYTES:
-            raise ValueError(
-                f"format 'webdataset' holds samples of at most 4 GiB each, and the data is "
-                f"{self.form.dtype} of shape {self.form.shape}. Use format 'npz'."
+    @classmethod
+    def find_fault(cls, form: Form) -> str | None:
+        """Why samples of a form can't be held, or None."""
+        if form.n_bytes > MAX_BYTES:
+            return (
+                f"holds samples of at most 4 GiB each, and the data is {form.dtype} of shape "
+                f"{form.shape}"
             )
+        return find_untext(form)
 
     @cached_property
     def _suffixes(self) -> tuple[str, str]:

@@ -1,0 +1,209 @@
+"""Sets of samples that ``generate`` wrote, known by their manifest.
+
+It says what the files of some formats can't: classes that are numbers, from folders; a channel
+axis of length 1, from pictures; and how many samples there should be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dreamwarp.data.dataset import DataSet
+from dreamwarp.data.guards import count_bytes
+
+MANIFEST = "manifest.json"
+KIND, VERSION = "dreamwarp samples", 1
+# More than the longest list of shards with classes of the longest names takes.
+MAX_BYTES = 64 * 2**20
+# Samples are numbered below this.
+MAX_NUMBER = 2**62
+MAX_AXES = 4
+# Largest class that is a number, and most that the names of all may take.
+MAX_LABEL, MAX_CLASSES_BYTES = 2**63 - 2, 2**28
+# Types that samples may have.
+DTYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
+# Longest value that an error quotes whole: hashes are.
+MAX_WORDS = 70
+FORMATS = ("idx", "npz", "parquet", "webdataset", "folder")
+
+Checks = dict[str, Callable[[Any], Any]]
+
+
+@dataclass(frozen=True)
+class SampleSet:
+    """What a manifest says of the samples."""
+
+    format: str
+    n: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    classes: list[Any]
+
+    def restore(self, data: DataSet, *, is_resized: bool = False) -> DataSet:
+        """Samples and labels as they were written, from what the files of a format hold."""
+        found = (len(data.X), data.X.dtype.newbyteorder("="))
+        if found != (self.n, self.dtype):
+            raise ValueError(
+                f"`{data.name}` must hold {self.n:,} samples of {self.dtype}, as its {MANIFEST} "
+                f"says, and holds {found[0]:,} of {found[1]}. `dreamwarp verify` says which files "
+                "are missing or changed, and `dreamwarp sample --resume` makes them again."
+            )
+        there = data.X.shape[1:]
+        shape = (*self.shape[:-2], *there[-2:]) if is_resized else self.shape
+        if there != shape and np.prod(there) != np.prod(shape):
+            raise ValueError(
+                f"`{data.name}` must hold samples of shape {shape}, as its {MANIFEST} says, and "
+                f"holds {there}. Make it again."
+            )
+        X = data.X if there == shape else data.X.reshape(self.n, *shape)
+        return replace(data, X=X, y=self._restore_labels(data))
+
+    def _restore_labels(self, data: DataSet) -> Any:
+        """Labels as the manifest lists them: names of folders may have been numbers."""
+        known = {str(label): label for label in self.classes}
+        found, codes = np.unique(data.y, return_inverse=True)
+        names = [str(label) for label in found.tolist()]
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise ValueError(
+                f"`{data.name}` must have labels that its {MANIFEST} lists, and has "
+                f"{brief(unknown[0])}. Remove what does not belong to it, or make it again."
+            )
+        return np.array([known[name] for name in names])[codes]
+
+
+def find_set(folder: str | os.PathLike[str]) -> SampleSet | None:
+    """What the manifest in a folder says; None if there is none, or one of something else.
+
+    ValueError if it is of a set that is not complete, or can't be what was written.
+    """
+    file = Path(folder, MANIFEST)
+    if not file.is_file():
+        return None
+    with file.open("rb") as stream:
+        content = stream.read(min(MAX_BYTES, file.stat().st_size) + 1)
+    try:
+        record = parse_record(file, content)
+    except ValueError:
+        return None
+    if not is_record(record):
+        return None
+    settings, shards = check_record(file, record)
+    check_settings(file, settings, SAMPLE_CHECKS)
+    if not isinstance(shards, list):
+        raise malformed(file, "it must list shards")
+    n_done = sum(shard is not None for shard in shards)
+    if n_done < len(shards):
+        raise ValueError(
+            f"`{folder}` is not complete: {n_done} of {len(shards)} shards have been made. Make "
+            "the others with `dreamwarp sample --resume` (`resume=True`)."
+        )
+    format, n, shape, dtype, classes = (settings[name] for name in SAMPLE_CHECKS)
+    return SampleSet(format, n, tuple(shape), np.dtype(dtype), classes)
+
+
+# -- what a manifest must be, wherever it is kept
+
+
+def parse_record(title: object, content: bytes) -> Any:
+    """What a manifest's bytes hold; ``title`` is where they are."""
+
+    def refuse(word: str) -> None:
+        raise ValueError(f"{word} is no number")
+
+    if len(content) > MAX_BYTES:
+        raise malformed(title, f"it has more than {MAX_BYTES} bytes")
+    try:
+        return json.loads(content, parse_constant=refuse)
+    except RecursionError:
+        raise malformed(title, "it is nested too deeply") from None
+    except ValueError as error:
+        raise malformed(title, f"it is not JSON ({error})") from None
+
+
+def is_record(record: Any) -> bool:
+    """Whether this is a manifest of ours."""
+    return isinstance(record, dict) and record.get("kind") == KIND
+
+
+def check_record(title: object, record: Any) -> tuple[Any, Any]:
+    """Settings and shards of a manifest of a kind and version that are known."""
+    if not is_record(record):
+        raise malformed(title, "it is of another kind")
+    if record.get("version") != VERSION:
+        raise ValueError(
+            f"`{title}` has version {brief(record.get('version'))}, and this library reads version "
+            f"{VERSION}. Use the library that wrote it."
+        )
+    return record.get("settings"), record.get("shards")
+
+
+def check_settings(title: object, settings: Any, checks: Checks) -> None:
+    """Refuse settings that are missing, or that fail their checks."""
+    if not isinstance(settings, dict) or not set(checks) <= set(settings):
+        raise malformed(title, f"its settings must be {', '.join(checks)}")
+    for name, is_good in checks.items():
+        if not is_good(settings[name]):
+            raise malformed(title, f"its `{name}` can't be {brief(settings[name])}")
+    try:
+        count_bytes("a sample", settings["shape"], np.dtype(settings["dtype"]))
+    except ValueError as error:
+        raise malformed(title, str(error)) from None
+
+
+def malformed(title: object, reason: str) -> ValueError:
+    """The error for a manifest that can't be one."""
+    return ValueError(
+        f"`{title}` is not the manifest of a set of samples: {reason}. Remove the set and make it "
+        "again."
+    )
+
+
+def is_whole(value: Any) -> bool:
+    """Whether a value is an integer, and no boolean."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_count(value: Any) -> bool:
+    """Whether there can be so many samples."""
+    return is_whole(value) and 1 <= value < MAX_NUMBER
+
+
+def brief(value: Any) -> str:
+    """A value in words, not all of it if it is long."""
+    text = repr(value)
+    return text if len(text) <= MAX_WORDS else f"{text[: MAX_WORDS - 3]}..."
+
+
+def _is_shape(value: Any) -> bool:
+    is_list = isinstance(value, list) and 1 <= len(value) <= MAX_AXES
+    return is_list and all(is_count(size) for size in value)
+
+
+def _are_classes(value: Any) -> bool:
+    if not isinstance(value, list) or not value:
+        return False
+    if all(isinstance(label, str) for label in value):
+        # As an array they take as much room each as the longest.
+        fit = 4 * len(value) * max(map(len, value)) <= MAX_CLASSES_BYTES
+        are_names = fit and not any(label.endswith("\0") for label in value)
+    else:
+        are_names = all(is_whole(label) and abs(label) <= MAX_LABEL for label in value)
+    return are_names and len(set(value)) == len(value)
+
+
+SAMPLE_CHECKS: Checks = {
+    "format": lambda value: value in FORMATS,
+    "n": is_count,
+    "shape": _is_shape,
+    "dtype": lambda value: isinstance(value, str) and DTYPE.fullmatch(value),
+    "classes": _are_classes,
+}
