@@ -22,6 +22,7 @@ from torchvision.transforms.v2 import functional as F
 from torchvision.tv_tensors import BoundingBoxes, BoundingBoxFormat, KeyPoints, Mask, TVTensor
 
 from dreamwarp.draws import Seed
+from dreamwarp.listing import public_names
 from dreamwarp.model import WarpModel
 from dreamwarp.resample import INTERPOLATIONS, Interpolation
 from dreamwarp.space import WarpSpace
@@ -383,3 +384,7 @@ def _in_dtype_of(like: Tensor, values: Tensor) -> Tensor:
     """Values in the shape, device and dtype of a tensor, rounded if it holds whole numbers."""
     rounded = values if like.is_floating_point() else values.round()
     return rounded.reshape(like.shape).to(like.device, like.dtype)
+
+
+def __dir__() -> list[str]:
+    return public_names(globals())
