@@ -292,7 +292,10 @@ class WarpModel:
         return fingerprint(describe(self), arrays_of(self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file: safetensors, with a description in its header."""
+        """Write the model to a file: safetensors, with a description in its header.
+
+        Missing folders are made. A file that is there is replaced, once the new one is whole.
+        """
         from dreamwarp.model.files import save_model
 
         save_model(self, path)
