@@ -214,7 +214,7 @@ def test_a_disk_without_room_is_named(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
-        with pytest.raises(OSError, match=r"model.dwm` can't be written: .*\. Choose a folder that"):
+        with pytest.raises(OSError, match=r"model.dwm` can't be written: .*\. Choose a folder"):
             make_model().save(path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
