@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -96,15 +97,27 @@ def _contest_loaders(
         multiprocessing_context="spawn" if n_workers else None,
     )  # fmt: skip
     warp, plain = LearnedWarp(model, seed=settings.seed), load(data)
+    dataset, collate = WarpedDataset(data, model), WarpCollate(model)
     passes: dict[str, Callable[[], object]] = {
         "no warps": lambda: _exhaust(plain),
         "LearnedWarp on its batches": lambda: _exhaust(warp(*batch) for batch in plain),
-        "WarpedDataset": partial(_exhaust, load(WarpedDataset(data, model))),
-        "WarpCollate": partial(_exhaust, load(WithIndex(data), collate_fn=WarpCollate(model))),
+        "WarpedDataset": _epochs(dataset, load(dataset)),
+        "WarpCollate": _epochs(collate, load(WithIndex(data), collate_fn=collate)),
     }
     contestants = [Contestant(name, call, len(images)) for name, call in passes.items()]
     timings = measure(contestants, n_rounds=settings.pick(5, 1))
     report.add(f"A DataLoader with {n_workers} workers", "image", timings)
+
+
+def _epochs(warps: Any, loader: Iterable[Any]) -> Callable[[], None]:
+    """A pass for the next epoch with every call."""
+    epochs = count()
+
+    def run() -> None:
+        warps.set_epoch(next(epochs))
+        _exhaust(loader)
+
+    return run
 
 
 def _exhaust(batches: Iterable[Any]) -> None:

@@ -86,6 +86,64 @@ def test_places_are_checked_beforehand(tmp_path: Path, monkeypatch: pytest.Monke
         check_writable(tmp_path / "data.bin")
 
 
+@pytest.mark.parametrize("path", [None, 3, 2.5, b"a.bin", ["a.bin"]])
+def test_what_is_no_path_is_refused(path: Any) -> None:
+    with pytest.raises(TypeError, match=r"`path` must be a str or a pathlib\.Path, got .* \(\w+\)"):
+        check_writable(path)
+
+
+@pytest.mark.parametrize("name", ["", "a\0b.bin", "\ud800.bin"])
+def test_names_that_no_file_can_have_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"`path` must be a path that the system can have, got '"):
+        check_writable(name)
+
+
+def test_names_of_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError, match=r"new/` is the name of a folder\. Give"):
+        check_writable(f"{tmp_path}/new/")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_names_that_are_too_long_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"can't be written: File name too long\. Choose"):
+        write_half(tmp_path / ("a" * 300), RuntimeError)
+
+
+def test_pipes_and_devices_are_not_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(FileExistsError, match=r"pipe` is a device, pipe or socket.*Give another"):
+        write_half(pipe, RuntimeError)
+    assert pipe.is_fifo()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others have no /proc")
+def test_a_file_system_that_takes_no_files_is_refused() -> None:
+    with pytest.raises(OSError, match=r"/proc/a\.bin` can't be written: .*\. Choose a folder that"):
+        write_half("/proc/a.bin", RuntimeError)
+
+
+@pytest.mark.parametrize("mode", [0o500, 0o600], ids=["read-only", "closed"])
+def test_folders_of_others_are_refused(mode: int) -> None:
+    # An administrator may write anywhere: the test is for the user nobody.
+    with tempfile.TemporaryDirectory() as folder:
+        closed = Path(folder, "closed")
+        closed.mkdir(mode)
+        os.chmod(folder, 0o755)
+        is_root = os.geteuid() == 0
+        try:
+            if is_root:
+                os.chown(closed, 65534, 65534)
+                os.seteuid(65534)
+            for name in ("a.bin", "deeper/a.bin"):
+                with pytest.raises(OSError, match=r"can't be .*: Permission denied\. Choose a fol"):
+                    write_half(closed / name, RuntimeError)
+        finally:
+            if is_root:
+                os.seteuid(0)
+            closed.chmod(0o700)
+
+
 @pytest.mark.parametrize("path", ["s3://bucket/a.dwm", Path("s3://bucket/a.dwm")])
 def test_addresses_are_no_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str | Path

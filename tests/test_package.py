@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,13 @@ import pytest
 import dreamwarp
 
 ROOT = Path(__file__).parents[1]
+
+PACKAGES = [
+    "dreamwarp",
+    *(f"dreamwarp.{name}" for name in ("align", "augment", "data", "model", "space")),
+    "dreamwarp.torch",
+    "dreamwarp.torchvision",
+]
 
 # What a new process may use before its first result, in seconds of processor time: several times
 # what it takes, so that a slow machine passes and an eager compilation does not.
@@ -36,6 +43,43 @@ def copied_source(tmp_path: Path) -> Path:
 def test_public_names_exist() -> None:
     for name in dreamwarp.__all__:
         assert getattr(dreamwarp, name) is not None
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_dir_shows_public_names_and_no_others(name: str) -> None:
+    if "torch" in name:
+        pytest.importorskip(name.partition(".")[2])
+    module = import_module(name)
+    shown = {shown for shown in dir(module) if not re.fullmatch(r"__\w+__", shown)}
+    more = {"align", "augment", "model", "report", "space", "torch", "torchvision"}
+    expected = {*module.__all__} | (more if module is dreamwarp else set())
+    assert shown == expected - {"__version__"}
+    assert {"__all__", "__doc__", "__name__"} <= set(dir(module))
+    assert all(getattr(module, name) is not None for name in shown)
+
+
+def test_listing_names_loads_nothing(run_python: Any) -> None:
+    code = (
+        "import sys, dreamwarp; names = dir(dreamwarp);"
+        "print({'Augmenter', 'generate', 'torch'} <= set(names));"
+        "print(*{'torch', 'sklearn', 'matplotlib'} & set(sys.modules))"
+    )
+    done = run_python("-c", code)
+    assert (done.stdout, done.stderr) == ("True\n\n", "")
+
+
+def test_submodules_are_reached_by_name_or_said_to_be_missing(run_python: Any) -> None:
+    pytest.importorskip("torch")
+    code = "import dreamwarp; print(dreamwarp.torch.LearnedWarp.__name__, dreamwarp.model.__name__)"
+    assert run_python("-c", code).stdout == "LearnedWarp dreamwarp.model\n"
+    code = (
+        "import sys; sys.modules['torch'] = None; import dreamwarp;"
+        "print(hasattr(dreamwarp, 'torch'), hasattr(dreamwarp, 'tensorflow')); dreamwarp.torch"
+    )
+    done = run_python("-c", code)
+    assert done.stdout == "False False\n"
+    message = r"AttributeError: `dreamwarp.torch` can't.*`pip install dreamwarp\[torch\]`"
+    assert re.search(message, done.stderr)
 
 
 def test_version_is_that_of_the_installed_package() -> None:

@@ -54,6 +54,41 @@ def test_a_stream_without_end_has_no_length() -> None:
         len(stream)
 
 
+@pytest.mark.parametrize("n_workers", [0, 2])
+def test_epochs_follow_one_another(n_workers: int) -> None:
+    stream = make()
+    loader = DataLoader(
+        stream, batch_size=None, num_workers=n_workers, persistent_workers=n_workers > 0,
+        multiprocessing_context="fork" if n_workers else None,
+    )  # fmt: skip
+    expected, _ = SampleSource(make_model(), make_data(), seed=2).make(9, 210)
+    for epoch in (0, 2, 1, 1):
+        stream.set_epoch(epoch)
+        found = torch.cat([X for X, _ in loader])
+        np.testing.assert_array_equal(found, expected[70 * epoch : 70 * (epoch + 1)])
+
+
+def test_samples_that_come_again_are_noticed() -> None:
+    stream = make()
+    first = list(stream)
+    with pytest.warns(UserWarning, match=r"batch 0 came a second time in epoch 0.*set_epoch\("):
+        again = list(stream)
+    assert all(torch.equal(a[0], b[0]) for a, b in zip(first, again, strict=True))
+    endless = make(n=None)
+    next(iter(endless))
+    with pytest.warns(UserWarning, match=r"batch 0 came .* Go on with the iterator"):
+        next(iter(endless))
+
+
+def test_bad_epochs_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"without `n` has no end, and no epochs\. Give `n`"):
+        make(n=None).set_epoch(1)
+    with pytest.raises(ValueError, match=r"`epoch` must be a whole number, at least 0, got -1"):
+        make().set_epoch(-1)
+    with pytest.raises(ValueError, match=r"numbered below 2\^62, which epoch \d+ of 70 samp"):
+        make().set_epoch(2**62 // 70)
+
+
 def test_words_become_places_among_the_classes() -> None:
     names = ("cat", "dog", "ox")
     stream = SampleStream(make_model(names), make_data(names), n=6, batch_size=6)

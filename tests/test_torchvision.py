@@ -288,13 +288,31 @@ def test_missing_and_unknown_labels_are_refused(sample: Any, message: str) -> No
         LearnedWarp(make_model())(sample)
 
 
-@pytest.mark.parametrize("label", [9, [0, 1], None, Mask(torch.zeros(8, 8)), [{"category_id": 3}]])
-def test_missing_and_unknown_labels_are_pooled_if_asked(label: Any) -> None:
-    sample = (picture(1), label)
+@pytest.mark.parametrize(
+    "sample",
+    [
+        *((picture(1), label) for label in (9, [0, 1], None, Mask(torch.zeros(8, 8)))),
+        (picture(1), [{"category_id": 3}]),
+        (picture(1), {"boxes": 3}),
+        {"image": picture(1)},
+        picture(1),
+    ],
+)
+def test_missing_and_unknown_labels_are_pooled_if_asked(sample: Any) -> None:
     torch.manual_seed(3)
     pooled = LearnedWarp(make_model(), labels_getter=None).draw(picture(1))
     torch.manual_seed(3)
     np.testing.assert_array_equal(LearnedWarp(make_model(), unknown="pool").draw(sample), pooled)
+    warped = LearnedWarp(make_model(), unknown="pool")(sample)
+    assert type(warped) is type(sample)
+
+
+def test_errors_of_a_labels_getter_are_not_taken_for_a_missing_label() -> None:
+    def fail(sample: Any) -> Any:
+        raise ValueError("a mistake of the user's")
+
+    with pytest.raises(ValueError, match="a mistake"):
+        LearnedWarp(make_model(), labels_getter=fail, unknown="pool")(picture(1))
 
 
 # -- numbers, workers, files
@@ -322,11 +340,35 @@ def test_numbered_samples_do_not_depend_on_workers() -> None:
     loaders = [DataLoader(dataset, batch_size=4, num_workers=n, multiprocessing_context=start)
                for n, start in ((0, None), (2, "fork"))]  # fmt: skip
     for loader in loaders:
+        transform.set_epoch(0)
         assert torch.equal(torch.cat(list(loader)), torch.stack(expected))
     transform.set_epoch(1)
     assert not torch.equal(dataset[0], expected[0])
     copied = pickle.loads(pickle.dumps(dataset))
     assert torch.equal(copied[4], dataset[4])
+    with pytest.warns(UserWarning, match=r"sample 4 came a second .* epoch 1.*`number_getter`"):
+        dataset[4]
+
+
+@pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
+def test_a_seed_alone_numbers_samples_as_they_come() -> None:
+    model, sample = make_model(), make_sample()
+    transform, state = LearnedWarp(model, seed=5), torch.get_rng_state()
+    drawn = [transform.draw(sample) for _ in range(3)]
+    expected = model.draw(1, np.arange(3), seed=derive_seed(5, 0))
+    np.testing.assert_array_equal(drawn, expected)
+    assert torch.equal(torch.get_rng_state(), state)
+    transform.set_epoch(1)
+    np.testing.assert_array_equal(
+        transform.draw(sample), model.draw(1, [0], seed=derive_seed(5, 1))[0]
+    )
+    transform.set_epoch(0)
+    loader = DataLoader(Numbered(transform), batch_size=11)
+    first, second = next(iter(loader)), next(iter(loader))
+    assert not torch.equal(first, second)  # no epoch was set, and nothing repeats
+    workers = {"num_workers": 1, "multiprocessing_context": "fork"}
+    with pytest.raises(RuntimeError, match=r"count the same numbers. Give `number_getter`.*`seed`"):
+        next(iter(DataLoader(Numbered(transform), **workers)))
 
 
 def test_samples_of_the_fit_get_warps_of_their_own() -> None:
@@ -349,8 +391,6 @@ def test_getters_must_return_whole_numbers(name: str) -> None:
 
 def test_wrong_input_is_refused(fixed: FixedWarp) -> None:
     model = make_model()
-    with pytest.raises(ValueError, match=r"`seed` needs `number_getter`.*torch.manual_seed"):
-        LearnedWarp(model, seed=3)
     with pytest.raises(ValueError, match=r"a callable or None, got 'labels'"):
         LearnedWarp(model, labels_getter="labels")
     with pytest.raises(ValueError, match="need a space with 2 axes"):

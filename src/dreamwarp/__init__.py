@@ -1,5 +1,6 @@
 """dreamwarp: learned augmentation by diffeomorphisms."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dreamwarp.space import WarpSpace
@@ -7,6 +8,7 @@ from dreamwarp.warp import Warp
 
 from dreamwarp import data  # isort: skip
 from dreamwarp.align import Alignments, GMRFPrior, SmoothPrior, align_pairs, neighbor_pairs
+from dreamwarp.listing import public_names
 from dreamwarp.model import WarpModel, alignment_weights, held_out_log_likelihood
 
 __version__ = "0.1.0"
@@ -17,7 +19,9 @@ if TYPE_CHECKING:
     from dreamwarp.augment.streaming import stream
     from dreamwarp.augment.verification import verify
 
+# Looked up when they are first asked for: scikit-learn takes long to load, torch may not be there.
 LAZY = ("Augmenter", "generate", "stream", "verify")
+SUBMODULES = ("align", "augment", "model", "report", "space", "torch", "torchvision")
 
 __all__ = [
     "Alignments",
@@ -40,9 +44,18 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What makes samples, when it is first asked for: scikit-learn takes long to load."""
-    if name not in LAZY:
+    if name in LAZY:
+        return getattr(import_module("dreamwarp.augment"), name)
+    if name not in SUBMODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from dreamwarp import augment
+    try:
+        return import_module(f"dreamwarp.{name}")
+    except Exception as error:  # torch that is missing or broken must not break `help` and `dir`
+        raise AttributeError(
+            f"`dreamwarp.{name}` can't be imported: {error}. Install what it needs by `pip install "
+            f"dreamwarp[{name}]`."
+        ) from error
 
-    return getattr(augment, name)
+
+def __dir__() -> list[str]:
+    return public_names(globals(), *SUBMODULES)

@@ -41,18 +41,8 @@ def write_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that can't be written, before the work whose result it is to hold.
-
-    Only a trial tells: what permissions say binds neither every user nor every file system.
-    """
-    target = _prepare_target(path)
-    try:
-        with tempfile.TemporaryFile(dir=target.parent):
-            pass
-    except OSError as error:
-        raise OSError(
-            f"`{target}` can't be written: {error.strerror}. Choose a folder that you can write to."
-        ) from error
+    """Refuse a file that can't be written, before the work whose result it is to hold."""
+    _prepare_target(path)
 
 
 def make_folder(folder: Path) -> None:
@@ -78,13 +68,48 @@ def refuse_address(path: str | os.PathLike[str]) -> None:
         )
 
 
+def as_path(path: str | os.PathLike[str]) -> Path:
+    """A path, if it can be one."""
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(text, str):
+        raise TypeError(
+            f"`path` must be a str or a pathlib.Path, got {path!r} ({type(path).__name__})."
+        )
+    try:
+        is_name = text != "" and b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        is_name = False
+    if not is_name:
+        raise ValueError(
+            f"`path` must be a path that the system can have, got {text!r}. Use another name."
+        )
+    return Path(text)
+
+
 def _prepare_target(path: str | os.PathLike[str]) -> Path:
     """A path that a file may be written to; its folder is there."""
+    target = as_path(path)
     refuse_address(path)
-    target = Path(path)
-    if target.is_dir():
-        raise IsADirectoryError(f"`{target}` is a folder. Give the name of a file.")
-    make_folder(target.parent)
+    if os.fspath(path).endswith(("/", os.sep)):
+        raise IsADirectoryError(f"`{path}` is the name of a folder. Give the name of a file.")
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(f"`{target}` is a folder. Give the name of a file.")
+        if target.exists() and not target.is_file():
+            raise FileExistsError(
+                f"`{target}` is a device, pipe or socket, which a file must not take the place of. "
+                "Give another name."
+            )
+        make_folder(target.parent)
+        # Only a trial tells: what permissions say binds neither every user nor every file system.
+        with tempfile.TemporaryFile(dir=target.parent):
+            pass
+    except OSError as error:
+        if error.errno is None:  # one of ours, which says why
+            raise
+        raise type(error)(
+            f"`{target}` can't be written: {error.strerror}. Choose a folder that you can write to."
+        ) from error
     return target
 
 

@@ -22,13 +22,14 @@ from torchvision.transforms.v2 import functional as F
 from torchvision.tv_tensors import BoundingBoxes, BoundingBoxFormat, KeyPoints, Mask, TVTensor
 
 from dreamwarp.draws import Seed
+from dreamwarp.listing import public_names
 from dreamwarp.model import WarpModel
 from dreamwarp.resample import INTERPOLATIONS, Interpolation
 from dreamwarp.space import WarpSpace
 from dreamwarp.torch.drawing import Fill, RandomWarps, WarpOptions
+from dreamwarp.torch.epochs import SharedEpoch
 from dreamwarp.torch.images import warp
 from dreamwarp.torch.kernels import n_threads
-from dreamwarp.torch.loading import SharedEpoch
 from dreamwarp.torch.paths import flow, working_dtype
 from dreamwarp.validation import check_choice
 from dreamwarp.warp import Warp
@@ -44,6 +45,15 @@ FORMATS = (BoundingBoxFormat.XYXY, BoundingBoxFormat.XYWH, BoundingBoxFormat.CXC
 X_Y = [1, 0, 3, 2]
 # Modes of PIL images whose numbers are names of colours, and have no mean.
 NAMED_COLORS = ("1", "P", "PA")
+# What to do where samples can't be counted, and where a number comes again in an epoch.
+COUNTING = (
+    "Give `number_getter`, which finds a number in the sample, or leave out `seed`: randomness is "
+    "then torch's own, and every worker has its own seed."
+)
+REPEATS = (
+    "Call set_epoch(epoch) before each epoch, or leave out `number_getter`: every sample that "
+    "comes then has a warp of its own."
+)
 
 
 class FixedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
@@ -186,20 +196,24 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         classes.
     number_getter : callable, optional
         Finds a number in a sample that no other sample has, such as its index. Its warp then
-        depends on (seed, epoch, number, label) alone. Default: randomness is torch's own, as in all
-        transforms of torchvision: ``torch.manual_seed`` repeats it, and in a DataLoader it depends
-        on the number of workers.
+        depends on (seed, epoch, number, label) alone: call :meth:`set_epoch` before each epoch. A
+        number that comes again without gets the same warp again, and a warning.
     template_getter : callable, optional
         For models of kind ``"template"``: finds in a sample which sample of the fit it is, -1 for
         none.
     seed : int or numpy.random.Generator, optional
-        Only with ``number_getter``. Default: 0.
+        Default: 0 with ``number_getter``. Without, randomness is then torch's own, as in all
+        transforms of torchvision: ``torch.manual_seed`` repeats it, and in a DataLoader it depends
+        on the number of workers. With a seed but no ``number_getter``, samples are numbered as they
+        come, from 0 at each :meth:`set_epoch`; not so in workers of a DataLoader, which know
+        nothing of each other's count and raise an error.
     mask_fill_value : number
         What masks are filled with where ``fill="constant"``.
     **options
         ``p``, ``strength``, ``unknown``, ``classes``, ``interpolation``, ``fill`` and
         ``fill_value``, as for :class:`dreamwarp.torch.LearnedWarp`. With ``unknown="pool"`` samples
-        without a label, or with objects of several classes, get warps of all classes.
+        without a label, or with objects of several classes, get warps of all classes; so do those
+        in which ``"default"`` finds none.
 
     Examples
     --------
@@ -229,15 +243,11 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
             raise ValueError(
                 f'`labels_getter` must be "default", a callable or None, got {labels_getter!r}.'
             )
-        if seed is not None and number_getter is None:
-            raise ValueError(
-                "`seed` needs `number_getter`, which tells samples apart. Use torch.manual_seed to "
-                "repeat a run without it."
-            )
         self._warps = RandomWarps(model, seed=0 if seed is None else seed, **options)
         check_plane(model.space)
         self._labels_getter = find_labels if isinstance(labels_getter, str) else labels_getter
         self.number_getter = number_getter
+        self._has_seed = seed is not None
         self.template_getter = template_getter
         if template_getter is None:
             self._warps.warn_without_templates("Give `template_getter`, which finds them.")
@@ -245,7 +255,10 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         self._epoch = SharedEpoch(0)
 
     def set_epoch(self, epoch: int) -> None:
-        """Draw other warps for the same numbers from here on, in all processes."""
+        """Draw other warps for the same numbers from here on, in all processes.
+
+        Makes no difference where randomness is torch's own.
+        """
         self._epoch.set(epoch)
 
     def forward(self, *inputs: Any) -> Any:
@@ -258,14 +271,13 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         """θ (d,) for a sample; 0 if it is to be left as it is."""
         label = self._find_label(sample)
         labels = None if label is None else [label]
-        if self.number_getter is None:
-            key, number = int(torch.randint(2**63 - 1, ()).item()), 0
-        else:
-            key = self._warps.epoch_key(self._epoch.get())
-            number = _whole("number_getter", self.number_getter(sample))
+        key, number = self._key_and_number(sample)
         getter = self.template_getter
         of = None if getter is None else [_whole("template_getter", getter(sample))]
-        return self._warps.draw(labels, [number], key=key, templates=of)[0]
+        theta = self._warps.draw(labels, [number], key=key, templates=of)[0]
+        if self.number_getter is not None:
+            self._epoch.warn_of_repeats([number], REPEATS)
+        return theta
 
     def fixed(self, theta: ArrayLike) -> FixedWarp:
         """The transform that applies a warp, with the options of this one: to repeat a draw."""
@@ -279,9 +291,24 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         """What ``print`` shows between the brackets."""
         return repr(self._warps)
 
+    def _key_and_number(self, sample: Any) -> tuple[int, int]:
+        """What the warp of a sample depends on, besides its label."""
+        if self.number_getter is not None:
+            number = _whole("number_getter", self.number_getter(sample))
+        elif self._has_seed:
+            number = self._epoch.count_on(1, COUNTING)
+        else:
+            return int(torch.randint(2**63 - 1, ()).item()), 0
+        return self._warps.epoch_key(self._epoch.get()), number
+
     def _find_label(self, sample: Any) -> Any:
         """The one label of a sample; None if it has none or many, and that will do."""
-        different = [] if self._labels_getter is None else distinct(self._labels_getter(sample))
+        try:
+            different = [] if self._labels_getter is None else distinct(self._labels_getter(sample))
+        except LabelNotFoundError:
+            if self._warps.unknown == "error":
+                raise
+            return None
         if len(different) == 1:
             return different[0]
         if self._warps.unknown == "error":
@@ -306,6 +333,10 @@ def check_plane(space: WarpSpace) -> None:
         )
 
 
+class LabelNotFoundError(ValueError):
+    """Nothing in a sample looks like a label."""
+
+
 def find_labels(sample: Any) -> Any:
     """Whatever in a sample looks like its labels."""
     found = sample
@@ -318,10 +349,11 @@ def find_labels(sample: Any) -> Any:
             return found[(exact or names)[0]]
     elif found is not sample:
         return found
-    raise ValueError(
+    raise LabelNotFoundError(
         "no label was found in the sample, which must be (image, label) or a mapping with a label. "
-        "Pass `labels_getter` to find it, or labels_getter=None for the warps of all classes. In a "
-        "data set's `transform` there are no labels: use its `transforms`, or where it has none, "
+        'Pass `labels_getter` to find it; unknown="pool" gives samples without one the warps of '
+        "all classes, labels_getter=None gives them to all samples. In a data set's `transform` "
+        "there are no labels: use its `transforms`, or where it has none, "
         "dreamwarp.torch.WarpedDataset."
     )
 
@@ -352,3 +384,7 @@ def _in_dtype_of(like: Tensor, values: Tensor) -> Tensor:
     """Values in the shape, device and dtype of a tensor, rounded if it holds whole numbers."""
     rounded = values if like.is_floating_point() else values.round()
     return rounded.reshape(like.shape).to(like.device, like.dtype)
+
+
+def __dir__() -> list[str]:
+    return public_names(globals())

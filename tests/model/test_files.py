@@ -179,6 +179,48 @@ def test_nothing_half_written(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_missing_folders_are_made(tmp_path):
+    path = tmp_path / "new" / "folder" / "model.dwm"
+    make_model().save(path)
+    assert same(draws_of(WarpModel.load(str(path))), draws_of(make_model()))
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "message"),
+    [
+        (".", IsADirectoryError, r"` is a folder\. Give the name of a file"),
+        ("new/", IsADirectoryError, r"new/` is the name of a folder\. Give the name of a file"),
+        ("file/model.dwm", NotADirectoryError, r"file` can't be a folder: .*\. Choose another"),
+        ("a" * 300, OSError, r"can't be written: .*\. Choose a folder"),
+        ("a\0b.dwm", ValueError, r"must be a path that the system can have, got .*\. Use another"),
+        (None, TypeError, r"`path` must be a str or a pathlib.Path, got None \(NoneType\)"),
+        (7, TypeError, r"`path` must be a str or a pathlib.Path, got 7 \(int\)"),
+        (b"a.dwm", TypeError, r"`path` must be a str or a pathlib.Path, got b'a.dwm' \(bytes\)"),
+    ],
+)
+def test_places_that_are_none_are_refused(place, error, message, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(error, match=message):
+        make_model().save(f"{tmp_path}/{place}" if isinstance(place, str) else place)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    if not isinstance(place, str):
+        with pytest.raises(error, match=message):
+            WarpModel.load(place)
+
+
+def test_a_disk_without_room_is_named(tmp_path):
+    resource = pytest.importorskip("resource")
+    path = tmp_path / "model.dwm"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"model.dwm` can't be written: .*\. Choose a folder"):
+            make_model().save(path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not list(tmp_path.iterdir())
+
+
 def test_labels_too_long_for_a_header_are_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "MAX_HEADER", 100)
     with pytest.raises(ValueError, match=r"labels of 2 classes take .* too many.*shorter labels"):
@@ -236,8 +278,10 @@ def test_files_of_others_are_refused(tmp_path):
     refused(path, "it was not written by dreamwarp")
     save_file({"weight": np.zeros(3)}, path, {"format": "pt"})
     refused(path, "it was not written by dreamwarp")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(FileNotFoundError, match=r"missing.dwm` does not exist"):
         WarpModel.load(tmp_path / "missing.dwm")
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        WarpModel.load(tmp_path)
 
 
 # -- lies

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import pickle
+from contextlib import nullcontext
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import scipy.stats
 
 from dreamwarp.model import WarpModel
 from dreamwarp.model.gaussian import Gaussian
+from dreamwarp.model.labels import label_key
 from tests.model.cases import (
     graph_classes,
     has_covariance,
@@ -141,7 +144,7 @@ def test_a_class_of_too_few_pairs_gets_the_pool_and_says_so():
     assert model.fits["few"].fell_back and model.fits["few"].n_pairs == 3
     assert not model.fits["a"].fell_back
     np.testing.assert_array_equal(model.covariance("few"), model.covariance(None))
-    np.testing.assert_array_equal(model.sample(9, "none"), model.sample(9, None))
+    assert has_covariance(model.sample(20_000, "none"), model.covariance(None))
     np.testing.assert_array_equal(
         model.scaled(2.0).covariance("few"), model.scaled(2).covariance(None)
     )
@@ -284,6 +287,46 @@ def test_draws_depend_on_seed_number_and_label():
     assert (model.sample(2, 1, seed=rng) != model.sample(2, 1, seed=rng)).all()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("labels", [(0, 1), ("0", "1"), (False, True)], ids=repr)
+def test_draws_of_different_labels_are_independent(kind, labels):
+    theta, edges = graph_classes(labels)
+    few = theta[labels[1]][:3]  # a class that falls back to the pool
+    other = {int: 2, str: "2"}.get(type(labels[0]))
+    if other is not None:
+        theta[other], edges[other] = few, edges[labels[1]][:3]
+    settings = {"shrinkage": 0.1, "pooling": 0.1, **AMOUNTS[kind]}
+    fallback = pytest.warns(RuntimeWarning, match="fewer than 5 pairs")
+    with nullcontext() if other is None else fallback:
+        model = WarpModel.fit(make_space(), theta, kind=kind, edges=edges, **settings)
+    n = 4000
+    drawn = {label: model.sample(n, label, seed=1) for label in (*theta, None)}
+    again = model.scaled(2.0).sample(n, labels[0], seed=1)
+    assert correlation(drawn[labels[0]], again) > 0.999  # what the test below must reject
+    for first, second in combinations(drawn.values(), 2):
+        # Each of d² correlations has a deviation of n^-½.
+        assert correlation(first, second) < 6.0 / np.sqrt(n)
+
+
+def correlation(first, second):
+    """Largest correlation of a coordinate of the one with a coordinate of the other, whitened."""
+    whitened = [
+        np.linalg.solve(np.linalg.cholesky(np.cov(theta.T)), (theta - theta.mean(axis=0)).T)
+        for theta in (first, second)
+    ]
+    return np.abs(whitened[0] @ whitened[1].T / len(first)).max()
+
+
+def test_keys_of_labels_never_change():
+    """Runs depend on them."""
+    labels = (0, True, "True", None, 1, -7, "1", "\u00e4\ud800")
+    keys = [label_key(7, label) for label in labels]
+    assert keys[:4] == [
+        9572999609428968146, 11998036227626126027, 12250413415346135580, 4084922531191188247,
+    ]  # fmt: skip
+    assert len({*keys, label_key(8, 0)}) == len(labels) + 1
+
+
 def test_labels_may_be_lists_arrays_and_of_any_width():
     theta = theta_of(random_covariance(50), 20)
     numbers = np.arange(4)
@@ -296,13 +339,15 @@ def test_labels_may_be_lists_arrays_and_of_any_width():
         model.draw(np.full(4, 7, np.uint64), numbers), model.draw(7, numbers)
     )
     words = WarpModel.fit(make_space(), {"b": theta, "aa": 0.5 * theta}, shrinkage=0.1, pooling=0.0)
+    expected = words.draw(np.array(["b", "aa", "aa", "b"]), numbers)
     for labels in (["b", "aa", "aa", "b"], np.array(["b", "aa", "aa", "b"], object)):
         np.testing.assert_array_equal(words.draw(labels, numbers), expected)
     truths = WarpModel.fit(
         make_space(), {True: theta, False: 0.5 * theta}, shrinkage=0.1, pooling=0.0
     )
     np.testing.assert_array_equal(
-        truths.draw(np.array([True, False, False, True]), numbers), expected
+        truths.draw(np.array([True, False, False, True]), numbers),
+        truths.draw([True, False, False, True], numbers),
     )
     assert model.draw([], []).shape == (0, 50)
 

@@ -144,6 +144,7 @@ def test_numbers_and_not_batches_decide() -> None:
     numbers, images = torch.randperm(40), make_images(40, 10, 10)
     warp = LearnedWarp(make_model(), p=0.8)
     whole, _ = warp(images, labels, numbers=numbers)
+    warp.set_epoch(0)
     parts = [
         warp(images[some], labels[some], numbers=numbers[some].tolist())[0]
         for some in torch.arange(40).split(7)
@@ -167,6 +168,17 @@ def test_images_are_counted_and_epochs_differ() -> None:
     assert not torch.equal(draws(LearnedWarp(make_model(), seed=4)), first)
 
 
+def test_numbers_that_come_again_in_an_epoch_are_noticed() -> None:
+    warp = LearnedWarp(make_model())
+    for epoch in (0, 1, 1):
+        warp.set_epoch(epoch)
+        first = draws(warp, numbers=range(8))
+    draws(warp), draws(warp, generator=torch.Generator(), numbers=range(8))
+    with pytest.warns(UserWarning, match=r"sample 5 came .* epoch 1.*set_epoch.*`numbers`"):
+        assert torch.equal(draws(warp, LABELS[5:], numbers=range(5, 8)), first[5:])
+    draws(warp, numbers=range(8))  # said once
+
+
 def test_generator_decides() -> None:
     warp = LearnedWarp(make_model())
     before = torch.get_rng_state()
@@ -180,6 +192,7 @@ def test_generator_decides() -> None:
 def test_seed_of_none_and_of_a_generator_are_read_once() -> None:
     warp = LearnedWarp(make_model(), seed=None)
     numbered = draws(warp, numbers=range(8))
+    warp.set_epoch(0)
     assert torch.equal(numbered, draws(warp, numbers=np.arange(8)))
     assert not torch.equal(numbered, draws(LearnedWarp(make_model(), seed=None)))
 
@@ -198,7 +211,8 @@ def test_copies_draw_the_same_and_have_no_state(duplicate: Callable[[Any], Any])
 def test_templates_are_told_apart() -> None:
     warp = LearnedWarp(make_template_model())
     labels, numbers = torch.zeros(6, dtype=torch.int64), np.zeros(6, int)
-    theta = draws(warp, labels, numbers=numbers, templates=torch.arange(6))
+    with pytest.warns(UserWarning, match="sample 0 came a second time in epoch 0"):
+        theta = draws(warp, labels, numbers=numbers, templates=torch.arange(6))
     assert len(theta.unique(dim=0)) == 6
     with pytest.warns(UserWarning, match=r'"template" without templates .* Pass `templates`, -1'):
         assert len(draws(warp, labels, numbers=numbers).unique(dim=0)) == 1
@@ -245,7 +259,8 @@ def test_unknown_labels_are_refused_or_pooled() -> None:
 def test_classes_unknown_to_the_model_may_be_pooled() -> None:
     warp = LearnedWarp(make_model(("a", "b")), classes=("a", "x"), unknown="pool")
     theta = draws(warp, torch.tensor([0, 1]))
-    expected = make_model(("a", "b")).draw(["a", "x"], [0, 1], seed=warp._key, unknown="pool")
+    seed = derive_seed(0, 0)
+    expected = make_model(("a", "b")).draw(["a", "x"], [0, 1], seed=seed, unknown="pool")
     np.testing.assert_array_equal(theta, expected.astype(np.float32))
 
 

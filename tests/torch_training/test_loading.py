@@ -12,9 +12,16 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
+from torch.utils.data import (
+    DataLoader,
+    IterableDataset,
+    Subset,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
 from dreamwarp.torch import LearnedWarp, WarpCollate, WarpedDataset, WithIndex
+from dreamwarp.torch.epochs import N_REMEMBERED
 from dreamwarp.torch.loading import Indexed
 from tests.torch_training.cases import (
     Mappings,
@@ -63,6 +70,7 @@ def test_batches_do_not_depend_on_workers(start: str, n_workers: int) -> None:
     dataset = WarpedDataset(Pictures(), make_model(), seed=7, epoch=2, p=0.8)
     expected = load(dataset)
     assert not same(expected, load(Pictures()))
+    dataset.set_epoch(2)
     found = load(dataset, num_workers=n_workers, multiprocessing_context=start)
     assert same(found, expected)
 
@@ -74,6 +82,7 @@ def test_collated_batches_are_those_of_the_dataset(start: str) -> None:
     expected = load(WarpedDataset(Pictures(), make_model(), **options))
     collate = WarpCollate(make_model(), **options)
     assert same(load(WithIndex(Pictures()), collate_fn=collate), expected)
+    collate.set_epoch(2)
     workers = {"num_workers": 1, "multiprocessing_context": start}
     assert same(load(WithIndex(Pictures()), collate_fn=collate, **workers), expected)
 
@@ -108,6 +117,63 @@ def test_counting_in_a_worker_is_refused() -> None:
         list(loader)
 
 
+# -- epochs
+
+
+def test_a_forgotten_epoch_is_noticed() -> None:
+    dataset = WarpedDataset(Pictures(), make_model())
+    first = load(dataset)
+    with pytest.warns(UserWarning, match=r"sample \d+ came a second time in epoch 0.*set_epoch\("):
+        assert same(load(dataset), first)
+    load(dataset)  # said once
+    collate = WarpCollate(make_model())
+    assert same(load(WithIndex(Pictures()), collate_fn=collate), first)
+    with pytest.warns(UserWarning, match=r"sample \d+ came a second time in epoch 0"):
+        load(WithIndex(Pictures()), collate_fn=collate)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_it_is_noticed_in_data_sets_of_any_size(shuffle: bool) -> None:
+    images = torch.zeros(3 * N_REMEMBERED, 2, 2)
+    dataset = WarpedDataset(TensorDataset(images), make_model(), keys=(0, None), unknown="pool")
+    loader = DataLoader(dataset, batch_size=500, shuffle=shuffle)
+    for epoch in range(2):
+        dataset.set_epoch(epoch)
+        assert len(list(loader)) == 25
+    with pytest.warns(UserWarning, match="came a second time in epoch 1"):
+        list(loader)
+
+
+@quietly
+@pytest.mark.parametrize("stay", [False, True], ids=["new workers", "workers that stay"])
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_workers_notice_a_forgotten_epoch(start: str, stay: bool, capfd: Any) -> None:
+    dataset = WarpedDataset(Pictures(), make_model())
+    loader = DataLoader(
+        dataset, batch_size=5, num_workers=2 if start == "fork" else 1, persistent_workers=stay,
+        multiprocessing_context=start,
+    )  # fmt: skip
+    first = list(loader)
+    words = "came a second time in epoch 0"
+    if start == "fork":  # such workers have the filters of this process: warnings are errors
+        with pytest.raises(UserWarning, match=words):
+            list(loader)
+    else:
+        assert same(list(loader), first)
+        assert capfd.readouterr().err.count(words) == 1
+    dataset.set_epoch(0)
+    assert same(list(loader), first)
+
+
+def test_samplers_that_repeat_an_index_are_noticed() -> None:
+    dataset = WarpedDataset(Pictures(), make_model())
+    sampler = WeightedRandomSampler([1.0] * 23, 40)
+    with pytest.warns(UserWarning, match=r"with replacement use .*LearnedWarp on batches"):
+        list(DataLoader(dataset, batch_size=40, sampler=sampler))
+    dataset.set_epoch(1)
+    list(DataLoader(dataset, batch_size=40, sampler=sampler))  # said once
+
+
 # -- the data set
 
 
@@ -118,10 +184,11 @@ def test_dataset_agrees_with_the_module_in_any_batch_and_order() -> None:
     warp.set_epoch(1)
     expected, _ = warp(torch.stack(images), labels)
     single = [dataset[i] for i in range(23)]
+    dataset.set_epoch(1)
     assert torch.equal(torch.stack([image for image, _, _ in single]), expected)
     assert [sample[1:] for sample in single] == list(zip(labels, names, strict=True))
-    some = dataset.__getitems__([4, 22, np.int64(4), torch.tensor(1)])
-    assert all(torch.equal(s[0], expected[i]) for s, i in zip(some, [4, 22, 4, 1], strict=True))
+    some = dataset.__getitems__([4, 20, np.int64(3), torch.tensor(1)])
+    assert all(torch.equal(s[0], expected[i]) for s, i in zip(some, [4, 20, 3, 1], strict=True))
     assert torch.equal(dataset[-1][0], expected[22]) and len(dataset) == 23
     assert torch.equal(Subset(dataset, [5, 9])[1][0], expected[9])
 
@@ -129,6 +196,7 @@ def test_dataset_agrees_with_the_module_in_any_batch_and_order() -> None:
 def test_images_of_different_sizes_are_warped_one_by_one() -> None:
     dataset = WarpedDataset(Pictures(sizes=(12, 8)), make_model())
     several = dataset.__getitems__([0, 1, 2])
+    dataset.set_epoch(0)
     assert [tuple(sample[0].shape) for sample in several] == [(1, n, n) for n in (12, 8, 12)]
     assert all(torch.equal(sample[0], dataset[i][0]) for i, sample in enumerate(several))
     assert dataset.__getitems__([]) == []
@@ -143,6 +211,7 @@ def test_samples_keep_their_type() -> None:
         assert warped[1].shape == image.shape and not torch.equal(warped[1], image)
     mapped = WarpedDataset(Mappings(), make_model(), keys=("pixels", "class"))
     assert torch.equal(mapped[4]["pixels"], WarpedDataset(Pictures(), make_model())[4][0])
+    mapped.set_epoch(0)
     collated = next(iter(DataLoader(
         WithIndex(Mappings()), 5, collate_fn=WarpCollate(make_model(), keys=("pixels", "class"))
     )))  # fmt: skip

@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from dreamwarp.listing import public_names
+
 # Name to the module that has it.
 PUBLIC = {
     "Augmenter": "augmenter",
@@ -41,4 +43,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *PUBLIC])
+    return public_names(globals())

@@ -5,6 +5,7 @@ from dreamwarp.data.idx import read_idx, write_idx
 from dreamwarp.data.images import read_image
 from dreamwarp.data.named import digits, fashion_mnist, mnist
 from dreamwarp.data.readers import load
+from dreamwarp.listing import public_names
 
 __all__ = [
     "DataSet",
@@ -19,3 +20,7 @@ __all__ = [
     "read_image",
     "write_idx",
 ]
+
+
+def __dir__() -> list[str]:
+    return public_names(globals())

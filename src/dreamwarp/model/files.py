@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.files import write_beside
+from dreamwarp.data.guards import check_file
+from dreamwarp.files import as_path, write_beside
 from dreamwarp.model.fitting import ClassFit
 from dreamwarp.model.headers import (
     FORMAT,
@@ -49,8 +50,21 @@ DESCRIBED = ("space", "settings", "strength", "pool", "classes")
 
 def save_model(model: WarpModel, path: str | os.PathLike[str]) -> None:
     """Write a model to a file; whole or not at all."""
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
+    with write_beside(path) as temporary:
+        text = _describe_file(model)
+        try:
+            save_file(arrays_of(model), temporary, {FORMAT: text})
+        except SafetensorError as error:
+            raise OSError(
+                f"`{path}` can't be written: {error}. Choose a folder that has room for it."
+            ) from error
+
+
+def _describe_file(model: WarpModel) -> str:
+    """What the header of a file says of a model, as JSON."""
     import dreamwarp
 
     contents = {
@@ -66,8 +80,7 @@ def save_model(model: WarpModel, path: str | os.PathLike[str]) -> None:
             f"the labels of {len(model.classes)} classes take {len(text)} characters, too many for "
             "a model file. Use shorter labels, such as numbers."
         )
-    with write_beside(path) as temporary:
-        save_file(arrays_of(model), temporary, {FORMAT: text})
+    return text
 
 
 def describe(model: WarpModel) -> dict[str, Any]:
@@ -136,7 +149,7 @@ def load_model(path: str | os.PathLike[str]) -> WarpModel:
     """The model in a file, or a ValueError that names the file and what is wrong with it."""
     from dreamwarp.model.warpmodel import WarpModel
 
-    file = Path(path)
+    file = check_file(as_path(path))
     layout, record = read_header(file)
     check_model(file, record)
     dim = check_arrays(file, layout, record)

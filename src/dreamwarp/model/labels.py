@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -80,6 +81,17 @@ def _encode_each(labels: Iterable[Any], classes: Sequence[Label]) -> NDArray[np.
     table = {(type(label), label): place for place, label in enumerate(classes)}
     plain = (check_label(label) for label in labels)
     return np.array([table.get((type(label), label), -1) for label in plain], np.int64)
+
+
+def label_key(key: int, label: Label | None) -> int:
+    """The 64-bit key of a class: draws of different labels are independent; None is the pool.
+
+    A hash of (key, type of the label, label), the same on every machine. Never changes: runs depend
+    on it.
+    """
+    name = f"{type(label).__name__} {label}".encode(errors="surrogatepass")
+    digest = hashlib.blake2b(name, digest_size=8, key=key.to_bytes(8, "little")).digest()
+    return int.from_bytes(digest, "little")
 
 
 def refuse_unknown(label: Any, classes: Sequence[Label], remedy: str = USE_POOL) -> None:

@@ -14,7 +14,7 @@ from dreamwarp.draws import Seed, as_key, check_numbers
 from dreamwarp.model.fitting import ClassFit, fit_distributions
 from dreamwarp.model.gaussian import Array, Components, Gaussian, Integers, components
 from dreamwarp.model.kinds import Distribution
-from dreamwarp.model.labels import USE_NONE, Label, check_label, encode, refuse_unknown
+from dreamwarp.model.labels import USE_NONE, Label, check_label, encode, label_key, refuse_unknown
 from dreamwarp.space import WarpSpace
 from dreamwarp.validation import as_finite_array, check_choice, check_factor, check_whole
 
@@ -212,7 +212,7 @@ class WarpModel:
     def sample(self, n: int, label: Label | None, *, seed: Seed = 0) -> Array:
         """Warps of a class: θ (n, d); label None: of all classes.
 
-        The first are the same whatever ``n``.
+        The first are the same whatever ``n``. Draws of different labels are independent.
         """
         self.distribution(label)  # refuses labels of no class
         return self.draw(label, np.arange(check_whole("n", n, 0)), seed=seed)
@@ -230,7 +230,8 @@ class WarpModel:
         """Warps for samples by number: row i depends on (seed, numbers[i], labels[i]) alone.
 
         Bit for bit, whatever the batch, the threads and the machine; and on templates[i], if the
-        kind is ``"template"``.
+        kind is ``"template"``. Rows that differ in number or label are independent; all labels of
+        no class count as one.
 
         Parameters
         ----------
@@ -260,8 +261,9 @@ class WarpModel:
         present, starts = np.unique(codes[order], return_index=True)
         for code, start, end in zip(present, starts, [*starts[1:], len(rows)], strict=False):
             chosen = order[start:end]
-            part = self.pooled if code < 0 else self._distributions[self.classes[code]]
-            part.draw(key, rows[chosen], chosen, of[chosen], out, n_threads)
+            label = None if code < 0 else self.classes[code]
+            part = self.pooled if label is None else self._distributions[label]
+            part.draw(label_key(key, label), rows[chosen], chosen, of[chosen], out, n_threads)
         return out
 
     def _codes(self, labels: Any, n: int, unknown: Unknown) -> Integers:
@@ -290,7 +292,10 @@ class WarpModel:
         return fingerprint(describe(self), arrays_of(self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file: safetensors, with a description in its header."""
+        """Write the model to a file: safetensors, with a description in its header.
+
+        Missing folders are made. A file that is there is replaced, once the new one is whole.
+        """
         from dreamwarp.model.files import save_model
 
         save_model(self, path)

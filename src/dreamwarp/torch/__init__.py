@@ -1,5 +1,6 @@
 """Warps for torch, differentiable, on any device; and what puts them into training loops."""
 
+from dreamwarp.listing import public_names
 from dreamwarp.torch.averaging import average_over_warps
 from dreamwarp.torch.images import warp
 from dreamwarp.torch.learned import LearnedWarp
@@ -18,3 +19,7 @@ __all__ = [
     "flow",
     "warp",
 ]
+
+
+def __dir__() -> list[str]:
+    return public_names(globals())

@@ -8,15 +8,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.utils.data import get_worker_info
 
 from dreamwarp.draws import Seed, check_numbers
 from dreamwarp.model import WarpModel
 from dreamwarp.torch.drawing import RandomWarps, WarpOptions
-from dreamwarp.validation import check_whole
+from dreamwarp.torch.epochs import SharedEpoch
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+# What to do where images can't be counted, and where a number comes again in an epoch.
+COUNTING = "Pass `numbers`, or use WarpedDataset or WarpCollate."
+REPEATS = (
+    "Call set_epoch(epoch) before each epoch, or leave out `numbers`: every image that comes then "
+    "has a warp of its own."
+)
 
 
 class LearnedWarp(nn.Module):
@@ -52,7 +58,9 @@ class LearnedWarp(nn.Module):
     - ``theta``: nowhere; those warps are applied, in any mode. One that was returned before gives
       the same images again, bit for bit.
     - ``numbers``: the warp of an image depends on (seed, epoch, number, label) alone. With the
-      index in the data set as the number, the order, batches and devices do not matter.
+      index in the data set as the number, the order, batches and devices do not matter. Call
+      :meth:`set_epoch` before each epoch; a number that comes again without gets the same warp
+      again, and a warning.
     - neither: images are numbered as they come, from 0 at each :meth:`set_epoch`.
 
     With ``generator`` its next 63 bits take the place of (seed, epoch), and images count from 0.
@@ -82,7 +90,7 @@ class LearnedWarp(nn.Module):
         super().__init__()
         self.in_eval = in_eval
         self._warps = RandomWarps(model, seed=seed, **options)
-        self.set_epoch(0)
+        self._epoch = SharedEpoch(0)
 
     @property
     def model(self) -> WarpModel:
@@ -91,8 +99,7 @@ class LearnedWarp(nn.Module):
 
     def set_epoch(self, epoch: int) -> None:
         """Draw other warps from here on: those of this epoch, images counted from 0 again."""
-        self._key = self._warps.epoch_key(check_whole("epoch", epoch, 0))
-        self._count = 0
+        self._epoch.set(epoch)
 
     def forward(
         self,
@@ -158,24 +165,19 @@ class LearnedWarp(nn.Module):
             )
         if templates is None:
             self._warps.warn_without_templates("Pass `templates`, -1 where an image is none.")
-        key = self._key if generator is None else _next_key(generator)
-        if numbers is None:
-            numbers = np.arange(n) + (0 if generator is not None else self._count_on(n))
+        is_numbered = numbers is not None
+        if not is_numbered:
+            first = 0 if generator is not None else self._epoch.count_on(n, COUNTING)
+            numbers = np.arange(first, first + n)
         rows = check_numbers(_on_cpu(numbers))
         if len(rows) != n:
             raise ValueError(f"`numbers` must be one for each of {n} images, got {len(rows)}.")
-        return self._warps.draw(labels, rows, key=key, templates=_on_cpu(templates))
-
-    def _count_on(self, n: int) -> int:
-        """Number of the first of ``n`` more images."""
-        if get_worker_info() is not None:
-            raise RuntimeError(
-                "in a worker of a DataLoader images can't be counted, since every worker would "
-                "count the same numbers. Pass `numbers`, or use WarpedDataset or WarpCollate."
-            )
-        first = self._count
-        self._count += n
-        return first
+        epoch_key = self._warps.epoch_key(self._epoch.get())
+        key = epoch_key if generator is None else _next_key(generator)
+        theta = self._warps.draw(labels, rows, key=key, templates=_on_cpu(templates))
+        if is_numbered and generator is None:
+            self._epoch.warn_of_repeats(rows, REPEATS)
+        return theta
 
 
 def _next_key(generator: torch.Generator) -> int:

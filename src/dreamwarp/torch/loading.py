@@ -16,31 +16,17 @@ from dreamwarp.draws import Seed
 from dreamwarp.model import WarpModel
 from dreamwarp.model.warpmodel import check_templates
 from dreamwarp.torch.drawing import RandomWarps, WarpOptions, check_tensor
-from dreamwarp.validation import check_whole
+from dreamwarp.torch.epochs import SharedEpoch
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class SharedEpoch:
-    """A number that reaches workers after they have started: they may outlive an epoch."""
-
-    def __init__(self, epoch: int) -> None:
-        self._value = torch.zeros((), dtype=torch.int64).share_memory_()
-        self.set(epoch)
-
-    def get(self) -> int:
-        """The epoch."""
-        return int(self._value.item())
-
-    def set(self, epoch: int) -> None:
-        """Change it, in all processes."""
-        self._value.fill_(check_whole("epoch", epoch, 0))
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        # A copy holds a number of its own, in memory that is not shared until it is asked to be.
-        self.__dict__.update(state)
-        self._value.share_memory_()
+# What to do when an index comes again in an epoch.
+REPEATS = (
+    "Call set_epoch(epoch) before each epoch. With a sampler that draws with replacement use "
+    "dreamwarp.torch.LearnedWarp on batches, which warps every image that comes anew."
+)
 
 
 class _NumberedWarps:
@@ -76,14 +62,17 @@ class _NumberedWarps:
     def set_epoch(self, epoch: int) -> None:
         """Draw other warps from here on. Call it before an epoch's ``iter(loader)``.
 
-        Workers that go on from epoch to epoch (``persistent_workers``) hear of it too.
+        Workers that go on from epoch to epoch (``persistent_workers``) hear of it too. The epoch
+        that was set already: draw the same warps again.
         """
         self._epoch.set(epoch)
 
     def _draw(self, labels: Any, numbers: Sequence[int]) -> Tensor:
         templates = None if self._templates is None else self._templates_of(numbers)
         key = self._warps.epoch_key(self.epoch)
-        return torch.from_numpy(self._warps.draw(labels, numbers, key=key, templates=templates))
+        theta = self._warps.draw(labels, numbers, key=key, templates=templates)
+        self._epoch.warn_of_repeats(numbers, REPEATS)
+        return torch.from_numpy(theta)
 
     def _templates_of(self, numbers: Sequence[int]) -> NDArray[np.int64]:
         assert self._templates is not None
@@ -135,7 +124,8 @@ class WarpedDataset(_NumberedWarps, Dataset[Any]):
     model : WarpModel
     seed : int, numpy.random.Generator or None
     epoch : int
-        Every epoch has warps of its own. Say when one begins, or all repeat this one's:
+        Every epoch has warps of its own. Say when one begins, or all repeat this one's, with a
+        warning once an index comes again:
 
         >>> for epoch in range(n_epochs):
         ...     dataset.set_epoch(epoch)
@@ -154,6 +144,11 @@ class WarpedDataset(_NumberedWarps, Dataset[Any]):
     -----
     A DataLoader asks for whole batches, which are warped in one go where all images are alike in
     size and dtype.
+
+    With a sampler that draws with replacement (``WeightedRandomSampler``) an index comes several
+    times in an epoch, each time with the same warp: workers can't tell one time from the next. For
+    a warp of its own each time, use :class:`LearnedWarp` on batches, where images are counted as
+    they come.
     """
 
     def __init__(

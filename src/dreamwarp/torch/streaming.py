@@ -9,13 +9,22 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from dreamwarp.augment.source import Balance, SampleSource
+from dreamwarp.augment.source import MAX_NUMBER, Balance, SampleSource
 from dreamwarp.augment.streaming import check_batch_size, check_end
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.draws import Seed
 from dreamwarp.model import WarpModel
+from dreamwarp.torch.epochs import SharedEpoch
+from dreamwarp.validation import check_whole
 
 Batch = tuple[torch.Tensor, torch.Tensor]
+
+# What to do when a batch is made again, with an end to the stream and without.
+REPEATS = "Call set_epoch(epoch) before each pass, for the samples that follow."
+ENDLESS_REPEATS = (
+    "Go on with the iterator that there is, or give `n`, the samples of an epoch, and call "
+    "set_epoch(epoch) before each."
+)
 
 
 class SampleStream(IterableDataset[Batch]):
@@ -25,10 +34,13 @@ class SampleStream(IterableDataset[Batch]):
     a DataLoader take batches in turn, so a loader gives the same batches in the same order whatever
     the number of its workers. Batches are whole: give the loader ``batch_size=None``.
 
+    Every pass begins with sample ``first``, or with ``n`` and :meth:`set_epoch`, where the epoch
+    before ended. A pass that makes the same batches again gives a warning.
+
     Parameters
     ----------
     model, data, seed, first, n, batch_size, strength, balance
-        As for :func:`dreamwarp.stream`.
+        As for :func:`dreamwarp.stream`. ``n`` are the samples of one epoch.
     rank, world_size : int
         For training on several devices: this one gets the batches b with b % world_size == rank.
 
@@ -42,6 +54,14 @@ class SampleStream(IterableDataset[Batch]):
     --------
     >>> stream = SampleStream(model, dw.data.mnist(), seed=0, batch_size=128)
     >>> loader = torch.utils.data.DataLoader(stream, batch_size=None, num_workers=2)
+
+    With epochs of 60,000 samples, all of them new:
+
+    >>> stream = SampleStream(model, dw.data.mnist(), seed=0, n=60_000)
+    >>> loader = torch.utils.data.DataLoader(stream, batch_size=None, num_workers=2)
+    >>> for epoch in range(n_epochs):
+    ...     stream.set_epoch(epoch)
+    ...     for images, labels in loader: ...
     """
 
     def __init__(
@@ -68,7 +88,25 @@ class SampleStream(IterableDataset[Batch]):
         self._is_endless = n is None
         self._batch_size = check_batch_size(batch_size)
         self._rank, self._world_size = rank, world_size
+        self._epoch = SharedEpoch(0)
         self.classes = self._source.form.classes
+
+    def set_epoch(self, epoch: int) -> None:
+        """Make the samples ``first + epoch * n`` and following, in all processes.
+
+        Call it before an epoch's ``iter(loader)``.
+        """
+        if self._is_endless:
+            raise TypeError(
+                "a stream without `n` has no end, and no epochs. Give `n`, the samples of one."
+            )
+        n = self._end - self._first
+        if self._end + check_whole("epoch", epoch, 0) * n > MAX_NUMBER:
+            raise ValueError(
+                f"samples are numbered below 2^62, which epoch {epoch} of {n} samples each goes "
+                "past. Use an earlier one."
+            )
+        self._epoch.set(epoch)
 
     def __len__(self) -> int:
         if self._is_endless:
@@ -85,10 +123,13 @@ class SampleStream(IterableDataset[Batch]):
         place, n_workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
         n_threads = None if worker is None else 1
         start, step = self._rank + place * self._world_size, self._world_size * n_workers
+        before = self._epoch.get() * (self._end - self._first)
         for batch in range(start, self._n_batches, step):
             first = self._first + batch * self._batch_size
             n = min(self._batch_size, self._end - first)
-            X, y = self._source.make(first, n, n_threads=n_threads)
+            X, y = self._source.make(before + first, n, n_threads=n_threads)
+            remedy = ENDLESS_REPEATS if self._is_endless else REPEATS
+            self._epoch.warn_of_repeats([batch], remedy, "batch")
             yield torch.from_numpy(X), self._as_numbers(y)
 
     def _as_numbers(self, y: Any) -> torch.Tensor:
