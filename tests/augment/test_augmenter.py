@@ -79,9 +79,17 @@ def test_the_model_is_that_of_the_stages(fitted: dw.Augmenter) -> None:
 def test_strength_scales_what_was_learned(fitted: dw.Augmenter) -> None:
     weaker = fitted.with_strength(0.5)
     assert (weaker.strength_, weaker.strength, fitted.strength_) == (0.5, 0.5, 1.0)
-    np.testing.assert_allclose(
-        weaker.model_.covariance("bar"), 0.25 * fitted.model_.covariance("bar")
-    )
+    assert weaker.model_.strength == 0.5
+    np.testing.assert_array_equal(weaker.model_.covariance("bar"), fitted.model_.covariance("bar"))
+    X, y = warped_shapes()
+    for some in (fitted, weaker):
+        np.testing.assert_array_equal(some.sample(9, strength=0.5)[0], weaker.sample(9)[0])
+        np.testing.assert_array_equal(some.transform(X, y, strength=0.5), weaker.transform(X, y))
+    theta = 0.5 * fitted.model_.draw(y, np.arange(len(X)), seed=0)
+    np.testing.assert_array_equal(weaker.transform(X, y), dw.Warp(fitted.space_, theta).image(X))
+    doubled = quick(sampling_strategy={"bar": 20}).fit_resample(X, y, strength=0.5)[0]
+    halved = quick(sampling_strategy={"bar": 20}, strength=0.5).fit_resample(X, y)[0]
+    np.testing.assert_array_equal(doubled, halved)
     assert set(weaker.strength_errors_) == {0.0, 0.5}
     assert set(fitted.with_strength("auto").strength_errors_) == set(strength.STRENGTHS)
 
@@ -133,8 +141,7 @@ def test_samples_are_class_balanced_and_like_the_data(fitted: dw.Augmenter) -> N
     assert X_new.shape == (30, SIZE, SIZE) and X_new.dtype == np.uint8
     assert y_new.tolist() == ["bar", "ring", "wedge"] * 10
     np.testing.assert_array_equal(y[templates], y_new)
-    still = fitted.with_strength(0.0)
-    np.testing.assert_array_equal(still.sample(30)[0], X[templates])
+    np.testing.assert_array_equal(fitted.sample(30, strength=0)[0], X[templates])
     assert (X_new != X[templates]).any(axis=(1, 2)).all()
 
 
@@ -393,8 +400,13 @@ def test_where_nothing_helps_samples_come_back_and_a_warning_says_so() -> None:
     with pytest.warns(RuntimeWarning, match="strength 0 is chosen and samples come back"):
         made = dw.Augmenter(**QUICK).fit(X, y)
     assert made.strength_ == 0.0 and not made.verdict_.helps
-    np.testing.assert_array_equal(made.transform(X, y), X)
-    assert made.with_strength(1.0).model_.covariance(0).any()
+    for call in (lambda: made.transform(X, y), lambda: made.sample(24, balanced=False)):
+        with pytest.warns(RuntimeWarning, match=r"copies.*strength=1"):
+            call()
+    np.testing.assert_array_equal(made.transform(X, y, strength=0), X)
+    assert made.model_.covariance(0).any()
+    twice = made.with_strength(1.0).sample(24, strength=2)[0]
+    np.testing.assert_array_equal(made.sample(24, strength=2)[0], twice)
 
 
 def test_samples_of_several_shapes_are_refused() -> None:

@@ -34,11 +34,12 @@ from dreamwarp.data.members import Members
 from dreamwarp.data.sampling_strategy import SamplingStrategy, count_new, number_new
 from dreamwarp.draws import Seed, Stream, as_key, integers
 from dreamwarp.model.labels import USE_POOL, refuse_unknown
+from dreamwarp.model.strength import apply_strength, resolve_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE, check_templates
 from dreamwarp.progress import ProgressOption, check_progress
 from dreamwarp.resample import INTERPOLATIONS
 from dreamwarp.space import WarpSpace
-from dreamwarp.validation import check_choice, check_whole, warn_user
+from dreamwarp.validation import check_choice, check_factor, check_whole, warn_user
 from dreamwarp.warp import Warp
 
 if TYPE_CHECKING:
@@ -117,8 +118,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     alignments_ : Alignments
         What came of it, in the same order.
     model_ : WarpModel
-        The warps of each class, at the strength chosen. ``model_.save`` keeps it.
+        The warps of each class as they were learned; it recommends ``strength_``. ``model_.save``
+        keeps it.
     strength_ : float
+        Factor on the learned warps that new samples get unless told otherwise.
     strength_errors_ : dict of float to float
         Share of held-out samples mistaken at each strength that was compared, smoothed; empty if
         there were too few samples to hold some out.
@@ -258,21 +261,21 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self._pairs = choose_pairs(
             self.edges_, self.alignments_, self._codes, self._labels, settings
         )
-        self._full_model = fit_model(self.space_, self._pairs, settings, seed=self._key)
+        self.model_ = fit_model(self.space_, self._pairs, settings, seed=self._key)
         if settings.model == "template":  # which knows samples by their numbers
-            self._full_model = self._full_model.with_settings(samples=fingerprint(self._images))
+            self.model_ = self.model_.with_settings(samples=fingerprint(self._images))
 
     def _set_strength(self, strength: float | None) -> None:
-        """Judge a strength, or choose one, and scale the model by it."""
+        """Judge a strength, or choose one, and let the model recommend it."""
         judgement = judge_strengths(
-            self._full_model, self._pairs, self._images, self._codes,
+            self.model_, self._pairs, self._images, self._codes,
             strengths=STRENGTHS if strength is None else (0.0, strength), seed=self._key,
             progress=self.progress, n_threads=self.n_threads,
         )  # fmt: skip
         self.strength_, self.verdict_ = judgement.strength, judgement.verdict
         self.strength_errors_ = judgement.errors
         asked = "auto" if strength is None else strength
-        self.model_ = self._full_model.scaled(self.strength_).with_settings(strength=asked)
+        self.model_ = self.model_.with_strength(self.strength_).with_settings(strength=asked)
         if strength is None and self.strength_ == 0.0:
             warn_user(
                 "no strength of warps does better on held-out samples than none, so strength 0 is "
@@ -299,6 +302,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         balanced: bool = True,
         seed: Seed = None,
         first: int = 0,
+        strength: float | None = None,
         return_templates: bool = False,
     ) -> tuple[Array, ...]:
         """New samples and their labels.
@@ -316,6 +320,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             Default: the one fitted with.
         first : int
             Number of the first sample: ``sample(5, first=10)`` gives samples 10 to 14.
+        strength : float, optional
+            Factor on the learned warps. Default: ``strength_``.
         return_templates : bool
             Whether to return also which samples of the fit were warped.
 
@@ -330,7 +336,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         start, n = check_whole("first", first, 0), check_whole("n", n, 0)
         key, numbers = self._key_of(seed), np.arange(start, start + n)
         templates = self._choose_templates(key, numbers, label, balanced)
-        X_new = self._warp_fitted(key, numbers, templates)
+        X_new = self._warp_fitted(key, numbers, templates, resolve_strength(self.model_, strength))
         y_new = self._y[templates]
         return (X_new, y_new, templates) if return_templates else (X_new, y_new)
 
@@ -343,6 +349,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         templates: ArrayLike | None = None,
         seed: Seed = None,
         first: int = 0,
+        strength: float | None = None,
     ) -> Array:
         """One random warp of each sample; without labels, samples as they are.
 
@@ -363,6 +370,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             Default: the one fitted with.
         first : int
             Number of the first warp: the next epoch is ``first=len(X)``.
+        strength : float, optional
+            Factor on the learned warps. Default: ``strength_``.
 
         Returns
         -------
@@ -377,20 +386,23 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         of = np.full(n, NO_TEMPLATE) if templates is None else check_templates(templates, n)
         if y is None and unknown == "error":
             return values.copy()
+        used = resolve_strength(self.model_, strength)
         self._warn_of_channels(images)
         codes = np.full(n, -1) if y is None else self._encode(y, n, unknown)
         numbers = np.arange(start, start + n)
-        warped = self._warp(self._key_of(seed), numbers, images, np.arange(n), codes, of)
+        warped = self._warp(self._key_of(seed), numbers, images, np.arange(n), codes, of, used)
         return warped.reshape(values.shape)
 
     def fit_transform(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Learn, and one random warp of each sample by its class."""
         return self.fit(X, y).transform(X, y, templates=np.arange(len(self._y)))
 
-    def fit_resample(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+    def fit_resample(
+        self, X: ArrayLike, y: ArrayLike, *, strength: float | None = None
+    ) -> tuple[Array, Array]:
         """Learn; then the samples and, after them, new ones as ``sampling_strategy`` asks.
 
-        New samples are those that ``sample`` gives.
+        New samples are those that ``sample`` gives, at its default strength or another.
 
         Returns
         -------
@@ -402,7 +414,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.fit(X, y)
         numbers = number_new(n_new)
         templates = self._choose_templates(self._key, numbers, None, True)
-        X_new = self._warp_fitted(self._key, numbers, templates)
+        used = self.strength_ if strength is None else check_factor("strength", strength)
+        X_new = self._warp_fitted(self._key, numbers, templates, used)
         X_old = self._images.reshape(-1, *self._sample_shape)
         return np.concatenate((X_old, X_new)), np.concatenate((self._y, self._y[templates]))
 
@@ -427,8 +440,11 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         places = integers(key, numbers, counts, stream=Stream.TEMPLATE, n_threads=self.n_threads)
         return self._members.pick(codes, places)
 
-    def _warp_fitted(self, key: int, numbers: Integers, templates: Integers) -> Array:
-        new = self._warp(key, numbers, self._images, templates, self._codes[templates], templates)
+    def _warp_fitted(
+        self, key: int, numbers: Integers, templates: Integers, strength: float
+    ) -> Array:
+        codes = self._codes[templates]
+        new = self._warp(key, numbers, self._images, templates, codes, templates, strength)
         return new.reshape(len(new), *self._sample_shape)
 
     def _warp(
@@ -439,6 +455,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         chosen: Integers,
         codes: Integers,
         templates: Array,
+        strength: float,
     ) -> Array:
         """``images[chosen]``, each by a warp of its class; codes of -1 get one of all classes."""
         out = np.empty((len(chosen), *images.shape[1:]), images.dtype)
@@ -453,7 +470,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                     None if pooled else labels[codes[some]], numbers[some], seed=key,
                     templates=templates[some], n_threads=self.n_threads,
                 )  # fmt: skip
-            out[block] = self._apply(theta, images[chosen[block]])
+            out[block] = self._apply(apply_strength(theta, strength), images[chosen[block]])
         return out
 
     def _apply(self, theta: NDArray[np.float64], images: Array) -> Array:

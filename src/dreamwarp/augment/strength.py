@@ -35,6 +35,7 @@ from dreamwarp.augment.learning import MIN_PAIRS, AlignedPairs, refit
 from dreamwarp.data.class_distances import BLOCK, ClassDistances
 from dreamwarp.draws import Stream, uniforms
 from dreamwarp.model import WarpModel
+from dreamwarp.model.strength import apply_strength
 from dreamwarp.progress import ProgressOption, track
 from dreamwarp.space.compiled import thread_count
 from dreamwarp.validation import check_factor
@@ -145,7 +146,7 @@ def judge_strengths(
     Parameters
     ----------
     model : WarpModel
-        Fitted to ``pairs``, at strength 1.
+        Fitted to ``pairs``.
     images : (n, *spatial) or (n, channels, *spatial)
     codes : (n,)
         Class of each sample.
@@ -278,7 +279,7 @@ def _fold_errors(
     for strength in strengths:
         distances = start
         for templates, theta in warps if strength > 0.0 else ():
-            warped = Warp(model.space, strength * theta).image(
+            warped = Warp(model.space, apply_strength(theta, strength)).image(
                 images[templates], n_threads=data.n_threads
             )
             distances = distances.improve(warped, codes[templates])
