@@ -56,8 +56,7 @@ def test_fitting_leaves_what_it_learned(fitted: dw.Augmenter) -> None:
     assert len(fitted.alignments_) == len(fitted.edges_)
     assert fitted.model_.classes == ("bar", "ring", "wedge")
     assert fitted.model_.strength == fitted.strength_ == 1.0
-    assert set(fitted.strength_errors_) == {0.0, 1.0}
-    assert fitted.verdict_.n_held_out == len(X)
+    assert fitted.strength_errors_ == {} and fitted.verdict_.n_held_out == 0
     assert fitted.n_features_in_ == SIZE**2
 
 
@@ -90,8 +89,28 @@ def test_strength_scales_what_was_learned(fitted: dw.Augmenter) -> None:
     doubled = quick(sampling_strategy={"bar": 20}).fit_resample(X, y, strength=0.5)[0]
     halved = quick(sampling_strategy={"bar": 20}, strength=0.5).fit_resample(X, y)[0]
     np.testing.assert_array_equal(doubled, halved)
-    assert set(weaker.strength_errors_) == {0.0, 0.5}
-    assert set(fitted.with_strength("auto").strength_errors_) == set(strength.STRENGTHS)
+
+
+def test_a_given_strength_is_not_judged_until_asked(fitted: dw.Augmenter, monkeypatch: Any) -> None:
+    X, y = warped_shapes()
+    judgement = fitted.judge()
+    assert set(strength.STRENGTHS) <= set(judgement.errors)
+    assert judgement.verdict.n_held_out == len(X)
+    assert fitted.strength_ == 1.0 and fitted.strength_errors_ == {}
+    with pytest.warns(RuntimeWarning, match="strength 0 is chosen"):  # two dozen say little
+        chosen = fitted.with_strength("auto")
+    assert chosen.strength_errors_ == judgement.errors
+    assert (chosen.strength_, chosen.verdict_) == (judgement.strength, judgement.verdict)
+    with pytest.warns(RuntimeWarning, match="strength 0 is chosen"):
+        assert quick(strength="auto").fit(X, y).strength_errors_ == judgement.errors
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise AssertionError("judged")
+
+    monkeypatch.setattr(augmenter, "judge_strengths", fail)
+    for some in (quick().fit(X, y), chosen.with_strength(0.5)):
+        assert some.strength_errors_ == {} and np.isnan(some.verdict_.improvement)
+        assert "not judged" in str(some.verdict_) and "`judge()`" in str(some.verdict_)
 
 
 def test_unusable_pairs_are_left_out_unless_told() -> None:
@@ -484,7 +503,7 @@ def test_options_of_a_wrong_type_are_refused() -> None:
 
 def test_what_can_t_be_fitted_leaves_an_augmenter_as_it_was(monkeypatch: Any) -> None:
     X, y = warped_shapes()
-    fresh, made = quick(), quick().fit(X, y)
+    fresh, made = quick(strength="auto"), quick().fit(X, y).set_params(strength="auto")
     before, state = made.sample(5)[0], dict(vars(made))
 
     def fail(*arguments: Any, **options: Any) -> None:
@@ -496,7 +515,7 @@ def test_what_can_t_be_fitted_leaves_an_augmenter_as_it_was(monkeypatch: Any) ->
             some.fit(X[:, ::-1, :-1], y)
     assert vars(made) == state
     np.testing.assert_array_equal(made.sample(5)[0], before)
-    assert vars(fresh) == vars(quick())
+    assert vars(fresh) == vars(quick(strength="auto"))
     with pytest.raises(NotFittedError, match="not fitted"):
         fresh.sample(3)
 
@@ -534,7 +553,8 @@ def test_a_model_file_says_how_it_was_learned(fitted: dw.Augmenter, tmp_path: Pa
         "seed": 0, "strength": 1.0,
     }  # fmt: skip
     assert expected.items() <= settings.items()
-    assert fitted.with_strength("auto").model_.settings["strength"] == "auto"
+    with pytest.warns(RuntimeWarning, match="strength 0 is chosen"):
+        assert fitted.with_strength("auto").model_.settings["strength"] == "auto"
 
 
 @pytest.mark.filterwarnings("ignore:.*of 3 classes have no more than:UserWarning")

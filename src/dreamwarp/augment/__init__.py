@@ -12,6 +12,7 @@ from typing import Any
 PUBLIC = {
     "Augmenter": "augmenter",
     "Generated": "generation",
+    "Judgement": "strength",
     "Resampler": "resampler",
     "SampleSource": "source",
     "Verdict": "strength",
@@ -24,6 +25,7 @@ PUBLIC = {
 __all__ = [
     "Augmenter",
     "Generated",
+    "Judgement",
     "Resampler",
     "SampleSource",
     "Verdict",

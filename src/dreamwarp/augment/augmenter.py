@@ -28,7 +28,12 @@ from dreamwarp.augment.samples import (
     require_labels,
     warn_of_channels_last,
 )
-from dreamwarp.augment.strength import STRENGTHS, check_strength, judge_strengths
+from dreamwarp.augment.strength import (
+    Judgement,
+    check_strength,
+    judge_strengths,
+    not_judged,
+)
 from dreamwarp.data.fingerprint import fingerprint
 from dreamwarp.data.members import Members
 from dreamwarp.data.sampling_strategy import SamplingStrategy, count_new, number_new
@@ -80,11 +85,11 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     model : {"gaussian", "low-rank", "kde", "template"}
         Kind of distribution; see :meth:`~dreamwarp.WarpModel.fit`.
     strength : float or "auto"
-        Factor on the learned warps. ``"auto"``: the one of 0, 0.4, 0.6, 0.8, 1, 1.25 and 1.6 at
-        which a nearest neighbour among samples and warped samples does best on held-out samples of
-        ``X``, near misses counted in part; 0, no warps, if none does better. Other classifiers may
-        be best with others, and networks with stronger ones: :meth:`with_strength` changes it
-        without learning anew.
+        Factor on the learned warps. ``"auto"``: chosen by :meth:`judge`, from 0.4 to 1.6 or, if
+        that is best, up to 4, by how a nearest neighbour among samples and warped samples does on
+        held-out samples of ``X``; 0, no warps, unless some clearly do better. A number is taken as
+        it is and nothing is judged. Other classifiers may be best with others, and networks with
+        stronger ones: :meth:`with_strength` changes it without learning anew.
     keep_unusable : bool
         Whether to learn also from pairs that could not be aligned.
     discount_poor : bool
@@ -124,9 +129,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Factor on the learned warps that new samples get unless told otherwise.
     strength_errors_ : dict of float to float
         Share of held-out samples mistaken at each strength that was compared, smoothed; empty if
-        there were too few samples to hold some out.
+        ``strength`` was a number, or there were too few samples to hold some out.
     verdict_ : Verdict
-        Whether augmentation helps, by how much, with an interval. ``print(aug.verdict_)``.
+        Whether augmentation helps, by how much, with an interval, and how many samples to make; or
+        that this was not judged. ``print(aug.verdict_)``.
     n_features_in_ : int
         Numbers per sample.
 
@@ -266,31 +272,55 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             self.model_ = self.model_.with_settings(samples=fingerprint(self._images))
 
     def _set_strength(self, strength: float | None) -> None:
-        """Judge a strength, or choose one, and let the model recommend it."""
-        judgement = judge_strengths(
-            self.model_, self._pairs, self._images, self._codes,
-            strengths=STRENGTHS if strength is None else (0.0, strength), seed=self._key,
-            progress=self.progress, n_threads=self.n_threads,
-        )  # fmt: skip
+        """Take a strength, or judge which to take, and let the model recommend it."""
+        judgement = self._judge(None) if strength is None else not_judged(strength)
         self.strength_, self.verdict_ = judgement.strength, judgement.verdict
         self.strength_errors_ = judgement.errors
         asked = "auto" if strength is None else strength
         self.model_ = self.model_.with_strength(self.strength_).with_settings(strength=asked)
         if strength is None and self.strength_ == 0.0:
             warn_user(
-                "no strength of warps does better on held-out samples than none, so strength 0 is "
-                "chosen and samples come back as they are: see `verdict_`. Give `strength` a "
-                "number to have them warped all the same.",
+                "no strength of warps clearly does better on held-out samples than none, so "
+                "strength 0 is chosen and samples come back as they are: see `verdict_`. Use "
+                "`strength=1` to have them warped all the same.",
                 RuntimeWarning,
             )
 
     def with_strength(self, strength: float | Literal["auto"]) -> Augmenter:
-        """A copy with another strength, judged anew. What was learned is shared."""
+        """A copy with another strength; ``"auto"`` judges. What was learned is shared."""
         check_is_fitted(self)
         other = copy.copy(self)
         other.strength = strength
         other._set_strength(check_strength(strength))
         return other
+
+    def judge(self, *, strengths: Sequence[float] | None = None) -> Judgement:
+        """Whether warps help, and at which strength, by held-out training samples.
+
+        Changes nothing: ``with_strength(judgement.strength)`` takes the strength.
+
+        Parameters
+        ----------
+        strengths : sequence of float, optional
+            What to compare with no warps. Default: as for ``strength="auto"``.
+
+        Returns
+        -------
+        Judgement
+            ``.verdict``, ``.errors`` by strength, and ``.strength``, the one to take.
+
+        Notes
+        -----
+        How it is done is explained in ``dreamwarp.augment.strength``.
+        """
+        check_is_fitted(self)
+        return self._judge(strengths)
+
+    def _judge(self, strengths: Sequence[float] | None) -> Judgement:
+        return judge_strengths(
+            self.model_, self._pairs, self._images, self._codes, strengths=strengths,
+            seed=self._key, progress=self.progress, n_threads=self.n_threads,
+        )  # fmt: skip
 
     # -- making
 
