@@ -324,7 +324,8 @@ def test_samples_of_another_size_are_warped_alike(fitted: dw.Augmenter) -> None:
 def test_templates_get_warps_of_their_own() -> None:
     X, y = warped_shapes()
     made = quick(model="template")
-    first = made.fit_transform(X, y)
+    with pytest.warns(UserWarning, match="replaces every training sample"):
+        first = made.fit_transform(X, y)
     np.testing.assert_array_equal(first, made.transform(X, y, templates=np.arange(len(X))))
     assert (first != made.transform(X, y)).any()
 
@@ -342,6 +343,8 @@ def test_fit_resample_appends_what_is_missing() -> None:
     rings = [X_all[k] for k in range(9) if y_all[k] == "wedge"]
     wedges = X_new[len(X) :][y_new[len(X) :] == "wedge"]
     np.testing.assert_array_equal(wedges, rings[: len(wedges)])
+    ten_times = quick(sampling_strategy="10x").fit_resample(X, y)[1]
+    assert np.unique(ten_times, return_counts=True)[1].tolist() == [70, 60, 60]
     made.set_params(sampling_strategy={"bar": 10})
     assert (made.fit_resample(X, y)[1] == "bar").sum() == 10
     with pytest.raises(ValueError, match="`sampling_strategy` must be one of"):
@@ -363,11 +366,15 @@ def test_a_pipeline_of_imbalanced_learn_takes_the_resampler() -> None:
     assert Resampler(made).fit(rows, y).augmenter_.classes_.tolist() == ["bar", "ring", "wedge"]
 
 
-def test_a_pipeline_of_scikit_learn_warps_what_it_is_trained_on_alone() -> None:
+def test_a_pipeline_of_scikit_learn_warps_what_it_is_trained_on_alone_and_says_so() -> None:
     X, y = warped_shapes()
     rows = X.reshape(len(X), -1)
-    steps = make_pipeline(quick(image_shape=(SIZE, SIZE)), KNeighborsClassifier(1)).fit(rows, y)
-    np.testing.assert_array_equal(steps[-1]._fit_X, clone(steps[0]).fit_transform(rows, y))
+    steps = make_pipeline(quick(image_shape=(SIZE, SIZE)), KNeighborsClassifier(1))
+    message = r"replaces every training sample .*`augmenter\.wrap\(classifier\)`.*resampler\(\)"
+    with pytest.warns(UserWarning, match=message):
+        steps.fit(rows, y)
+    warped = steps[0].transform(rows, y)
+    np.testing.assert_array_equal(steps[-1]._fit_X, warped)
     np.testing.assert_array_equal(steps.predict(rows), steps[-1].predict(rows))
 
 
@@ -394,12 +401,32 @@ def test_a_class_of_one_sample_gets_the_warps_of_all() -> None:
     X, y = warped_shapes()
     lonely = np.append(y[:-1], "lonely")
     with (
-        pytest.warns(UserWarning, match=r"a single sample has none: lonely \(1\)"),
+        pytest.warns(UserWarning, match=r"a single sample, which makes no pair: lonely"),
         pytest.warns(RuntimeWarning, match=r"get the warps of all classes: 'lonely' \(0\)"),
     ):
         made = quick().fit(X, lonely)
     assert made.model_.fallbacks == ("lonely",)
     assert (made.sample(4, label="lonely")[0] != X[-1]).any()
+
+
+def test_small_classes_with_pairs_enough_are_no_cause_for_a_warning() -> None:
+    X, y = warped_shapes()
+    made = quick(n_neighbors=8).fit(X, y)  # no more samples in a class than neighbours
+    assert len(made.edges_) == 3 * 8 * 7 // 2 and made.model_.fallbacks == ()
+
+
+def test_cells_that_do_not_suit_the_samples_are_noticed() -> None:
+    series = np.random.default_rng(0).normal(size=(20, 1, 512))
+    with pytest.raises(ValueError, match=r"\(20, 1, 512\).* 1 x 512 pixels.* cells=\(16,\)"):
+        dw.Augmenter(progress=stop).fit(series, np.arange(20) % 2)
+    slices = np.ones((20, 1, 12, 12))
+    with pytest.raises(ValueError, match=r"1 x 12 x 12 pixels.* cells=\(4, 4\) for images"):
+        dw.Augmenter(cells=(2, 2, 2), progress=stop).fit(slices, np.arange(20) % 2)
+    with (
+        pytest.warns(UserWarning, match=r"12 x 12 pixels, fewer than the 2 x 13 cells.*fewer `ce"),
+        pytest.raises(RuntimeError, match="stop here"),
+    ):
+        quick(cells=(2, 13), progress=stop).fit(*warped_shapes())
 
 
 def test_one_class_can_be_sampled_but_not_judged() -> None:
@@ -557,7 +584,6 @@ def test_a_model_file_says_how_it_was_learned(fitted: dw.Augmenter, tmp_path: Pa
         assert fitted.with_strength("auto").model_.settings["strength"] == "auto"
 
 
-@pytest.mark.filterwarnings("ignore:.*of 3 classes have no more than:UserWarning")
 def test_too_few_pairs_are_refused() -> None:
     X, y = warped_shapes()
     with pytest.raises(ValueError, match=r"at least 5 pairs of neighbours .* got 3 of 3"):

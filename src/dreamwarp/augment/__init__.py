@@ -10,6 +10,7 @@ from typing import Any
 
 # Name to the module that has it.
 PUBLIC = {
+    "AugmentedClassifier": "classifier",
     "Augmenter": "augmenter",
     "Generated": "generation",
     "Judgement": "strength",
@@ -23,6 +24,7 @@ PUBLIC = {
 }
 
 __all__ = [
+    "AugmentedClassifier",
     "Augmenter",
     "Generated",
     "Judgement",

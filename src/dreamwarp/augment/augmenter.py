@@ -15,6 +15,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dreamwarp.align.cluster import aligning_on
+from dreamwarp.augment.classifier import AugmentedClassifier
 from dreamwarp.augment.learning import Settings, align_neighbors, choose_pairs, fit_model
 from dreamwarp.augment.resampler import Resampler
 from dreamwarp.augment.samples import (
@@ -23,6 +24,7 @@ from dreamwarp.augment.samples import (
     check_finite,
     check_sizes,
     count_axes,
+    count_samples,
     encode_labels,
     model_labels,
     require_labels,
@@ -36,7 +38,12 @@ from dreamwarp.augment.strength import (
 )
 from dreamwarp.data.fingerprint import fingerprint
 from dreamwarp.data.members import Members
-from dreamwarp.data.sampling_strategy import SamplingStrategy, count_new, number_new
+from dreamwarp.data.sampling_strategy import (
+    SamplingStrategy,
+    count_new,
+    number_new,
+    warn_of_replacement,
+)
 from dreamwarp.draws import Seed, Stream, as_key, integers
 from dreamwarp.model.labels import USE_POOL, refuse_unknown
 from dreamwarp.model.strength import apply_strength, resolve_strength
@@ -100,7 +107,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         How many samples of a class ``fit_resample`` returns, as in imbalanced-learn: ``"auto"``, as
         many as the largest class has; ``"minority"``, ``"not minority"``, ``"not majority"``,
         ``"all"``; the ratio of two classes; a dict of label: number, or a function that makes one
-        of ``y``.
+        of ``y``. And ``"10x"``: ten times as many of every class.
     interpolation : {"linear", "nearest", "cubic"}
         How warped samples are read off.
     seed : int, numpy.random.Generator or None
@@ -151,10 +158,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Warps know no pixels: ``transform`` takes samples of another size than those fitted, unless
     they come as rows, whose number of features scikit-learn wants to stay the same.
 
-    In a pipeline of scikit-learn, ``fit_transform`` warps the training samples, each by its class;
-    ``predict`` calls ``transform`` without labels, which leaves samples as they are. There are as
-    many training samples as before, each warped once. To train on more, use imbalanced-learn's
-    pipeline with :meth:`resampler` as the step.
+    To train a classifier of scikit-learn on more samples, :meth:`wrap` it, or use :meth:`resampler`
+    as a step of imbalanced-learn's pipelines. As a step of a pipeline of scikit-learn, which must
+    keep the number of samples, an augmenter *replaces* each training sample by one warped copy, and
+    warns of it; ``predict`` calls ``transform`` without labels, which leaves samples as they are.
 
     The strength and the verdict are explained in ``dreamwarp.augment.strength``. They come from the
     training samples alone.
@@ -424,7 +431,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         return warped.reshape(values.shape)
 
     def fit_transform(self, X: ArrayLike, y: ArrayLike) -> Array:
-        """Learn, and one random warp of each sample by its class."""
+        """Learn, and one random warp of each sample by its class, in its place: warns of that."""
+        warn_of_replacement()
         return self.fit(X, y).transform(X, y, templates=np.arange(len(self._y)))
 
     def fit_resample(
@@ -439,7 +447,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         X_resampled : (n + n_new, ...)
         y_resampled : (n + n_new,)
         """
-        labels = as_labels(require_labels(self, y), np.shape(X)[0] if count_axes(X) else 0)
+        labels = as_labels(require_labels(self, y), count_samples(X))
         n_new = count_new(self.sampling_strategy, labels)
         self.fit(X, y)
         numbers = number_new(n_new)
@@ -452,6 +460,19 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     def resampler(self) -> Resampler:
         """The same as a step of imbalanced-learn's pipeline: ``fit_resample`` and no transform."""
         return Resampler(self)
+
+    def wrap(
+        self, estimator: Any, *, sampling_strategy: SamplingStrategy = "10x"
+    ) -> AugmentedClassifier:
+        """A classifier that is trained on the samples and new ones, and predicts from what comes.
+
+        Parameters
+        ----------
+        estimator : classifier of scikit-learn
+        sampling_strategy : str, float, dict or callable
+            How many samples to train on; default: ten times as many.
+        """
+        return AugmentedClassifier(estimator, self, sampling_strategy=sampling_strategy)
 
     # -- parts of the above
 
