@@ -236,7 +236,7 @@ def _align(
 def _leave_alone(task: Task) -> Make:
     """What `Augmenter` does by itself: it holds out some of the labelled samples to choose."""
     augmenter = dw.Augmenter(seed=task.draw, progress=False).fit(task.X, task.y)
-    return _warp(task, augmenter.model_, 1.0)  # at the strength that it has chosen
+    return _warp(task, augmenter.model_, augmenter.strength_)
 
 
 def _warp(task: Task, model: dw.WarpModel, strength: float) -> Make:

@@ -127,8 +127,8 @@ def test_nothing_is_judged_by_what_was_learned_from(monkeypatch):
 @pytest.fixture(scope="module")
 def task() -> Task:
     digits = dw.data.digits()
-    X, y = digits.X[:100], digits.y[:100]
-    return Task(10, 0, X, y, (X, y), (X, y))
+    X, y = digits.X[:200], digits.y[:200]  # of fewer it can't be told whether warps help
+    return Task(20, 0, X, y, (X, y), (X, y))
 
 
 @pytest.mark.filterwarnings("ignore:.*could not be aligned")

@@ -239,6 +239,11 @@ def test_probability_and_strength() -> None:
     full = LearnedWarp(make_model()).draw(sample)
     torch.manual_seed(0)
     np.testing.assert_allclose(LearnedWarp(make_model(), strength=2.0).draw(sample), 2 * full)
+    torch.manual_seed(0)
+    still = make_model().with_strength(0.0)
+    np.testing.assert_allclose(LearnedWarp(still, strength=2.0).draw(sample), 2 * full)
+    with pytest.warns(RuntimeWarning, match=r"copies.*strength=1"):
+        assert "strength=0" in repr(LearnedWarp(still))
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,30 @@ def check_factor(name: str, value: Any, or_else: str = "") -> float:
     return float(value)
 
 
+def check_resolution(name: str, shape: Sequence[int], cells: Sequence[int]) -> None:
+    """Raise if samples of shape (n, ..., *spatial) can't show warps; warn if some are too fine.
+
+    ``shape`` has the spatial axes last, as many as there are ``cells``.
+    """
+    spatial = tuple(shape)[len(shape) - len(cells) :]
+    size, asked = (" x ".join(map(str, sizes)) for sizes in (spatial, cells))
+    if min(spatial) < 2 <= max(spatial):
+        is_series = sum(n > 1 for n in spatial) == 1
+        raise ValueError(
+            f"`{name}` must have at least 2 pixels along every axis that is warped, got shape "
+            f"{tuple(shape)}, which {len(cells)} numbers of `cells` make samples of {size} pixels. "
+            "Use `cells` with one number for each longer axis: "
+            f"{'cells=(16,) for series' if is_series else 'cells=(4, 4) for images'}."
+        )
+    if any(n < k for n, k in zip(spatial, cells, strict=True)):
+        warn_user(
+            f"`{name}` has samples of {size} pixels, fewer than the {asked} cells along an axis: "
+            "warps finer than pixels can't be learned, and take long. Use fewer `cells`, with "
+            "several pixels each.",
+            UserWarning,
+        )
+
+
 def warn_user(message: str, category: type[Warning]) -> None:
     """Warn at the line outside this package that the call came from."""
     frame, level = sys._getframe(1), 2

@@ -144,33 +144,28 @@ def test_neighbors_are_of_the_same_class(names):
     assert as_list(neighbor_pairs(samples, labels, n_neighbors=3)) == sorted(expected)
 
 
-def test_small_classes_give_all_pairs_and_are_named():
+def test_small_classes_give_all_pairs_and_lone_samples_are_named():
     samples = np.random.default_rng(11).normal(size=(13, 4))
     labels = ["lone"] + ["pair"] * 2 + ["three"] * 3 + ["many"] * 7
     with pytest.warns(
         UserWarning,
-        match=r"3 of 4 classes have no more than n_neighbors=5 samples\. All their pairs are "
-        r"taken; a single sample has none: lone \(1\), pair \(2\), three \(3\)\.",
+        match=r"1 of 4 classes have a single sample, which makes no pair: lone\.",
     ) as warnings:
         edges = neighbor_pairs(samples, labels)
     assert len(warnings) == 1
     assert warnings[0].filename == __file__
     assert as_list(edges)[:4] == [(1, 2), (3, 4), (3, 5), (4, 5)]
     assert edges[4:].min() == 6
+    assert len(neighbor_pairs(samples[1:], labels[1:])) == len(edges)  # without a warning
 
 
 def test_warnings_name_no_more_than_ten_classes():
-    with pytest.warns(UserWarning, match=r"3 \(1\), .*9 \(1\), and 2 more\."):
+    with pytest.warns(UserWarning, match=r"have a single sample.*: 0, 1, .* 9, and 2 more\."):
         assert neighbor_pairs(np.eye(12), np.arange(12)).shape == (0, 2)
 
 
 def test_few_samples_without_classes_give_all_pairs():
-    with pytest.warns(UserWarning, match=r"holds 3 samples, no more than n_neighbors=5: all pairs"):
-        edges = neighbor_pairs(np.eye(3))
-    assert as_list(edges) == [(0, 1), (0, 2), (1, 2)]
-
-
-def test_one_sample_more_than_neighbors_gives_all_pairs_without_a_warning():
+    assert as_list(neighbor_pairs(np.eye(3))) == [(0, 1), (0, 2), (1, 2)]
     assert len(neighbor_pairs(np.eye(6))) == 15
 
 

@@ -56,8 +56,7 @@ def test_fitting_leaves_what_it_learned(fitted: dw.Augmenter) -> None:
     assert len(fitted.alignments_) == len(fitted.edges_)
     assert fitted.model_.classes == ("bar", "ring", "wedge")
     assert fitted.model_.strength == fitted.strength_ == 1.0
-    assert set(fitted.strength_errors_) == {0.0, 1.0}
-    assert fitted.verdict_.n_held_out == len(X)
+    assert fitted.strength_errors_ == {} and fitted.verdict_.n_held_out == 0
     assert fitted.n_features_in_ == SIZE**2
 
 
@@ -79,11 +78,39 @@ def test_the_model_is_that_of_the_stages(fitted: dw.Augmenter) -> None:
 def test_strength_scales_what_was_learned(fitted: dw.Augmenter) -> None:
     weaker = fitted.with_strength(0.5)
     assert (weaker.strength_, weaker.strength, fitted.strength_) == (0.5, 0.5, 1.0)
-    np.testing.assert_allclose(
-        weaker.model_.covariance("bar"), 0.25 * fitted.model_.covariance("bar")
-    )
-    assert set(weaker.strength_errors_) == {0.0, 0.5}
-    assert set(fitted.with_strength("auto").strength_errors_) == set(strength.STRENGTHS)
+    assert weaker.model_.strength == 0.5
+    np.testing.assert_array_equal(weaker.model_.covariance("bar"), fitted.model_.covariance("bar"))
+    X, y = warped_shapes()
+    for some in (fitted, weaker):
+        np.testing.assert_array_equal(some.sample(9, strength=0.5)[0], weaker.sample(9)[0])
+        np.testing.assert_array_equal(some.transform(X, y, strength=0.5), weaker.transform(X, y))
+    theta = 0.5 * fitted.model_.draw(y, np.arange(len(X)), seed=0)
+    np.testing.assert_array_equal(weaker.transform(X, y), dw.Warp(fitted.space_, theta).image(X))
+    doubled = quick(sampling_strategy={"bar": 20}).fit_resample(X, y, strength=0.5)[0]
+    halved = quick(sampling_strategy={"bar": 20}, strength=0.5).fit_resample(X, y)[0]
+    np.testing.assert_array_equal(doubled, halved)
+
+
+def test_a_given_strength_is_not_judged_until_asked(fitted: dw.Augmenter, monkeypatch: Any) -> None:
+    X, y = warped_shapes()
+    judgement = fitted.judge()
+    assert set(strength.STRENGTHS) <= set(judgement.errors)
+    assert judgement.verdict.n_held_out == len(X)
+    assert fitted.strength_ == 1.0 and fitted.strength_errors_ == {}
+    with pytest.warns(RuntimeWarning, match="strength 0 is chosen"):  # two dozen say little
+        chosen = fitted.with_strength("auto")
+    assert chosen.strength_errors_ == judgement.errors
+    assert (chosen.strength_, chosen.verdict_) == (judgement.strength, judgement.verdict)
+    with pytest.warns(RuntimeWarning, match="strength 0 is chosen"):
+        assert quick(strength="auto").fit(X, y).strength_errors_ == judgement.errors
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise AssertionError("judged")
+
+    monkeypatch.setattr(augmenter, "judge_strengths", fail)
+    for some in (quick().fit(X, y), chosen.with_strength(0.5)):
+        assert some.strength_errors_ == {} and np.isnan(some.verdict_.improvement)
+        assert "not judged" in str(some.verdict_) and "`judge()`" in str(some.verdict_)
 
 
 def test_unusable_pairs_are_left_out_unless_told() -> None:
@@ -133,8 +160,7 @@ def test_samples_are_class_balanced_and_like_the_data(fitted: dw.Augmenter) -> N
     assert X_new.shape == (30, SIZE, SIZE) and X_new.dtype == np.uint8
     assert y_new.tolist() == ["bar", "ring", "wedge"] * 10
     np.testing.assert_array_equal(y[templates], y_new)
-    still = fitted.with_strength(0.0)
-    np.testing.assert_array_equal(still.sample(30)[0], X[templates])
+    np.testing.assert_array_equal(fitted.sample(30, strength=0)[0], X[templates])
     assert (X_new != X[templates]).any(axis=(1, 2)).all()
 
 
@@ -298,7 +324,8 @@ def test_samples_of_another_size_are_warped_alike(fitted: dw.Augmenter) -> None:
 def test_templates_get_warps_of_their_own() -> None:
     X, y = warped_shapes()
     made = quick(model="template")
-    first = made.fit_transform(X, y)
+    with pytest.warns(UserWarning, match="replaces every training sample"):
+        first = made.fit_transform(X, y)
     np.testing.assert_array_equal(first, made.transform(X, y, templates=np.arange(len(X))))
     assert (first != made.transform(X, y)).any()
 
@@ -316,6 +343,8 @@ def test_fit_resample_appends_what_is_missing() -> None:
     rings = [X_all[k] for k in range(9) if y_all[k] == "wedge"]
     wedges = X_new[len(X) :][y_new[len(X) :] == "wedge"]
     np.testing.assert_array_equal(wedges, rings[: len(wedges)])
+    ten_times = quick(sampling_strategy="10x").fit_resample(X, y)[1]
+    assert np.unique(ten_times, return_counts=True)[1].tolist() == [70, 60, 60]
     made.set_params(sampling_strategy={"bar": 10})
     assert (made.fit_resample(X, y)[1] == "bar").sum() == 10
     with pytest.raises(ValueError, match="`sampling_strategy` must be one of"):
@@ -337,11 +366,15 @@ def test_a_pipeline_of_imbalanced_learn_takes_the_resampler() -> None:
     assert Resampler(made).fit(rows, y).augmenter_.classes_.tolist() == ["bar", "ring", "wedge"]
 
 
-def test_a_pipeline_of_scikit_learn_warps_what_it_is_trained_on_alone() -> None:
+def test_a_pipeline_of_scikit_learn_warps_what_it_is_trained_on_alone_and_says_so() -> None:
     X, y = warped_shapes()
     rows = X.reshape(len(X), -1)
-    steps = make_pipeline(quick(image_shape=(SIZE, SIZE)), KNeighborsClassifier(1)).fit(rows, y)
-    np.testing.assert_array_equal(steps[-1]._fit_X, clone(steps[0]).fit_transform(rows, y))
+    steps = make_pipeline(quick(image_shape=(SIZE, SIZE)), KNeighborsClassifier(1))
+    message = r"replaces every training sample .*`augmenter\.wrap\(classifier\)`.*resampler\(\)"
+    with pytest.warns(UserWarning, match=message):
+        steps.fit(rows, y)
+    warped = steps[0].transform(rows, y)
+    np.testing.assert_array_equal(steps[-1]._fit_X, warped)
     np.testing.assert_array_equal(steps.predict(rows), steps[-1].predict(rows))
 
 
@@ -368,12 +401,32 @@ def test_a_class_of_one_sample_gets_the_warps_of_all() -> None:
     X, y = warped_shapes()
     lonely = np.append(y[:-1], "lonely")
     with (
-        pytest.warns(UserWarning, match=r"a single sample has none: lonely \(1\)"),
+        pytest.warns(UserWarning, match=r"a single sample, which makes no pair: lonely"),
         pytest.warns(RuntimeWarning, match=r"get the warps of all classes: 'lonely' \(0\)"),
     ):
         made = quick().fit(X, lonely)
     assert made.model_.fallbacks == ("lonely",)
     assert (made.sample(4, label="lonely")[0] != X[-1]).any()
+
+
+def test_small_classes_with_pairs_enough_are_no_cause_for_a_warning() -> None:
+    X, y = warped_shapes()
+    made = quick(n_neighbors=8).fit(X, y)  # no more samples in a class than neighbours
+    assert len(made.edges_) == 3 * 8 * 7 // 2 and made.model_.fallbacks == ()
+
+
+def test_cells_that_do_not_suit_the_samples_are_noticed() -> None:
+    series = np.random.default_rng(0).normal(size=(20, 1, 512))
+    with pytest.raises(ValueError, match=r"\(20, 1, 512\).* 1 x 512 pixels.* cells=\(16,\)"):
+        dw.Augmenter(progress=stop).fit(series, np.arange(20) % 2)
+    slices = np.ones((20, 1, 12, 12))
+    with pytest.raises(ValueError, match=r"1 x 12 x 12 pixels.* cells=\(4, 4\) for images"):
+        dw.Augmenter(cells=(2, 2, 2), progress=stop).fit(slices, np.arange(20) % 2)
+    with (
+        pytest.warns(UserWarning, match=r"12 x 12 pixels, fewer than the 2 x 13 cells.*fewer `ce"),
+        pytest.raises(RuntimeError, match="stop here"),
+    ):
+        quick(cells=(2, 13), progress=stop).fit(*warped_shapes())
 
 
 def test_one_class_can_be_sampled_but_not_judged() -> None:
@@ -393,8 +446,13 @@ def test_where_nothing_helps_samples_come_back_and_a_warning_says_so() -> None:
     with pytest.warns(RuntimeWarning, match="strength 0 is chosen and samples come back"):
         made = dw.Augmenter(**QUICK).fit(X, y)
     assert made.strength_ == 0.0 and not made.verdict_.helps
-    np.testing.assert_array_equal(made.transform(X, y), X)
-    assert made.with_strength(1.0).model_.covariance(0).any()
+    for call in (lambda: made.transform(X, y), lambda: made.sample(24, balanced=False)):
+        with pytest.warns(RuntimeWarning, match=r"copies.*strength=1"):
+            call()
+    np.testing.assert_array_equal(made.transform(X, y, strength=0), X)
+    assert made.model_.covariance(0).any()
+    twice = made.with_strength(1.0).sample(24, strength=2)[0]
+    np.testing.assert_array_equal(made.sample(24, strength=2)[0], twice)
 
 
 def test_samples_of_several_shapes_are_refused() -> None:
@@ -472,7 +530,7 @@ def test_options_of_a_wrong_type_are_refused() -> None:
 
 def test_what_can_t_be_fitted_leaves_an_augmenter_as_it_was(monkeypatch: Any) -> None:
     X, y = warped_shapes()
-    fresh, made = quick(), quick().fit(X, y)
+    fresh, made = quick(strength="auto"), quick().fit(X, y).set_params(strength="auto")
     before, state = made.sample(5)[0], dict(vars(made))
 
     def fail(*arguments: Any, **options: Any) -> None:
@@ -484,7 +542,7 @@ def test_what_can_t_be_fitted_leaves_an_augmenter_as_it_was(monkeypatch: Any) ->
             some.fit(X[:, ::-1, :-1], y)
     assert vars(made) == state
     np.testing.assert_array_equal(made.sample(5)[0], before)
-    assert vars(fresh) == vars(quick())
+    assert vars(fresh) == vars(quick(strength="auto"))
     with pytest.raises(NotFittedError, match="not fitted"):
         fresh.sample(3)
 
@@ -522,10 +580,10 @@ def test_a_model_file_says_how_it_was_learned(fitted: dw.Augmenter, tmp_path: Pa
         "seed": 0, "strength": 1.0,
     }  # fmt: skip
     assert expected.items() <= settings.items()
-    assert fitted.with_strength("auto").model_.settings["strength"] == "auto"
+    with pytest.warns(RuntimeWarning, match="strength 0 is chosen"):
+        assert fitted.with_strength("auto").model_.settings["strength"] == "auto"
 
 
-@pytest.mark.filterwarnings("ignore:.*of 3 classes have no more than:UserWarning")
 def test_too_few_pairs_are_refused() -> None:
     X, y = warped_shapes()
     with pytest.raises(ValueError, match=r"at least 5 pairs of neighbours .* got 3 of 3"):

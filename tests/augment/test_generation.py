@@ -381,7 +381,7 @@ def test_other_models_and_data_are_refused(tmp_path: Path) -> None:
     make(tmp_path)
     options: Any = {"n": N, "shard_size": SHARD, "seed": 3, "resume": True, "progress": False}
     with pytest.raises(ValueError, match=r"`model` is '[0-9a-f]{64}' there and '[0-9a-f]{64}' he"):
-        generate(make_model().scaled(0.5), make_data(), tmp_path, **options)
+        generate(make_model().with_strength(0.5), make_data(), tmp_path, **options)
     X, y = make_data().X, make_data().y
     with pytest.raises(ValueError, match=r"`data` is '.*' there and '.*' here"):
         generate(make_model(), (X + 1, y), tmp_path, **options)

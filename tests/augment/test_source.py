@@ -51,10 +51,25 @@ def test_balance_of_the_data_is_kept() -> None:
 def test_strength_scales_the_warps() -> None:
     model, data = make_model(), make_data()
     X, _ = SampleSource(model, data, strength=0.5).make(0, 9)
-    np.testing.assert_array_equal(X, SampleSource(model.scaled(0.5), data).make(0, 9)[0])
+    for recommended in (0.0, 3.0):
+        other = SampleSource(model.with_strength(recommended), data, strength=0.5)
+        np.testing.assert_array_equal(X, other.make(0, 9)[0])
+    recommending = SampleSource(model.with_strength(0.5), data)
+    assert recommending.strength == 0.5
+    np.testing.assert_array_equal(X, recommending.make(0, 9)[0])
     still, labels = SampleSource(model, data, strength=0.0).make(0, 9)
     for sample, label in zip(still, labels, strict=True):
         assert (sample == data.X[data.y == label]).all(axis=(1, 2)).any()
+
+
+def test_a_model_that_recommends_no_warps_says_so() -> None:
+    still = make_model().with_strength(0.0)
+    with pytest.warns(RuntimeWarning, match=r"copies.*strength=1"):
+        SampleSource(still, make_data())
+    X, _ = SampleSource(still, make_data(), strength=2).make(0, 9)
+    np.testing.assert_array_equal(
+        X, SampleSource(make_model(), make_data(), strength=2).make(0, 9)[0]
+    )
 
 
 def test_channels_signals_strings_and_foreign_byte_order() -> None:
@@ -95,7 +110,7 @@ def test_models_that_do_not_fit_are_refused() -> None:
         SampleSource("model.dwm", data)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"`data` must be a DataSet or a pair \(X, y\), got str"):
         SampleSource(make_model(), "mnist")  # type: ignore[arg-type]
-    for strength in (-1.0, "auto", None):
+    for strength in (-1.0, "auto"):
         with pytest.raises(ValueError, match=r"`strength` must be a finite number, not negative"):
             SampleSource(make_model(), data, strength=strength)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"`balance` must be one of 'classes', 'data', got 'even'"):

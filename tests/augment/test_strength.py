@@ -7,12 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy.stats
+from scipy.special import expit
 
 import dreamwarp as dw
 from dreamwarp.augment import strength
 from dreamwarp.augment.strength import (
     N_HELD_OUT,
+    STRENGTHS,
+    STRONGER,
     Errors,
+    Judgement,
+    Terms,
+    choose_place,
     compare,
     conclude,
     first_alike,
@@ -31,8 +37,16 @@ def distances(own: Any, other: Any) -> ClassDistances:
     return ClassDistances(np.zeros((len(values), 1), np.float32), values[:, 0], values)
 
 
+TERMS = Terms((5, 10, 20, 40), 80, 100)
+
+
 def as_errors(values: Any) -> Errors:
     return Errors(values, values)
+
+
+def judge(values: Any, strengths: Any = STRENGTHS) -> Judgement:
+    """What is concluded from errors that do not depend on the number of copies."""
+    return conclude([as_errors(np.asarray(values))] * 4, strengths, TERMS)
 
 
 def test_errors_are_those_of_the_nearest_neighbour_but_smooth() -> None:
@@ -88,8 +102,9 @@ def test_a_verdict_is_not_better_for_samples_given_twice(monkeypatch: Any) -> No
     monkeypatch.setattr(strength, "N_WARPED", 500)
     X, y = textures(8, 0)
     options: dict[str, Any] = {"cells": (3, 3), "strength": 1.0, "progress": False}
-    once = dw.Augmenter(**options).fit(X, y).verdict_
-    twice = dw.Augmenter(**options).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2)).verdict_
+    once = dw.Augmenter(**options).fit(X, y).judge().verdict
+    repeated = dw.Augmenter(**options).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
+    twice = repeated.judge(strengths=[1.0]).verdict
     assert 0.0 < once.error_without < 1.5 * twice.error_without
 
 
@@ -114,27 +129,32 @@ def test_the_interval_is_students() -> None:
 def test_a_verdict_says_what_it_found() -> None:
     without = Errors(np.full((1, 100), 0.2), (np.arange(100) < 22)[None] * 1.0)
     better = Errors(np.tile([0.0, 0.1], (3, 50)), (np.arange(100) < [[3], [4], [5]]) * 1.0)
-    verdict = compare(without, better)
+    verdict = compare(without, better, TERMS)
     assert verdict.helps and verdict.interval[0] < verdict.improvement < verdict.interval[1]
     assert verdict.improvement == pytest.approx(0.15)
     assert (verdict.error_without, verdict.error_with) == pytest.approx((0.22, 0.04))
     assert str(verdict).startswith("augmentation helps: of 100 held-out training samples")
-    assert "mistakes 22.0% without warped samples and 4.0% with them. Near" in str(verdict)
+    assert "mistakes 22.0% without warped samples and 4.0% with 40 warped copies" in str(verdict)
+    assert "of each of 80 others" in str(verdict) and verdict.n_copies == 40
+    assert "averaged" not in str(verdict)
+    assert "averaged down to 32 x 20" in str(
+        compare(without, better, TERMS._replace(shape=(32, 20)))
+    )
     assert "better by 15.0 points (95 % interval: 14.0 to 16.0)." in str(verdict)
-    worse = compare(better, without)
+    worse = compare(better, without, TERMS)
     assert not worse.helps and worse.improvement == pytest.approx(-0.15)
     assert str(worse).startswith("leave it: ")
-    same = compare(without, without)
+    same = compare(without, without, TERMS)
     assert not same.helps and str(same).startswith("leave it: ")
     unsure = Errors(np.tile([0.0, 0.39], (1, 50)), better.wrong)
-    verdict = compare(without, unsure)
+    verdict = compare(without, unsure, TERMS)
     assert not verdict.helps and verdict.interval[0] < 0.0 < verdict.interval[1]
     assert str(verdict).startswith("no clear difference, leave it unless you can test it: of 100")
 
 
 def test_warps_of_no_strength_are_left() -> None:
     errors = Errors(np.full((2, 50), 0.3), np.zeros((2, 50)))
-    verdict = strength.conclude(errors, (0.0, 0.0)).verdict
+    verdict = conclude([errors], (0.0, 1e-9), Terms((1,), 80, 100)).verdict
     assert not verdict.helps
     assert verdict.improvement == 0.0
     assert str(verdict).startswith("leave it")
@@ -161,34 +181,149 @@ def test_a_rare_class_is_not_lost_among_many_samples() -> None:
     assert np.bincount(codes[chosen]).tolist() == [90, 1, 10]
 
 
-def test_what_wins_by_chance_does_not_help() -> None:
-    # At no strength is anything better, but the best of six is always better than none.
-    random = np.random.default_rng(0)
-    helps, looks_better = 0, 0
-    for _ in range(1000):
-        errors = as_errors(np.clip(random.normal(0.3, 0.2, (7, 100)), 0.0, 1.0))
-        helps += conclude(errors, strength.STRENGTHS).verdict.helps
-        best = np.full((1, 100), errors.smooth.mean(axis=1).argmin())
-        looks_better += compare(errors.at(0 * best), errors.at(best)).helps
-    assert helps < 50 and looks_better > 75
+# -- the choice, simulated
 
 
-def test_among_equals_the_smallest_strength_wins() -> None:
-    errors = as_errors(np.tile([[0.5], [0.2], [0.1], [0.1], [0.09995], [0.3], [0.4]], 10))
-    judged = conclude(errors, strength.STRENGTHS)
-    assert judged.strength == strength.STRENGTHS[2]
+def walks(random: Any, n: int, size: float) -> Any:
+    """Noise (n_strengths, n): what a warp does to a sample differs little from the next strength's.
+
+    0 for strength 0, and of mean 0 for all.
+    """
+    steps = random.normal(0.0, size, (len(STRENGTHS), n))
+    steps[0] = 0.0
+    return np.cumsum(steps, axis=0)
+
+
+@pytest.mark.parametrize("n", [50, 300])
+@pytest.mark.parametrize("kind", ["alike", "rare", "independent"])
+def test_without_an_effect_no_warps_are_chosen(kind: str, n: int) -> None:
+    random, n_runs = np.random.default_rng(0), 400
+    above = looks_better = 0
+    for _ in range(n_runs):
+        if kind == "independent":
+            errors = random.normal(0.3, 0.2, (len(STRENGTHS), n))
+        else:
+            touched = random.random(n) < (1.0 if kind == "alike" else 0.1)
+            errors = random.uniform(0.0, 1.0, n) + touched * walks(random, n, 0.1)
+        judged = judge(errors)
+        assert (judged.strength > 0.0) == judged.verdict.helps
+        above += judged.strength > 0.0
+        looks_better += errors.mean(axis=1).argmin() > 0
+    assert above <= 0.05 * n_runs
+    assert looks_better > 0.5 * n_runs  # the best of six often beats none by chance
+
+
+def with_effect(random: Any, n: int, best: float, gain: float, noise: float) -> Any:
+    """Errors of samples whose margin is wider by ``gain`` at strength ``best``, less at others."""
+    strengths = np.array(STRENGTHS)[1:]
+    gains = np.append(0.0, gain * (1.0 - (np.log(strengths / best) / 0.9) ** 2))
+    margins = random.normal(0.2, 0.2, n) + np.maximum(gains, -3.0 * gain)[:, None]
+    return expit(-10.0 * (margins + walks(random, n, noise)))
+
+
+@pytest.mark.parametrize(("n", "least"), [(50, 0.95), (300, 0.99)])
+@pytest.mark.parametrize("best", [0.6, 1.0])
+def test_with_an_effect_warps_are_chosen(best: float, n: int, least: float) -> None:
+    random = np.random.default_rng(1)
+    chosen = [judge(with_effect(random, n, best, 0.06, 0.03)).strength for _ in range(200)]
+    assert np.mean(np.array(chosen) > 0.0) >= least
+
+
+def test_the_middle_of_good_strengths_loses_least_and_is_not_too_weak() -> None:
+    random, strengths = np.random.default_rng(2), np.array(STRENGTHS)[1:]
+    losses, factors = np.zeros((2, 3)), []
+    for best in (0.6, 1.0, 1.25):
+        for noise in (0.02, 0.05):
+            truth = with_effect(random, 100_000, best, 0.05, noise)[1:].mean(axis=1)
+            for _ in range(100):
+                for row, n in enumerate((50, 300)):
+                    errors = with_effect(random, n, best, 0.05, noise)[1:]
+                    means = errors.mean(axis=1)
+                    good = strength._are_as_good(errors, int(means.argmin()))
+                    places = [choose_place(errors), int(means.argmin()), int(good.argmax())]
+                    losses[row] += truth[places] - truth.min()
+                    factors.append(strengths[places] / strengths[truth.argmin()])
+    middle, lowest, weakest = losses.T
+    assert (middle < lowest).all() and (2.0 * middle < weakest).all()
+    in_middle, _, of_weakest = np.exp(np.mean(np.log(factors), axis=0))
+    assert 0.95 < in_middle < 1.05 and of_weakest < 0.92
+
+
+def test_among_equals_the_middle_strength_wins() -> None:
+    errors = np.tile([[0.5], [0.2], [0.1], [0.1], [0.09995], [0.3], [0.4]], 10)
+    judged = judge(errors)
+    assert judged.strength == STRENGTHS[3]
     assert judged.errors[0.0] == pytest.approx(0.5)
-    assert judged.verdict.error_with == pytest.approx(0.1)
+    assert judged.verdict.helps and judged.verdict.error_with == pytest.approx(0.1)
+    assert "0: 50.0%, 0.4: 20.0%" in str(judged)
 
 
 def test_where_none_is_best_warps_are_judged_all_the_same() -> None:
-    errors = as_errors(np.tile([[0.1], [0.2], [0.3], [0.3], [0.3], [0.3], [0.3]], 10))
-    judged = conclude(errors, strength.STRENGTHS)
+    errors = np.tile([[0.1], [0.2], [0.3], [0.3], [0.3], [0.3], [0.3]], 10)
+    judged = judge(errors)
     assert judged.strength == 0.0
     assert judged.verdict.improvement == pytest.approx(-0.1)
     assert str(judged.verdict).startswith("leave it: ")
-    single = conclude(as_errors(errors.smooth[:, :1]), strength.STRENGTHS)
+    assert judged.verdict.n_enough is None and "copies per sample" not in str(judged.verdict)
+    single = judge(errors[:, :1])
     assert single.verdict.interval == (-np.inf, np.inf) and not single.verdict.helps
+
+
+# -- how many, how strong
+
+
+def by_copies(levels: Any) -> list[Errors]:
+    """Errors without warps, 0.5, and with them, for each number of copies."""
+    base, noise = np.random.default_rng(0).normal(0.0, [[0.1], [0.01]], (2, 200))
+    return [as_errors(np.stack([0.5 + base, level + base + noise])) for level in levels]
+
+
+def test_the_verdict_says_how_many_copies_are_enough() -> None:
+    judged = conclude(by_copies((0.4, 0.3, 0.3, 0.3)), (0.0, 1.0), TERMS).verdict
+    assert judged.n_enough == 10
+    assert "About 10 copies per sample, 1,000 in all, do as well as 40." in str(judged)
+    falling = conclude(by_copies((0.4, 0.3, 0.2, 0.1)), (0.0, 1.0), TERMS).verdict
+    assert falling.helps and falling.n_enough is None
+    assert "still falling at 40 copies per sample: make as many as you can" in str(falling)
+    # As good as all by chance, but twice as many are not.
+    dip = conclude(by_copies((0.3, 0.4, 0.3, 0.3)), (0.0, 1.0), TERMS).verdict
+    assert dip.n_enough == 20
+    once = conclude(by_copies((0.3,)), (0.0, 1.0), Terms((1,), 80, 100)).verdict
+    assert once.n_enough is None and "copies per sample" not in str(once)
+
+
+def test_a_best_strength_at_the_edge_is_said() -> None:
+    falling = np.tile(np.linspace(0.5, 0.1, 7)[:, None], 20)
+    assert "Strength 1.6, the strongest that was compared, was the best" in str(judge(falling))
+    assert "strongest" not in str(judge(falling[:, ::-1][[0, 6, 5, 4, 3, 2, 1]]))
+    assert "strongest" not in str(judge(falling[:2], (0.0, 1.0)))
+
+
+@pytest.mark.parametrize(("worst_from", "n_more"), [(1.7, 0), (2.4, 1), (9.0, 4)])
+def test_stronger_warps_are_tried_while_they_are_better(
+    worst_from: float, n_more: int, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(strength, "N_WARPED", 500)
+
+    def errors_at(fold: Any, data: Any, some: float, copies: Any) -> Any:
+        level = 0.5 - 0.1 * some if some < worst_from else 0.5
+        return np.full((len(copies), 2, len(fold.truth)), level)
+
+    monkeypatch.setattr(strength, "_fold_errors", errors_at)
+    fitted = dw.Augmenter(cells=(3, 3), strength=1.0, progress=False).fit(*textures(8, 0))
+    judged = fitted.judge()
+    n_tried = min(n_more + 1, len(STRONGER))
+    assert tuple(judged.errors) == STRENGTHS + STRONGER[:n_tried]
+    assert judged.strength == (*STRENGTHS, *STRONGER)[len(STRENGTHS) - 1 + n_more]
+    assert ("stronger ones may be better" in str(judged)) == (n_more == len(STRONGER))
+    assert tuple(fitted.judge(strengths=[2, 1]).errors) == (0.0, 1.0, 2.0)
+
+
+def test_strengths_to_compare_are_checked() -> None:
+    fitted = dw.Augmenter(cells=(3, 3), strength=1.0, progress=False).fit(*textures(8, 0))
+    for bad in ((), [0.0], [-1.0], ["a"], 1.0, "auto"):
+        with pytest.raises(ValueError, match="`strengths` must"):
+            fitted.judge(strengths=bad)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

@@ -52,6 +52,19 @@ def test_options_reach_the_samples(inputs: list[str], tmp_path: Path, capsys: An
     np.testing.assert_array_equal(read.y, y)
 
 
+def test_the_strength_used_is_shown(inputs: list[str], tmp_path: Path, capsys: Any) -> None:
+    make_model().with_strength(0.0).save(inputs[0])
+    with pytest.warns(RuntimeWarning, match=r"copies.*strength=1"):
+        assert run("sample", *inputs, "-n", "9", "-o", str(tmp_path / "still")) == 0
+    assert "strength 0\n" in capsys.readouterr().out
+    out = tmp_path / "out"
+    assert run("sample", *inputs, "-n", "9", "-o", str(out), "--strength", "2") == 0
+    assert "strength 2\n" in capsys.readouterr().out
+    assert json.loads((out / "manifest.json").read_text())["settings"]["strength"] == 2.0
+    X, _ = SampleSource(make_model(), make_data(), strength=2).make(0, 9)
+    np.testing.assert_array_equal(load(str(out)).X, X)
+
+
 @pytest.mark.parametrize("format", ["npz", "parquet", "webdataset", "folder"])
 def test_formats(inputs: list[str], tmp_path: Path, format: str) -> None:
     out = tmp_path / "out"

@@ -44,15 +44,31 @@ def test_sizes_are_those_of_imbalanced_learn(sizes: Any) -> None:
     assert count_new(sizes, SETS["several"]).tolist() == theirs(sizes, SETS["several"])
 
 
+def test_times_as_many_of_every_class() -> None:
+    y = SETS["several"]
+    sizes = np.unique(y, return_counts=True)[1]
+    for factor in (1, 2, 10):
+        assert (count_new(f"{factor}x", y) == (factor - 1) * sizes).all()
+    assert count_new("1.5x", y).tolist() == [1, 3, 1, 3]
+    # A number is what it is to imbalanced-learn.
+    assert count_new(1, SETS["two"]).tolist() == [5, 0]
+
+
 @pytest.mark.parametrize(
     ("strategy", "name", "message"),
     [
+        ("0.5x", "several", r"at least as many samples as there are, '1x'.* got '0\.5x'"),
+        (f"{10**300}x", "several", r"fewer than 2\^62"),
+        ("x", "several", r"must be one of .*such as '10x' for ten times as many, got 'x'"),
+        ("-2x", "several", r"must be one of .*'10x'"),
+        (10, "several", r"for two classes only, got 10 and 4\. .*such as '10x' for ten times as"),
+        (10, "two", r"ratio of two classes.* got 10\. Use a word such as '10x'"),
         ("majority", "several", r"must be one of 'auto', 'not majority', .* got 'majority'"),
         ({"e": 9}, "several", r"must have labels of `y` as keys, got 'e'"),
         ({"b": 6}, "several", r"at least the 7 that class 'b' has, got 6\. Nothing is ever"),
         ({"b": 8.5}, "several", r"must ask for whole numbers of samples.*got 8\.5"),
         (0.5, "several", r"may be a float for two classes only, got 0\.5 and 4\. Use a dict"),
-        (1.5, "two", r"must be above 0 and at most 1, got 1\.5"),
+        (1.5, "two", r"above 0 and at most 1, got 1\.5"),
         (0.5, "two", r"one sample more than there are: above 0\.444444, the ratio .* got 0\.5"),
     ],
 )

@@ -29,7 +29,7 @@ def make_model(kind="gaussian", labels=(0, 1)):
     return WarpModel.fit(
         make_space(), theta, kind=kind, edges=edges, shrinkage=0.1, pooling=0.1,
         **AMOUNTS.get(kind, {}), **drift,
-    ).scaled(0.8)  # fmt: skip
+    ).with_strength(0.8)  # fmt: skip
 
 
 def draws_of(model):
@@ -93,6 +93,7 @@ def test_what_is_loaded_is_what_was_saved(kind, tmp_path):
     assert loaded.space == model.space and loaded.classes == model.classes
     assert loaded.settings == model.settings and loaded.fits == model.fits
     assert loaded.strength == model.strength == 0.8
+    np.testing.assert_array_equal(loaded.covariance(0), model.with_strength(1.0).covariance(0))
     assert same(draws_of(loaded), draws_of(model))
     theta = model.sample(5, 0)
     np.testing.assert_array_equal(loaded.log_prob(theta, 0), model.log_prob(theta, 0))
@@ -144,7 +145,7 @@ def test_classes_that_fell_back_are_kept_so(tmp_path):
 
 def test_fingerprints_tell_models_apart(tmp_path):
     models = [make_model(kind) for kind in KINDS]
-    models += [make_model("gaussian", labels=("0", "1")), models[0].scaled(0.5)]
+    models += [make_model("gaussian", labels=("0", "1")), models[0].with_strength(0.5)]
     assert len({model.fingerprint for model in models}) == len(models)
     assert make_model().fingerprint == models[0].fingerprint
     models[0].save(tmp_path / "model.dwm")
@@ -311,10 +312,17 @@ def test_versions_that_are_none(version, stored):
 
 def test_a_file_of_a_later_version_is_refused_by_name(stored):
     case = stored()
-    case.write(description={**case.description, "version": 2})
+    case.write(description={**case.description, "version": 3})
     with pytest.raises(
-        ValueError, match=r"gaussian.dwm` has format 2, and .*1\. Upgrade dreamwarp"
+        ValueError, match=r"gaussian.dwm` has format 3, and .*2\. Upgrade dreamwarp"
     ):
+        WarpModel.load(case.path)
+
+
+def test_a_file_with_strength_in_its_warps_is_refused(stored):
+    case = stored()
+    case.write(description={**case.description, "version": 1})
+    with pytest.raises(ValueError, match=r"has format 1, .*reads format 2\. Fit the model again"):
         WarpModel.load(case.path)
 
 

@@ -145,9 +145,6 @@ def test_a_class_of_too_few_pairs_gets_the_pool_and_says_so():
     assert not model.fits["a"].fell_back
     np.testing.assert_array_equal(model.covariance("few"), model.covariance(None))
     assert has_covariance(model.sample(20_000, "none"), model.covariance(None))
-    np.testing.assert_array_equal(
-        model.scaled(2.0).covariance("few"), model.scaled(2).covariance(None)
-    )
 
 
 # -- densities, components
@@ -225,21 +222,22 @@ def test_components_are_principal_directions(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_scaling_scales_draws_and_densities(kind):
+def test_a_recommended_strength_leaves_what_was_learned(kind):
     model = fit(kind)
-    small = model.scaled(0.5).scaled(0.5)
-    assert small.strength == 0.25 and small.settings == model.settings
-    options = {"seed": 4, "templates": np.arange(20)}
-    drawn, scaled = (m.draw(1, np.arange(20), **options) for m in (model, small))
-    np.testing.assert_allclose(scaled, 0.25 * drawn, atol=1e-14)
-    np.testing.assert_allclose(small.covariance(1), model.covariance(1) / 16.0, atol=1e-14)
-    expected = model.log_prob(drawn, 1, templates=np.arange(20)) + 50 * np.log(4.0)
-    np.testing.assert_allclose(
-        small.log_prob(scaled, 1, templates=np.arange(20)), expected, rtol=1e-8
-    )
-    assert not model.scaled(0.0).sample(3, 0).any()
-    with pytest.raises(ValueError, match=r"the strength of this model is 0.*scaled from"):
-        model.scaled(0.0).log_prob(np.zeros(50), 0)
+    assert model.strength == 1.0
+    for strength in (0.0, 0.25, 2):
+        other = model.with_strength(strength)
+        assert other.strength == strength and other.settings == model.settings
+        assert other.with_settings(more=1).strength == strength
+        options = {"seed": 4, "templates": np.arange(20)}
+        drawn, same = (m.draw(1, np.arange(20), **options) for m in (model, other))
+        np.testing.assert_array_equal(same, drawn)
+        np.testing.assert_array_equal(other.sample(3, 0), model.sample(3, 0))
+        np.testing.assert_array_equal(other.covariance(1), model.covariance(1))
+        np.testing.assert_array_equal(other.log_prob(drawn, 1), model.log_prob(drawn, 1))
+        np.testing.assert_array_equal(
+            other.components(1).standard_deviations, model.components(1).standard_deviations
+        )
 
 
 # -- draws
@@ -391,8 +389,9 @@ def test_other_spaces(cells, boundary, volume_preserving):
 
 
 def test_repr_says_what_it_is():
-    assert repr(fit().scaled(0.5)) == (
-        "WarpModel(WarpSpace((4, 4), boundary='zero'), kind='gaussian', 2 classes, strength=0.5)"
+    assert repr(fit().with_strength(0.5)) == (
+        "WarpModel(WarpSpace((4, 4), boundary='zero'), kind='gaussian', 2 classes, "
+        "recommended strength 0.5)"
     )
 
 
@@ -504,7 +503,7 @@ def test_bad_questions_are_refused():
         model.log_prob(np.zeros((2, 3)), 0)
     for strength in (-1.0, np.nan, np.inf, "1", True):
         with pytest.raises(ValueError, match="`strength` must be a finite number, not negative"):
-            model.scaled(strength)
+            model.with_strength(strength)
     for n in (-1, 2.0, True):
         with pytest.raises(ValueError, match="`n` must be a whole number, at least 0, got"):
             model.sample(n, 0)

@@ -112,6 +112,17 @@ def test_each_image_is_warped_with_probability_p() -> None:
 def test_strength_scales_warps() -> None:
     half, full = draws(LearnedWarp(make_model(), strength=0.5)), draws(LearnedWarp(make_model()))
     torch.testing.assert_close(half, 0.5 * full)
+    for recommended in (0.0, 3.0):
+        warp = LearnedWarp(make_model().with_strength(recommended), strength=0.5)
+        assert warp.strength == 0.5 and "strength=0.5, p=1" in repr(warp)
+        assert torch.equal(draws(warp), half)
+    assert torch.equal(draws(LearnedWarp(make_model().with_strength(0.5))), half)
+
+
+def test_a_model_that_recommends_no_warps_says_so() -> None:
+    with pytest.warns(RuntimeWarning, match=r"copies.*strength=1"):
+        warp = LearnedWarp(make_model().with_strength(0.0))
+    assert "strength=0, p=1" in repr(warp) and not draws(warp).any()
 
 
 def test_evaluation_mode_leaves_images_alone_unless_told() -> None:

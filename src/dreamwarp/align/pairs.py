@@ -18,7 +18,7 @@ from dreamwarp.validation import warn_user
 SMALL_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16", "float32")
 # Past this, squares of differences leave the range of float64.
 MAX_VALUE = 1e100
-# How many small classes a warning names.
+# How many classes of a single sample a warning names.
 MOST_NAMED = 10
 
 
@@ -53,8 +53,8 @@ def neighbor_pairs(
     y : (n,), optional
         Labels. Neighbours are then looked for within each class only.
     n_neighbors : int
-        K in the paper. A class of no more than K samples gives all its pairs, one of a single
-        sample none; a warning names them.
+        K in the paper. A class of no more than K samples gives all its pairs. One of a single
+        sample gives none, and a warning names it.
     finder : optional
         Something else to search with, that has scikit-learn's ``fit`` and ``kneighbors``: an
         approximate index for millions of samples, or ``sklearn.neighbors.NearestNeighbors`` with
@@ -84,7 +84,7 @@ def neighbor_pairs(
     n_neighbors = _check_count(n_neighbors)
     thread_count(n_threads)
     names, members = _split_classes(y, len(samples))
-    _report_small_classes(names, [len(rows) for rows in members], n_neighbors)
+    _report_lone_samples(names, [len(rows) for rows in members])
     edges = [
         rows[_class_edges(samples[rows], n_neighbors, finder, n_threads)]
         for rows in members
@@ -200,25 +200,15 @@ def _split_classes(
     return names, np.split(order, np.cumsum(counts)[:-1])
 
 
-def _report_small_classes(
-    names: NDArray[Any] | None, counts: Sequence[int], n_neighbors: int
-) -> None:
-    small = [k for k, count in enumerate(counts) if count <= n_neighbors]
-    if not small:
+def _report_lone_samples(names: NDArray[Any] | None, counts: Sequence[int]) -> None:
+    lone = [k for k, count in enumerate(counts) if count == 1]
+    if names is None or not lone:
         return
-    if names is None:
-        warn_user(
-            f"`X` holds {counts[0]} samples, no more than n_neighbors={n_neighbors}: all pairs are "
-            "taken.",
-            UserWarning,
-        )
-        return
-    listed = [f"{names[k]!s} ({counts[k]})" for k in small[:MOST_NAMED]]
-    if len(small) > MOST_NAMED:
-        listed.append(f"and {len(small) - MOST_NAMED} more")
+    listed = [str(names[k]) for k in lone[:MOST_NAMED]]
+    if len(lone) > MOST_NAMED:
+        listed.append(f"and {len(lone) - MOST_NAMED} more")
     warn_user(
-        f"{len(small)} of {len(names)} classes have no more than n_neighbors={n_neighbors} "
-        "samples. All their pairs are taken; a single sample has none: "
+        f"{len(lone)} of {len(names)} classes have a single sample, which makes no pair: "
         f"{', '.join(listed)}.",
         UserWarning,
     )

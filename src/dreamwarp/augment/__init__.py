@@ -12,8 +12,10 @@ from dreamwarp.listing import public_names
 
 # Name to the module that has it.
 PUBLIC = {
+    "AugmentedClassifier": "classifier",
     "Augmenter": "augmenter",
     "Generated": "generation",
+    "Judgement": "strength",
     "Resampler": "resampler",
     "SampleSource": "source",
     "Verdict": "strength",
@@ -24,8 +26,10 @@ PUBLIC = {
 }
 
 __all__ = [
+    "AugmentedClassifier",
     "Augmenter",
     "Generated",
+    "Judgement",
     "Resampler",
     "SampleSource",
     "Verdict",

@@ -15,6 +15,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dreamwarp.align.cluster import aligning_on
+from dreamwarp.augment.classifier import AugmentedClassifier
 from dreamwarp.augment.learning import Settings, align_neighbors, choose_pairs, fit_model
 from dreamwarp.augment.resampler import Resampler
 from dreamwarp.augment.samples import (
@@ -23,22 +24,34 @@ from dreamwarp.augment.samples import (
     check_finite,
     check_sizes,
     count_axes,
+    count_samples,
     encode_labels,
     model_labels,
     require_labels,
     warn_of_channels_last,
 )
-from dreamwarp.augment.strength import STRENGTHS, check_strength, judge_strengths
+from dreamwarp.augment.strength import (
+    Judgement,
+    check_strength,
+    judge_strengths,
+    not_judged,
+)
 from dreamwarp.data.fingerprint import fingerprint
 from dreamwarp.data.members import Members
-from dreamwarp.data.sampling_strategy import SamplingStrategy, count_new, number_new
+from dreamwarp.data.sampling_strategy import (
+    SamplingStrategy,
+    count_new,
+    number_new,
+    warn_of_replacement,
+)
 from dreamwarp.draws import Seed, Stream, as_key, integers
 from dreamwarp.model.labels import USE_POOL, refuse_unknown
+from dreamwarp.model.strength import apply_strength, resolve_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE, check_templates
 from dreamwarp.progress import ProgressOption, check_progress
 from dreamwarp.resample import INTERPOLATIONS
 from dreamwarp.space import WarpSpace
-from dreamwarp.validation import check_choice, check_whole, warn_user
+from dreamwarp.validation import check_choice, check_factor, check_whole, warn_user
 from dreamwarp.warp import Warp
 
 if TYPE_CHECKING:
@@ -79,11 +92,11 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     model : {"gaussian", "low-rank", "kde", "template"}
         Kind of distribution; see :meth:`~dreamwarp.WarpModel.fit`.
     strength : float or "auto"
-        Factor on the learned warps. ``"auto"``: the one of 0, 0.4, 0.6, 0.8, 1, 1.25 and 1.6 at
-        which a nearest neighbour among samples and warped samples does best on held-out samples of
-        ``X``, near misses counted in part; 0, no warps, if none does better. Other classifiers may
-        be best with others, and networks with stronger ones: :meth:`with_strength` changes it
-        without learning anew.
+        Factor on the learned warps. ``"auto"``: chosen by :meth:`judge`, from 0.4 to 1.6 or, if
+        that is best, up to 4, by how a nearest neighbour among samples and warped samples does on
+        held-out samples of ``X``; 0, no warps, unless some clearly do better. A number is taken as
+        it is and nothing is judged. Other classifiers may be best with others, and networks with
+        stronger ones: :meth:`with_strength` changes it without learning anew.
     keep_unusable : bool
         Whether to learn also from pairs that could not be aligned.
     discount_poor : bool
@@ -94,7 +107,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         How many samples of a class ``fit_resample`` returns, as in imbalanced-learn: ``"auto"``, as
         many as the largest class has; ``"minority"``, ``"not minority"``, ``"not majority"``,
         ``"all"``; the ratio of two classes; a dict of label: number, or a function that makes one
-        of ``y``.
+        of ``y``. And ``"10x"``: ten times as many of every class.
     interpolation : {"linear", "nearest", "cubic"}
         How warped samples are read off.
     seed : int, numpy.random.Generator or None
@@ -117,13 +130,16 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     alignments_ : Alignments
         What came of it, in the same order.
     model_ : WarpModel
-        The warps of each class, at the strength chosen. ``model_.save`` keeps it.
+        The warps of each class as they were learned; it recommends ``strength_``. ``model_.save``
+        keeps it.
     strength_ : float
+        Factor on the learned warps that new samples get unless told otherwise.
     strength_errors_ : dict of float to float
         Share of held-out samples mistaken at each strength that was compared, smoothed; empty if
-        there were too few samples to hold some out.
+        ``strength`` was a number, or there were too few samples to hold some out.
     verdict_ : Verdict
-        Whether augmentation helps, by how much, with an interval. ``print(aug.verdict_)``.
+        Whether augmentation helps, by how much, with an interval, and how many samples to make; or
+        that this was not judged. ``print(aug.verdict_)``.
     n_features_in_ : int
         Numbers per sample.
 
@@ -142,10 +158,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Warps know no pixels: ``transform`` takes samples of another size than those fitted, unless
     they come as rows, whose number of features scikit-learn wants to stay the same.
 
-    In a pipeline of scikit-learn, ``fit_transform`` warps the training samples, each by its class;
-    ``predict`` calls ``transform`` without labels, which leaves samples as they are. There are as
-    many training samples as before, each warped once. To train on more, use imbalanced-learn's
-    pipeline with :meth:`resampler` as the step.
+    To train a classifier of scikit-learn on more samples, :meth:`wrap` it, or use :meth:`resampler`
+    as a step of imbalanced-learn's pipelines. As a step of a pipeline of scikit-learn, which must
+    keep the number of samples, an augmenter *replaces* each training sample by one warped copy, and
+    warns of it; ``predict`` calls ``transform`` without labels, which leaves samples as they are.
 
     The strength and the verdict are explained in ``dreamwarp.augment.strength``. They come from the
     training samples alone.
@@ -258,36 +274,60 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self._pairs = choose_pairs(
             self.edges_, self.alignments_, self._codes, self._labels, settings
         )
-        self._full_model = fit_model(self.space_, self._pairs, settings, seed=self._key)
+        self.model_ = fit_model(self.space_, self._pairs, settings, seed=self._key)
         if settings.model == "template":  # which knows samples by their numbers
-            self._full_model = self._full_model.with_settings(samples=fingerprint(self._images))
+            self.model_ = self.model_.with_settings(samples=fingerprint(self._images))
 
     def _set_strength(self, strength: float | None) -> None:
-        """Judge a strength, or choose one, and scale the model by it."""
-        judgement = judge_strengths(
-            self._full_model, self._pairs, self._images, self._codes,
-            strengths=STRENGTHS if strength is None else (0.0, strength), seed=self._key,
-            progress=self.progress, n_threads=self.n_threads,
-        )  # fmt: skip
+        """Take a strength, or judge which to take, and let the model recommend it."""
+        judgement = self._judge(None) if strength is None else not_judged(strength)
         self.strength_, self.verdict_ = judgement.strength, judgement.verdict
         self.strength_errors_ = judgement.errors
         asked = "auto" if strength is None else strength
-        self.model_ = self._full_model.scaled(self.strength_).with_settings(strength=asked)
+        self.model_ = self.model_.with_strength(self.strength_).with_settings(strength=asked)
         if strength is None and self.strength_ == 0.0:
             warn_user(
-                "no strength of warps does better on held-out samples than none, so strength 0 is "
-                "chosen and samples come back as they are: see `verdict_`. Give `strength` a "
-                "number to have them warped all the same.",
+                "no strength of warps clearly does better on held-out samples than none, so "
+                "strength 0 is chosen and samples come back as they are: see `verdict_`. Use "
+                "`strength=1` to have them warped all the same.",
                 RuntimeWarning,
             )
 
     def with_strength(self, strength: float | Literal["auto"]) -> Augmenter:
-        """A copy with another strength, judged anew. What was learned is shared."""
+        """A copy with another strength; ``"auto"`` judges. What was learned is shared."""
         check_is_fitted(self)
         other = copy.copy(self)
         other.strength = strength
         other._set_strength(check_strength(strength))
         return other
+
+    def judge(self, *, strengths: Sequence[float] | None = None) -> Judgement:
+        """Whether warps help, and at which strength, by held-out training samples.
+
+        Changes nothing: ``with_strength(judgement.strength)`` takes the strength.
+
+        Parameters
+        ----------
+        strengths : sequence of float, optional
+            What to compare with no warps. Default: as for ``strength="auto"``.
+
+        Returns
+        -------
+        Judgement
+            ``.verdict``, ``.errors`` by strength, and ``.strength``, the one to take.
+
+        Notes
+        -----
+        How it is done is explained in ``dreamwarp.augment.strength``.
+        """
+        check_is_fitted(self)
+        return self._judge(strengths)
+
+    def _judge(self, strengths: Sequence[float] | None) -> Judgement:
+        return judge_strengths(
+            self.model_, self._pairs, self._images, self._codes, strengths=strengths,
+            seed=self._key, progress=self.progress, n_threads=self.n_threads,
+        )  # fmt: skip
 
     # -- making
 
@@ -299,6 +339,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         balanced: bool = True,
         seed: Seed = None,
         first: int = 0,
+        strength: float | None = None,
         return_templates: bool = False,
     ) -> tuple[Array, ...]:
         """New samples and their labels.
@@ -316,6 +357,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             Default: the one fitted with.
         first : int
             Number of the first sample: ``sample(5, first=10)`` gives samples 10 to 14.
+        strength : float, optional
+            Factor on the learned warps. Default: ``strength_``.
         return_templates : bool
             Whether to return also which samples of the fit were warped.
 
@@ -330,7 +373,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         start, n = check_whole("first", first, 0), check_whole("n", n, 0)
         key, numbers = self._key_of(seed), np.arange(start, start + n)
         templates = self._choose_templates(key, numbers, label, balanced)
-        X_new = self._warp_fitted(key, numbers, templates)
+        X_new = self._warp_fitted(key, numbers, templates, resolve_strength(self.model_, strength))
         y_new = self._y[templates]
         return (X_new, y_new, templates) if return_templates else (X_new, y_new)
 
@@ -343,6 +386,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         templates: ArrayLike | None = None,
         seed: Seed = None,
         first: int = 0,
+        strength: float | None = None,
     ) -> Array:
         """One random warp of each sample; without labels, samples as they are.
 
@@ -363,6 +407,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             Default: the one fitted with.
         first : int
             Number of the first warp: the next epoch is ``first=len(X)``.
+        strength : float, optional
+            Factor on the learned warps. Default: ``strength_``.
 
         Returns
         -------
@@ -377,38 +423,56 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         of = np.full(n, NO_TEMPLATE) if templates is None else check_templates(templates, n)
         if y is None and unknown == "error":
             return values.copy()
+        used = resolve_strength(self.model_, strength)
         self._warn_of_channels(images)
         codes = np.full(n, -1) if y is None else self._encode(y, n, unknown)
         numbers = np.arange(start, start + n)
-        warped = self._warp(self._key_of(seed), numbers, images, np.arange(n), codes, of)
+        warped = self._warp(self._key_of(seed), numbers, images, np.arange(n), codes, of, used)
         return warped.reshape(values.shape)
 
     def fit_transform(self, X: ArrayLike, y: ArrayLike) -> Array:
-        """Learn, and one random warp of each sample by its class."""
+        """Learn, and one random warp of each sample by its class, in its place: warns of that."""
+        warn_of_replacement()
         return self.fit(X, y).transform(X, y, templates=np.arange(len(self._y)))
 
-    def fit_resample(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
+    def fit_resample(
+        self, X: ArrayLike, y: ArrayLike, *, strength: float | None = None
+    ) -> tuple[Array, Array]:
         """Learn; then the samples and, after them, new ones as ``sampling_strategy`` asks.
 
-        New samples are those that ``sample`` gives.
+        New samples are those that ``sample`` gives, at its default strength or another.
 
         Returns
         -------
         X_resampled : (n + n_new, ...)
         y_resampled : (n + n_new,)
         """
-        labels = as_labels(require_labels(self, y), np.shape(X)[0] if count_axes(X) else 0)
+        labels = as_labels(require_labels(self, y), count_samples(X))
         n_new = count_new(self.sampling_strategy, labels)
         self.fit(X, y)
         numbers = number_new(n_new)
         templates = self._choose_templates(self._key, numbers, None, True)
-        X_new = self._warp_fitted(self._key, numbers, templates)
+        used = self.strength_ if strength is None else check_factor("strength", strength)
+        X_new = self._warp_fitted(self._key, numbers, templates, used)
         X_old = self._images.reshape(-1, *self._sample_shape)
         return np.concatenate((X_old, X_new)), np.concatenate((self._y, self._y[templates]))
 
     def resampler(self) -> Resampler:
         """The same as a step of imbalanced-learn's pipeline: ``fit_resample`` and no transform."""
         return Resampler(self)
+
+    def wrap(
+        self, estimator: Any, *, sampling_strategy: SamplingStrategy = "10x"
+    ) -> AugmentedClassifier:
+        """A classifier that is trained on the samples and new ones, and predicts from what comes.
+
+        Parameters
+        ----------
+        estimator : classifier of scikit-learn
+        sampling_strategy : str, float, dict or callable
+            How many samples to train on; default: ten times as many.
+        """
+        return AugmentedClassifier(estimator, self, sampling_strategy=sampling_strategy)
 
     # -- parts of the above
 
@@ -427,8 +491,11 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         places = integers(key, numbers, counts, stream=Stream.TEMPLATE, n_threads=self.n_threads)
         return self._members.pick(codes, places)
 
-    def _warp_fitted(self, key: int, numbers: Integers, templates: Integers) -> Array:
-        new = self._warp(key, numbers, self._images, templates, self._codes[templates], templates)
+    def _warp_fitted(
+        self, key: int, numbers: Integers, templates: Integers, strength: float
+    ) -> Array:
+        codes = self._codes[templates]
+        new = self._warp(key, numbers, self._images, templates, codes, templates, strength)
         return new.reshape(len(new), *self._sample_shape)
 
     def _warp(
@@ -439,6 +506,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         chosen: Integers,
         codes: Integers,
         templates: Array,
+        strength: float,
     ) -> Array:
         """``images[chosen]``, each by a warp of its class; codes of -1 get one of all classes."""
         out = np.empty((len(chosen), *images.shape[1:]), images.dtype)
@@ -453,7 +521,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                     None if pooled else labels[codes[some]], numbers[some], seed=key,
                     templates=templates[some], n_threads=self.n_threads,
                 )  # fmt: skip
-            out[block] = self._apply(theta, images[chosen[block]])
+            out[block] = self._apply(apply_strength(theta, strength), images[chosen[block]])
         return out
 
     def _apply(self, theta: NDArray[np.float64], images: Array) -> Array:

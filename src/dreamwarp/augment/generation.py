@@ -72,7 +72,7 @@ def generate(
     format: Format = "idx",
     seed: Seed = 0,
     first: int = 0,
-    strength: float = 1.0,
+    strength: float | None = None,
     balance: Balance = "classes",
     shard_size: int | None = None,
     resume: bool = False,
@@ -100,8 +100,8 @@ def generate(
     seed : int, numpy.random.Generator or None
     first : int
         Number of the first sample.
-    strength : float
-        What warps are scaled by.
+    strength : float, optional
+        Factor on the learned warps. Default: the one that the model recommends.
     balance : {"classes", "data"}
         Whether classes take turns, or come at random as often as they do in the data.
     shard_size : int, optional

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.model.labels import check_label
 from dreamwarp.space import WarpSpace
-from dreamwarp.validation import warn_user
+from dreamwarp.validation import check_resolution, warn_user
 
 # Whole numbers below this are exact in float64.
 MAX_WHOLE = 2**53
@@ -29,11 +29,18 @@ def count_axes(X: Any) -> int:
     if hasattr(X, "ndim"):
         return int(X.ndim)
     try:
-        return np.ndim(X)
+        return np.asarray(X).ndim
     except ValueError:
         raise ValueError(
             "`X` must have samples of one shape, got some that differ. Resize or pad them first."
         ) from None
+
+
+def count_samples(X: Any) -> int:
+    """Samples in what is an array, or can be made one; 0 if it is a single number."""
+    if count_axes(X) == 0:
+        return 0
+    return int(X.shape[0]) if hasattr(X, "shape") else len(np.asarray(X))
 
 
 def as_images(
@@ -94,7 +101,10 @@ def check_image_shape(space: WarpSpace, image_shape: Sequence[int]) -> tuple[int
 
 
 def check_sizes(space: WarpSpace, images: NDArray[Any], image_shape: Sequence[int] | None) -> None:
-    """Refuse samples in which no warp could be seen, and those of another shape than was said."""
+    """Refuse samples in which no warp could be seen, and those of another shape than was said.
+
+    Warns of cells finer than pixels.
+    """
     if image_shape is not None and images.shape[1:] != check_image_shape(space, image_shape):
         raise ValueError(
             f"`X` must have rows, or samples of shape {tuple(image_shape)}, for `image_shape`, got "
@@ -106,6 +116,7 @@ def check_sizes(space: WarpSpace, images: NDArray[Any], image_shape: Sequence[in
             f"`X` must have samples of at least 2 pixels along an axis, got {math.prod(spatial)} "
             "feature(s) per sample and channel."
         )
+    check_resolution("X", images.shape, space.cells)
 
 
 def as_labels(y: ArrayLike, n_samples: int) -> NDArray[Any]:
@@ -134,6 +145,8 @@ def _find_wrong(labels: NDArray[Any]) -> tuple[Any, str]:
     """The first value that is no label, and what to do about it."""
     if labels.dtype.kind == "S":
         return labels[0].item(), "Turn bytes into words: `y.astype(str)`."
+    if labels.dtype.kind == "c":
+        return labels[0].item(), "Complex data not supported."
     if labels.dtype.kind != "f":
         return labels[0].item(), "Give every class a number or a name."
     if not np.isfinite(labels).all():

@@ -17,8 +17,9 @@ from dreamwarp.data.sample_sets import MAX_NUMBER
 from dreamwarp.draws import Seed, Stream, as_key, integers
 from dreamwarp.model import WarpModel
 from dreamwarp.model.labels import MAX_LISTED, check_label, encode
+from dreamwarp.model.strength import apply_strength, resolve_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE
-from dreamwarp.validation import check_choice, check_factor, check_whole, warn_user
+from dreamwarp.validation import check_choice, check_whole, warn_user
 from dreamwarp.warp import Warp
 
 Balance = Literal["classes", "data"]
@@ -81,8 +82,8 @@ class SampleSource:
     data : DataSet, or pair (X, y)
         Samples to warp, and their labels. Of a data set, the part to learn from.
     seed : int, numpy.random.Generator or None
-    strength : float
-        What warps are scaled by.
+    strength : float, optional
+        Factor on the learned warps. Default: the one that the model recommends.
     balance : {"classes", "data"}
         ``"classes"``: classes take turns, sample k has the label ``classes[k % n_classes]``.
         ``"data"``: labels come at random, as often as they do in the data.
@@ -99,7 +100,7 @@ class SampleSource:
         data: DataSet | tuple[Any, Any],
         *,
         seed: Seed = 0,
-        strength: float = 1.0,
+        strength: float | None = None,
         balance: Balance = "classes",
     ) -> None:
         if not isinstance(model, WarpModel):
@@ -108,8 +109,7 @@ class SampleSource:
         self.data = _as_data_set(data)
         self.key = as_key(seed)
         self.balance = check_choice("balance", balance, BALANCES)
-        self.strength = check_factor("strength", strength)
-        self._warps = model if strength == 1.0 else model.scaled(strength)
+        self.strength = resolve_strength(model, strength)
         _check_axes(model, self.data)
         _check_classes(model, self.data)
         _check_finite(self.data)
@@ -133,11 +133,12 @@ class SampleSource:
         templates, codes = self._choose(numbers, n_threads)
         labels = self.form.classes[codes]
         known = templates if self._are_known else np.full(n, NO_TEMPLATE)
-        theta = self._warps.draw(
+        theta = self.model.draw(
             self._names[codes], numbers, seed=self.key, templates=known, n_threads=n_threads
         )
         samples = self.data.X[templates].astype(self.form.dtype, copy=False)
-        return Warp(self.model.space, theta).image(samples, n_threads=n_threads), labels
+        warps = Warp(self.model.space, apply_strength(theta, self.strength))
+        return warps.image(samples, n_threads=n_threads), labels
 
     @cached_property
     def data_fingerprint(self) -> str:

@@ -25,7 +25,7 @@ def stream(
     first: int = 0,
     n: int | None = None,
     batch_size: int = 256,
-    strength: float = 1.0,
+    strength: float | None = None,
     balance: Balance = "classes",
     n_threads: int | None = None,
 ) -> Iterator[Batch]:

@@ -87,8 +87,13 @@ def sample(
         int, typer.Option(min=0, max=MAX_SAMPLES, help="Number of the first sample.")
     ] = 0,
     strength: Annotated[
-        float, typer.Option(min=0.0, help="What the model's warps are scaled by.")
-    ] = 1.0,
+        float | None,
+        typer.Option(
+            min=0.0,
+            help="Factor on the learned warps. By default the one that the model recommends.",
+            show_default=False,
+        ),
+    ] = None,
     balance: Annotated[
         Literal["classes", "data"],
         typer.Option(help="Whether classes take turns, or come as often as in the data."),
@@ -139,7 +144,7 @@ def sample(
     total = n if n is not None else (per_class or 0) * len(templates.classes)
     typer.echo(
         f"samples {from_index:,} to {from_index + total - 1:,} of {templates.name} as {format}, "
-        f"seed {seed}, strength {strength:g}"
+        f"seed {seed}, strength {warps.strength if strength is None else strength:g}"
     )
     with _stoppable(), connected(scheduler) as client:
         done = generate(

@@ -20,12 +20,18 @@ from dreamwarp.data.class_distances import BLOCK, ClassDistances
 from dreamwarp.data.dataset import check_part
 from dreamwarp.data.infimnist import AMPLITUDE, LOW_32_BITS, WIDTH, deform, smooth_fields
 from dreamwarp.data.members import Members
-from dreamwarp.data.sampling_strategy import SamplingStrategy, count_new, number_new
+from dreamwarp.data.sampling_strategy import (
+    SamplingStrategy,
+    count_new,
+    number_new,
+    warn_of_replacement,
+)
 from dreamwarp.draws import Seed, Stream, as_key, integers
 from dreamwarp.progress import Meter
 from dreamwarp.validation import check_choice, check_factor, check_whole
 
 if TYPE_CHECKING:
+    from dreamwarp.augment.classifier import AugmentedClassifier
     from dreamwarp.augment.resampler import Resampler
 
 # What `choose_strength` compares, in pixels.
@@ -44,7 +50,8 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
         Factor on the amplitude.
     sampling_strategy : str, float, dict or callable
         How many samples of a class ``fit_resample`` returns, as in imbalanced-learn: ``"auto"``, as
-        many as the largest class has; or what a dict says for its label. For more see
+        many as the largest class has; or what a dict says for its label; ``"10x"``, ten times as
+        many of all. For more see
         :func:`dreamwarp.data.sampling_strategy.count_new`.
     image_shape : (rows, columns) or (channels, rows, columns), optional
         For images that come as flat rows (n, features).
@@ -129,6 +136,7 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
         balanced: bool = True,
         seed: Seed = None,
         first: int = 0,
+        strength: float | None = None,
         return_templates: bool = False,
     ) -> tuple[NDArray[Any], ...]:
         """New samples and their labels.
@@ -145,6 +153,8 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
             Default: the one fitted with, which the fields keep in any case.
         first : int
             Number of the first sample: ``sample(5, first=10)`` gives samples 10 to 14.
+        strength : float, optional
+            Factor on the amplitude. Default: the one fitted with.
         return_templates : bool
             Whether to return also which samples of the fit were deformed.
 
@@ -158,7 +168,7 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         numbers = _count_from(first, n)
         templates = self._choose_templates(numbers, label, balanced)
-        X_new = self._deform(self._images, templates, numbers, seed)
+        X_new = self._at(strength)._deform(self._images, templates, numbers, seed)
         y_new = self._y[templates]
         return (X_new, y_new, templates) if return_templates else (X_new, y_new)
 
@@ -171,6 +181,7 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
         templates: ArrayLike | None = None,
         seed: Seed = None,
         first: int = 0,
+        strength: float | None = None,
     ) -> NDArray[Any]:
         """One random deformation of each sample.
 
@@ -188,6 +199,8 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
             Default: the one fitted with, which the fields keep in any case.
         first : int
             Number of the first deformation: the next epoch is ``first=len(X)``.
+        strength : float, optional
+            Factor on the amplitude. Default: the one fitted with.
 
         Returns
         -------
@@ -206,16 +219,19 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
                 self._code(label)
         numbers = _count_from(first, len(samples))
         images = _as_images(samples, self.image_shape)
-        return self._deform(images, np.arange(len(samples)), numbers, seed)
+        return self._at(strength)._deform(images, np.arange(len(samples)), numbers, seed)
 
     def fit_transform(self, X: ArrayLike, y: ArrayLike) -> NDArray[Any]:
-        """Keep samples, and one random deformation of each."""
+        """Keep samples, and one random deformation of each, in their place: warns of that."""
+        warn_of_replacement()
         return self.fit(X, y).transform(X, y)
 
-    def fit_resample(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+    def fit_resample(
+        self, X: ArrayLike, y: ArrayLike, *, strength: float | None = None
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
         """The samples and, after them, new ones of the classes that have too few.
 
-        New samples are those that ``sample`` gives.
+        New samples are those that ``sample`` gives, at its default strength or another.
 
         Returns
         -------
@@ -225,7 +241,7 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
         self.fit(X, y)
         numbers = number_new(count_new(self.sampling_strategy, self._y))
         templates = self._choose_templates(numbers, None, True)
-        X_new = self._deform(self._images, templates, numbers, None)
+        X_new = self._at(strength)._deform(self._images, templates, numbers, None)
         X_all = np.concatenate((_as_samples(X), X_new))
         return X_all, np.concatenate((self._y, self._y[templates]))
 
@@ -235,6 +251,14 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
         from dreamwarp.augment.resampler import Resampler
 
         return Resampler(self)
+
+    def wrap(
+        self, estimator: Any, *, sampling_strategy: SamplingStrategy = "10x"
+    ) -> AugmentedClassifier:
+        """A classifier that is trained on samples and new ones; see ``dreamwarp.Augmenter``."""
+        from dreamwarp.augment.classifier import AugmentedClassifier
+
+        return AugmentedClassifier(estimator, self, sampling_strategy=sampling_strategy)
 
     def _choose_templates(
         self, numbers: NDArray[np.int64], label: Any, balanced: bool
@@ -256,6 +280,9 @@ class InfiMNISTAugmenter(BaseEstimator):  # type: ignore[misc]
             listed = ", ".join(map(repr, classes))
             raise ValueError(f"label {plain!r} is not one of the classes fitted, {listed}.")
         return classes.index(plain)
+
+    def _at(self, strength: float | None) -> InfiMNISTAugmenter:
+        return self if strength is None else self.with_strength(strength)
 
     def _deform(
         self,

@@ -117,10 +117,6 @@ class Gaussian:
         """Log density at θ (n, d): (n,). The templates change nothing."""
         return log_density(whiten(self.lower, theta), self.lower)
 
-    def scaled(self, strength: float) -> Gaussian:
-        """The distribution of strength · θ."""
-        return Gaussian(self.factor * strength, self.noise * strength)
-
     # -- draws
 
     @cached_property

@@ -21,7 +21,8 @@ from dreamwarp.space.basis import BOUNDARIES
 # Under this name the header holds the description of a model. One text: safetensors writes several
 # in an order of chance, and the same model should make the same file.
 FORMAT = "dreamwarp.WarpModel"
-VERSION = 1
+# 1 held warps that were multiplied by the strength; 2 holds them as learned.
+VERSION = 2
 # Room for a hundred thousand classes.
 MAX_HEADER = 2**26
 LENGTH_BYTES = 8
@@ -92,9 +93,14 @@ def _check_metadata(file: Path, metadata: Any) -> Record:
     version = model.get("version")
     if type(version) is not int or version < 1:
         raise malformed(file, f"its format version is {version!r:.40}")
+    if version < VERSION:
+        raise ValueError(
+            f"`{file}` has format {version}, of an older dreamwarp, and this one reads format "
+            f"{VERSION}. Fit the model again."
+        )
     if version > VERSION:
         raise ValueError(
-            f"`{file}` has format {version!r:.40}, and this dreamwarp reads up to {VERSION}. "
+            f"`{file}` has format {version!r:.40}, and this dreamwarp reads format {VERSION}. "
             "Upgrade dreamwarp, or save the model anew with this one."
         )
     return model

@@ -19,7 +19,15 @@ from numpy.typing import NDArray
 
 from dreamwarp.draws import Stream, uniforms
 from dreamwarp.model import kernels
-from dreamwarp.model.gaussian import Array, Gaussian, Integers, Shapes, log_density, whiten
+from dreamwarp.model.gaussian import (
+    Array,
+    Gaussian,
+    Integers,
+    Shapes,
+    log_density,
+    triangular_factor,
+    whiten,
+)
 from dreamwarp.space.compiled import spread
 
 # Memory for the table of θ against centres.
@@ -58,7 +66,7 @@ class KernelDensity:
         cls, theta: Array, weights: Array, covariance: Array, bandwidth: float
     ) -> KernelDensity:
         """From warps (n_pairs, d), each in one direction, their weights, and Σ (d, d)."""
-        kernel = Gaussian.from_covariance(covariance).scaled(bandwidth)
+        kernel = Gaussian(bandwidth * triangular_factor(covariance))
         return cls(kernel, theta * np.sqrt(1.0 - bandwidth**2), weights / weights.sum())
 
     @cached_property
@@ -81,12 +89,6 @@ class KernelDensity:
             cosh = np.logaddexp(product, -product) - np.log(2.0)
             out[start : start + batch] += scipy.special.logsumexp(cosh + constants, axis=1)
         return out
-
-    def scaled(self, strength: float) -> KernelDensity:
-        """The distribution of strength · θ."""
-        return KernelDensity(
-            self.kernel.scaled(strength), self.centers * strength, self.probabilities
-        )
 
     @cached_property
     def _bounds(self) -> Array:

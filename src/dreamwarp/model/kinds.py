@@ -45,9 +45,6 @@ class Distribution(Protocol):
     def log_prob(self, theta: Array, templates: Integers | None = None) -> Array:
         """Log density at θ (n, d), each for its template (n,), where those matter: (n,)."""
 
-    def scaled(self, strength: float) -> Distribution:
-        """The distribution of strength · θ."""
-
     def draw(
         self,
         key: int,

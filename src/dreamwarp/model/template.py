@@ -97,13 +97,6 @@ class TemplateMixture:
         """(d, d): that of the class, and so of draws for samples without warps of their own."""
         return self.noise.covariance
 
-    def scaled(self, strength: float) -> TemplateMixture:
-        """The distribution of strength · θ."""
-        return TemplateMixture(
-            self.noise.scaled(strength), self.theta * strength, self.edges, self.weights,
-            self.class_pairs, self.drift,
-        )  # fmt: skip
-
     @cached_property
     def table(self) -> Table:
         """The warps of every template; those of weight 0 left out."""

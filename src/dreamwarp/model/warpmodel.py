@@ -27,6 +27,9 @@ NO_TEMPLATE = -1
 class WarpModel:
     """A distribution over warps for each class, p(T | y), in the tangent space at the identity.
 
+    It describes warps as they were learned, at strength 1. Whoever warps data with it multiplies
+    its draws by a strength; ``strength`` is the one it recommends.
+
     Made by :meth:`fit` or :meth:`load`; never changed afterwards.
 
     Attributes
@@ -41,7 +44,8 @@ class WarpModel:
     pooled : Gaussian
         The distribution for all classes.
     strength : float
-        What the fitted warps have been scaled by.
+        Recommended factor on the learned warps for whoever applies them to data; 1 unless an
+        ``Augmenter`` or :meth:`with_strength` set it. Densities and draws do not depend on it.
 
     Examples
     --------
@@ -164,11 +168,6 @@ class WarpModel:
                 f"`theta` must have shape (n, {self.space.dim}) for {self.space!r}, got "
                 f"{values.shape}. Use the space the model was fitted with."
             )
-        if self.strength == 0.0:
-            raise ValueError(
-                "the strength of this model is 0, so all its warps are the identity and have no "
-                "density. Use the model that it was scaled from."
-            )
         rows = np.atleast_2d(values)
         of = None if templates is None else check_templates(templates, len(rows))
         out = self.distribution(label).log_prob(rows, of)
@@ -183,16 +182,12 @@ class WarpModel:
             refuse_unknown(label, self.classes, USE_NONE)
         return self._distributions[self.classes[code]]
 
-    def scaled(self, strength: float) -> WarpModel:
-        """The model whose warps are ``strength`` times as large."""
-        factor = check_factor("strength", strength)
-        distributions = {label: part.scaled(factor) for label, part in self._distributions.items()}
-        pooled = self.pooled.scaled(factor)
-        for label in self.fallbacks:
-            distributions[label] = pooled
+    def with_strength(self, strength: float) -> WarpModel:
+        """The same distributions, with another strength recommended."""
         return WarpModel(
-            self.space, distributions, pooled, self.fits, self.settings, self.strength * factor
-        )
+            self.space, self._distributions, self.pooled, self.fits, self.settings,
+            check_factor("strength", strength),
+        )  # fmt: skip
 
     def with_settings(self, **more: str | float) -> WarpModel:
         """The same model, with more said about how it came about."""
@@ -204,7 +199,7 @@ class WarpModel:
     def __repr__(self) -> str:
         return (
             f"WarpModel({self.space!r}, kind={self.kind!r}, {len(self.classes)} classes, "
-            f"strength={self.strength:g})"
+            f"recommended strength {self.strength:g})"
         )
 
     # -- draws

@@ -15,6 +15,7 @@ from dreamwarp.augment.samples import warn_of_channels_last
 from dreamwarp.draws import Seed, Stream, as_key, derive_seed, uniforms
 from dreamwarp.model import Label, WarpModel
 from dreamwarp.model.labels import ARRAY_KINDS
+from dreamwarp.model.strength import apply_strength, resolve_strength
 from dreamwarp.model.warpmodel import Unknown
 from dreamwarp.resample import INTERPOLATIONS, Interpolation
 from dreamwarp.torch.images import warp
@@ -53,7 +54,7 @@ class RandomWarps:
     p : float
         Probability that a sample is warped; the others are left as they are, to the bit.
     strength : float, optional
-        Factor on the model's warps.
+        Factor on the learned warps. Default: the one that the model recommends.
     unknown : {"error", "pool"}
         What labels of no class get, and samples without a label: an error, or the warps of all
         classes.
@@ -85,7 +86,8 @@ class RandomWarps:
         real = isinstance(p, Real)
         if not real or not 0.0 <= float(p) <= 1.0:
             raise ValueError(f"`p` must be a probability, from 0 to 1, got {p!r}.")
-        self.model = model if strength is None else model.scaled(strength)
+        self.model = model
+        self.strength = resolve_strength(model, strength)
         self.key = as_key(seed)
         self.p = float(p)
         self.unknown = check_choice("unknown", unknown, ("error", "pool"))
@@ -95,7 +97,7 @@ class RandomWarps:
         self.fill_value = fill_value
 
     def __repr__(self) -> str:
-        return f"{self.model!r}, p={self.p:g}, unknown={self.unknown!r}"
+        return f"{self.model!r}, strength={self.strength:g}, p={self.p:g}, unknown={self.unknown!r}"
 
     def warn_without_templates(self, remedy: str) -> None:
         """Warn that a model which knows the warps of single samples is not told which they are."""
@@ -123,10 +125,11 @@ class RandomWarps:
         templates : (n,) int, optional
             As for :meth:`WarpModel.draw`.
         """
-        theta = self.model.draw(
+        learned = self.model.draw(
             self._model_labels(labels), numbers, seed=key, templates=templates,
             unknown=self.unknown, n_threads=n_threads(),
         )  # fmt: skip
+        theta = apply_strength(learned, self.strength)
         if self.p < 1.0:
             chances = uniforms(key, numbers, 1, stream=Stream.APPLY, n_threads=n_threads())
             theta[chances[:, 0] >= self.p] = 0.0

@@ -42,7 +42,8 @@ class LearnedWarp(nn.Module):
     p : float
         Probability that an image is warped; the others are left as they are, to the bit.
     strength : float, optional
-        Factor on the model's warps.
+        Factor on the learned warps: 2 makes them twice as large as learned. Default: the one that
+        the model recommends.
     unknown : {"error", "pool"}
         What labels of no class get, and ``labels=None``: an error, or the warps of all classes.
     classes : sequence of labels, optional
@@ -94,8 +95,13 @@ class LearnedWarp(nn.Module):
 
     @property
     def model(self) -> WarpModel:
-        """The model that warps are drawn from, with ``strength`` applied."""
+        """The model that warps are drawn from."""
         return self._warps.model
+
+    @property
+    def strength(self) -> float:
+        """The factor on the learned warps that is in use."""
+        return self._warps.strength
 
     def set_epoch(self, epoch: int) -> None:
         """Draw other warps from here on: those of this epoch, images counted from 0 again."""

@@ -73,7 +73,7 @@ class SampleStream(IterableDataset[Batch]):
         first: int = 0,
         n: int | None = None,
         batch_size: int = 256,
-        strength: float = 1.0,
+        strength: float | None = None,
         balance: Balance = "classes",
         rank: int = 0,
         world_size: int = 1,

@@ -1,0 +1,40 @@
+"""Strength: the one factor on learned warps.
+
+A model holds the distribution that was learned, and recommends a strength beside it. Whoever warps
+data takes that, or a number of its own, which means the same everywhere: 1 is as learned, 2 twice
+as large, whatever is recommended.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dreamwarp.validation import check_factor, warn_user
+
+if TYPE_CHECKING:
+    from dreamwarp.model.warpmodel import WarpModel
+
+
+def resolve_strength(model: WarpModel, strength: float | None) -> float:
+    """The strength to use: the one given, or where that is None the one that the model recommends.
+
+    Warns if the model recommends 0, since samples then come back unwarped.
+    """
+    if strength is not None:
+        return check_factor("strength", strength, or_else=", or None for the model's own")
+    if model.strength == 0.0:
+        warn_user(
+            "the model recommends strength 0, because no warps did better than none when it was "
+            "fitted, so samples will be unwarped copies. Use `strength=1` for warps as large as "
+            "learned.",
+            RuntimeWarning,
+        )
+    return model.strength
+
+
+def apply_strength(theta: NDArray[np.float64], strength: float) -> NDArray[np.float64]:
+    """Warps θ (n, d) at a strength: T^(sθ) goes s times as far along the same flow."""
+    return theta if strength == 1.0 else strength * theta
