@@ -198,7 +198,7 @@ def walks(random: Any, n: int, size: float) -> Any:
 @pytest.mark.parametrize("kind", ["alike", "rare", "independent"])
 def test_without_an_effect_no_warps_are_chosen(kind: str, n: int) -> None:
     random, n_runs = np.random.default_rng(0), 400
-    above = looks_better = 0
+    above = helps = looks_better = 0
     for _ in range(n_runs):
         if kind == "independent":
             errors = random.normal(0.3, 0.2, (len(STRENGTHS), n))
@@ -206,10 +206,13 @@ def test_without_an_effect_no_warps_are_chosen(kind: str, n: int) -> None:
             touched = random.random(n) < (1.0 if kind == "alike" else 0.1)
             errors = random.uniform(0.0, 1.0, n) + touched * walks(random, n, 0.1)
         judged = judge(errors)
-        assert (judged.strength > 0.0) == judged.verdict.helps
+        assert (judged.strength > 0.0) == judged.verdict.probably >= judged.verdict.helps
         above += judged.strength > 0.0
+        helps += judged.verdict.helps
         looks_better += errors.mean(axis=1).argmin() > 0
-    assert above <= 0.05 * n_runs
+    assert helps <= 0.05 * n_runs
+    # A standard normal exceeds 1 in 16 % of cases; with few held out it is a little more.
+    assert above <= 0.2 * n_runs
     assert looks_better > 0.5 * n_runs  # the best of six often beats none by chance
 
 

@@ -287,7 +287,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.model_ = self.model_.with_strength(self.strength_).with_settings(strength=asked)
         if strength is None and self.strength_ == 0.0:
             warn_user(
-                "no strength of warps clearly does better on held-out samples than none, so "
+                "no strength of warps does better on held-out samples than none by a standard error, so "
                 "strength 0 is chosen and samples come back as they are: see `verdict_`. Use "
                 "`strength=1` to have them warped all the same.",
                 RuntimeWarning,
