@@ -97,12 +97,10 @@ def test_a_given_strength_is_not_judged_until_asked(fitted: dw.Augmenter, monkey
     assert set(strength.STRENGTHS) <= set(judgement.errors)
     assert judgement.verdict.n_held_out == len(X)
     assert fitted.strength_ == 1.0 and fitted.strength_errors_ == {}
-    with pytest.warns(RuntimeWarning, match="strength 0 is chosen"):  # two dozen say little
-        chosen = fitted.with_strength("auto")
+    chosen = fitted.with_strength("auto")
     assert chosen.strength_errors_ == judgement.errors
     assert (chosen.strength_, chosen.verdict_) == (judgement.strength, judgement.verdict)
-    with pytest.warns(RuntimeWarning, match="strength 0 is chosen"):
-        assert quick(strength="auto").fit(X, y).strength_errors_ == judgement.errors
+    assert quick(strength="auto").fit(X, y).strength_errors_ == judgement.errors
 
     def fail(*arguments: Any, **options: Any) -> None:
         raise AssertionError("judged")
@@ -580,8 +578,7 @@ def test_a_model_file_says_how_it_was_learned(fitted: dw.Augmenter, tmp_path: Pa
         "seed": 0, "strength": 1.0,
     }  # fmt: skip
     assert expected.items() <= settings.items()
-    with pytest.warns(RuntimeWarning, match="strength 0 is chosen"):
-        assert fitted.with_strength("auto").model_.settings["strength"] == "auto"
+    assert fitted.with_strength("auto").model_.settings["strength"] == "auto"
 
 
 def test_too_few_pairs_are_refused() -> None:
