@@ -6,7 +6,7 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -58,6 +58,15 @@ def _declare_operators(torchvision: Path) -> None:
 
 
 sys.meta_path.insert(0, _TorchvisionOperators())
+
+
+@pytest.fixture(autouse=True)
+def _no_word_of_compiling() -> Iterator[None]:
+    """What tests write does not depend on what has been compiled before."""
+    from dreamwarp.progress import silenced
+
+    with silenced():
+        yield
 
 
 @pytest.fixture

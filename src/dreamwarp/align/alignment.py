@@ -28,7 +28,7 @@ from dreamwarp.align.similarity import (
     Similarity,
     SquaredError,
 )
-from dreamwarp.progress import ProgressOption, track
+from dreamwarp.progress import ProgressOption, silenced, track
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.compiled import thread_count
 from dreamwarp.validation import check_choice, warn_user
@@ -150,7 +150,8 @@ def align_pairs(
     max_steps : int
         Of the search, per resolution.
     progress : bool or callable, optional
-        A progress bar, or a function of (pairs done, pairs in all). Default: a bar on a terminal.
+        False: none. A function of (pairs done, pairs in all) is called. Default: a bar on a
+        terminal or in a notebook, now and then a line in a log.
     n_threads : int, optional
         Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it.
     client : distributed.Client, optional
@@ -178,13 +179,14 @@ def align_pairs(
         method, _check_count("max_steps", max_steps), options, draws.as_key(seed),
     )  # fmt: skip
     flat = _is_flat(source_images) | _is_flat(target_images)
-    if noise_level == "auto":
-        noise_level = _estimate_sigma(problem, source_images, target_images, flat, n_threads)
-        problem = replace(problem, similarity=SquaredError(noise_level))
-    keep = _decide_to_keep(keep_chains, problem, len(source_images))
-    work = problem, source_images, target_images, keep, progress
-    cluster = current_client() if client is None else client
-    blocks = _align_all(*work, n_threads) if cluster is None else align_all_on(cluster, *work)
+    with silenced(progress):
+        if noise_level == "auto":
+            noise_level = _estimate_sigma(problem, source_images, target_images, flat, n_threads)
+            problem = replace(problem, similarity=SquaredError(noise_level))
+        keep = _decide_to_keep(keep_chains, problem, len(source_images))
+        work = problem, source_images, target_images, keep, progress
+        cluster = current_client() if client is None else client
+        blocks = _align_all(*work, n_threads) if cluster is None else align_all_on(cluster, *work)
     return _join(problem, blocks, flat, noise_level)
 
 
