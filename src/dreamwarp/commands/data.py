@@ -28,7 +28,7 @@ def data(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[DATA]",
+            metavar="DATA",
             help="mnist, fashion-mnist or digits; or a file or folder to look at. Without it, "
             "names are listed.",
             show_default=False,
