@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import subprocess
 import sys
@@ -61,11 +62,12 @@ sys.meta_path.insert(0, _TorchvisionOperators())
 
 
 @pytest.fixture(autouse=True)
-def _no_word_of_compiling() -> Iterator[None]:
-    """What tests write does not depend on what has been compiled before."""
-    from dreamwarp.progress import silenced
+def _no_word_of_progress(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What tests write depends neither on the machine's speed nor on what was compiled before."""
+    from dreamwarp import progress
 
-    with silenced():
+    monkeypatch.setattr(progress, "LOG_PATIENCE_SECONDS", math.inf)
+    with progress.silenced():
         yield
 
 

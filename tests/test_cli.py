@@ -17,8 +17,6 @@ from dreamwarp import cli, demo
 from dreamwarp.validation import warn_user
 
 PNG = b"\x89PNG\r\n"
-# What may be on standard error where there is no terminal, if the machine is slow.
-PROGRESS = r"(dreamwarp: (aligning|judging strengths): .*\n)*"
 
 
 def run(*arguments: str) -> int:
@@ -101,7 +99,7 @@ def test_demo_learns_and_writes_a_page(capsys: Any, tmp_path: Path) -> None:
     page = tmp_path / "out" / "demo.html"
     assert run("demo", "--seed", "3", "--output", str(page)) == 0
     words = capsys.readouterr()
-    assert re.fullmatch(PROGRESS, words.err)
+    assert words.err == ""
     assert re.search(r"200 handwritten digits to train on, 200 to choose by, 1397", words.out)
     alone, noise, learned = re.findall(
         r"^(?:training|with) .* ([\d.]+) % .* [\d.]+ %$", words.out, re.M
@@ -133,7 +131,7 @@ def test_interruption_is_code_130_and_leaves_nothing(
 
     monkeypatch.setattr(demo, "compare", interrupted)
     assert run("demo", "--output", str(tmp_path / "demo.html")) == cli.INTERRUPTED
-    assert re.fullmatch(PROGRESS + "dreamwarp: interrupted\n", capsys.readouterr().err)
+    assert capsys.readouterr().err == "dreamwarp: interrupted\n"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -164,7 +162,8 @@ def test_warnings_of_a_real_run_show_no_code(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "dreamwarp", "fit", str(tmp_path / "a.npz")]
     command += ["-o", str(tmp_path / "a.dwm"), "--cells", "2x2", "--strength", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    lines = [line for line in done.stderr.splitlines() if "compiling" not in line]
-    assert lines and all(line.startswith("dreamwarp: warning: ") for line in lines)
-    assert len(set(lines)) == len(lines)
+    lines = done.stderr.splitlines()
+    assert all(line.startswith("dreamwarp: ") for line in lines)  # on slow machines also progress
+    warned = [line for line in lines if line.startswith("dreamwarp: warning: ")]
+    assert warned and len(set(warned)) == len(warned)
     assert ".py" not in done.stderr

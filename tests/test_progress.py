@@ -100,6 +100,7 @@ def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_short_work_leaves_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LOG_PATIENCE_SECONDS", 5.0)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     with show_waiting("waiting"), Meter("reading", 10) as meter:
         meter.advance(10)

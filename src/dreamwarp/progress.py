@@ -381,12 +381,18 @@ class _Bar:
             _Bar._block = _make_block()
             _Bar._block.start()
         self._task: TaskID = _Bar._block.add_task(
-            meter.title, total=meter.total, in_bytes=meter.in_bytes
+            meter.title, total=meter.total, in_bytes=meter.in_bytes, seconds=meter.seconds
         )
 
     def update(self, meter: Meter) -> None:
         if _Bar._block is not None:
-            _Bar._block.update(self._task, completed=meter.done, total=meter.total, refresh=True)
+            _Bar._block.update(
+                self._task,
+                completed=meter.done,
+                total=meter.total,
+                seconds=meter.seconds,
+                refresh=True,
+            )
 
     def close(self, meter: Meter) -> None:
         if _Bar._block is None:
@@ -429,14 +435,16 @@ def _make_block() -> Progress:
 
         def __init__(self) -> None:
             super().__init__()
-            self._columns = progress.TimeRemainingColumn(), progress.TimeElapsedColumn()
+            self._remaining = progress.TimeRemainingColumn()
 
         def render(self, task: progress.Task) -> Text:
-            return self._columns[task.total is None].render(task)
+            if task.total is None:
+                return Text(describe_time(task.fields["seconds"]))
+            return self._remaining.render(task)
 
     return progress.Progress(
         progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
+        progress.BarColumn(bar_width=20),
         Amount(),
         Rate(),
         Time(),

@@ -116,11 +116,8 @@ def _is_ours(dispatcher: Any) -> bool:
 
 def _describe_compiling(dispatcher: Any) -> str:
     if isinstance(dispatcher._cache, NullCache):
-        return (
-            "compiling (a minute or two; set NUMBA_CACHE_DIR to a folder that can be written to, "
-            "to do so only once)"
-        )
-    return "compiling (a minute or two, once on this machine for each kind of data)"
+        return "compiling (a minute or two; set NUMBA_CACHE_DIR to keep what comes of it)"
+    return "compiling (a minute or two, then kept on disk)"
 
 
 event.register("numba:compile", _CompilingNotice())
