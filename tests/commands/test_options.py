@@ -48,6 +48,8 @@ def test_messages_name_options_that_exist() -> None:
          "strength 0 is chosen. Give `--strength` a number."),
         ("`X` has few samples. Use larger `n_neighbors`.",
          "`DATA` has few samples. Use larger `--neighbors`."),
+        ("2 classes have no more than n_neighbors=5 samples.",
+         "2 classes have no more than --neighbors 5 samples."),
         ("`a.png` is a folder.", "`a.png` is a folder."),
     ],
 )  # fmt: skip

@@ -41,7 +41,8 @@ def translate(message: str) -> str:
     Options are named as they are given here, and there is no result to look into.
     """
     message = re.sub(r":? \(?see `\w+`( of the result)?\)?", "", " ".join(message.split()))
-    return re.sub(r"`(\w+)`", lambda name: f"`{SPELLINGS.get(name[1], name[1])}`", message)
+    message = re.sub(r"`(\w+)`", lambda name: f"`{SPELLINGS.get(name[1], name[1])}`", message)
+    return re.sub(r"\bn_neighbors=", "--neighbors ", message)
 
 
 # -- what is written
