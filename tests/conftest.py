@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -58,6 +59,16 @@ def _declare_operators(torchvision: Path) -> None:
 
 
 sys.meta_path.insert(0, _TorchvisionOperators())
+
+
+@pytest.fixture(autouse=True)
+def _no_word_of_progress(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What tests write depends neither on the machine's speed nor on what was compiled before."""
+    from dreamwarp import progress
+
+    monkeypatch.setattr(progress, "LOG_PATIENCE_SECONDS", math.inf)
+    with progress.silenced():
+        yield
 
 
 @pytest.fixture

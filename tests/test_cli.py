@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 
 import dreamwarp
 from dreamwarp import cli, demo
+from dreamwarp.validation import warn_user
 
 PNG = b"\x89PNG\r\n"
 
@@ -130,3 +133,37 @@ def test_interruption_is_code_130_and_leaves_nothing(
     assert run("demo", "--output", str(tmp_path / "demo.html")) == cli.INTERRUPTED
     assert capsys.readouterr().err == "dreamwarp: interrupted\n"
     assert list(tmp_path.iterdir()) == []
+
+
+# -- warnings
+
+
+def test_warnings_are_one_plain_line_and_come_once(capsys: Any, monkeypatch: Any) -> None:
+    def warn(*arguments: Any, **options: Any) -> None:
+        for _ in range(3):
+            warn_user("3 of 9 alignments\nhave not converged. A larger `max_steps` helps.", Mild)
+        warn_user("classes are small.", Mild)
+
+    class Mild(RuntimeWarning):
+        pass
+
+    warnings.simplefilter("always", Mild)
+    monkeypatch.setattr(demo, "run_demo", warn)
+    assert run("demo") == 0
+    assert capsys.readouterr().err.splitlines() == [
+        "dreamwarp: warning: 3 of 9 alignments have not converged. A larger `--max-steps` helps.",
+        "dreamwarp: warning: classes are small.",
+    ]
+
+
+def test_warnings_of_a_real_run_show_no_code(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).random((8, 12, 12))
+    np.savez(tmp_path / "a.npz", X=X, y=np.repeat([0, 1], 4))
+    command = [sys.executable, "-m", "dreamwarp", "fit", str(tmp_path / "a.npz")]
+    command += ["-o", str(tmp_path / "a.dwm"), "--cells", "2x2", "--strength", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines = done.stderr.splitlines()
+    assert all(line.startswith("dreamwarp: ") for line in lines)  # on slow machines also progress
+    warned = [line for line in lines if line.startswith("dreamwarp: warning: ")]
+    assert warned and len(set(warned)) == len(warned)
+    assert ".py" not in done.stderr

@@ -276,5 +276,5 @@ def test_a_plainer_processor_gives_the_same_bits(run_python, tmp_path):
         "print(hashlib.sha256(normals(1, numpy.arange(999), 9).tobytes()).hexdigest())"
     )
     plain = run_python("-c", code, NUMBA_CPU_NAME="generic", NUMBA_CACHE_DIR=str(tmp_path))
-    assert plain.stderr == ""
+    assert all("compiling" in line for line in plain.stderr.splitlines())  # if it takes long
     assert plain.stdout == run_python("-c", code).stdout

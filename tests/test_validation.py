@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dreamwarp.validation import check_resolution
+from dreamwarp.validation import check_resolution, warn_of_fine_cells
 
 
 @pytest.mark.parametrize(
@@ -14,6 +14,7 @@ def test_samples_with_a_pixel_for_every_cell_will_do(
     shape: tuple[int, ...], cells: tuple[int, ...]
 ) -> None:
     check_resolution("X", shape, cells)
+    warn_of_fine_cells(shape, cells)
 
 
 @pytest.mark.parametrize(
@@ -37,5 +38,7 @@ def test_an_axis_of_one_pixel_can_t_be_warped(
 
 def test_cells_finer_than_pixels_are_warned_of() -> None:
     for shape in ((9, 8, 8), (9, 3, 64, 8)):
-        with pytest.warns(UserWarning, match=r"8 pixels, fewer than the 32 x 32 cells.*fewer `ce"):
-            check_resolution("X", shape, (32, 32))
+        with pytest.warns(
+            UserWarning, match=r"8 pixels .*fewer .* 32 x 32 cells.*Use fewer `cells`"
+        ):
+            warn_of_fine_cells(shape, (32, 32))

@@ -7,9 +7,11 @@ one line on standard error.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -19,10 +21,10 @@ from dreamwarp.commands.compile import compile
 from dreamwarp.commands.data import data
 from dreamwarp.commands.fit import fit
 from dreamwarp.commands.infimnist import infimnist
-from dreamwarp.commands.sample import Interrupted, sample
+from dreamwarp.commands.interruption import INTERRUPTED, end, ending_soon, is_interrupted
+from dreamwarp.commands.options import SeedOption, translate
+from dreamwarp.commands.sample import sample
 from dreamwarp.commands.verify import verify
-
-INTERRUPTED = 130
 
 app = typer.Typer(
     name="dreamwarp",
@@ -34,24 +36,53 @@ app = typer.Typer(
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
+    with ending_soon(), _plain_warnings():
+        _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> NoReturn:
     try:
-        code = app(args=arguments, prog_name="dreamwarp", standalone_mode=False)
+        code = _call(arguments)
     except typer.TyperException as error:
         _fail(f"{error.format_message().rstrip('.')} (see `dreamwarp --help`)", error.exit_code)
     except (ImportError, OSError, ValueError) as error:
         _fail(str(error), 1)
     except MemoryError as error:
         _fail(f"there is not enough memory: {str(error) or 'none is left'}. Use a smaller set.", 1)
-    except Interrupted as error:
-        _fail(str(error), INTERRUPTED)
     if code == INTERRUPTED:
-        _fail("interrupted", INTERRUPTED)
+        end()
     sys.exit(code)
+
+
+def _call(arguments: Sequence[str] | None) -> Any:
+    """The exit code. An interruption may surface as any error: LLVM swallows it, and then fails."""
+    try:
+        return app(args=arguments, prog_name="dreamwarp", standalone_mode=False)
+    except Exception:
+        if is_interrupted():
+            return INTERRUPTED
+        raise
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    print(f"dreamwarp: {' '.join(message.split())}", file=sys.stderr)
+    print(f"dreamwarp: {translate(message)}", file=sys.stderr)
     sys.exit(code)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Warnings as one line each, once, without the places in the code that they come from."""
+    shown: set[str] = set()
+
+    def show(message: Warning | str, *place: Any, **more: Any) -> None:
+        words = translate(str(message))
+        if words not in shown:
+            shown.add(words)
+            print(f"dreamwarp: warning: {words}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def _show_version(asked: bool) -> None:
@@ -75,10 +106,11 @@ def dreamwarp(
 
 @app.command()
 def demo(
-    output: Annotated[Path, typer.Option("--output", "-o", help="Page to write, .html.")] = Path(
-        "dreamwarp-demo.html"
-    ),
-    seed: Annotated[int, typer.Option(min=0, help="Fixes all that is random.")] = 0,
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="Page to write, .html. One that is there is replaced."),
+    ] = Path("dreamwarp-demo.html"),
+    seed: SeedOption = 0,
 ) -> None:
     """Learn from real digits, make more, and compare classifiers with and without them.
 

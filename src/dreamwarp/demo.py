@@ -106,7 +106,7 @@ def run_demo(output: str | os.PathLike[str], *, seed: int = 0, say: Say = print)
         f"{len(split.X)} handwritten digits to train on, {len(split.X_validation)} to choose by, "
         f"{len(split.X_test)} to test on"
     )
-    say("aligning neighbours and learning (the first run ever compiles for a minute)")
+    say("aligning neighbours and learning")
     augmenter = Augmenter(cells=(4, 4), seed=seed).fit(split.X, split.y)
     alignments = augmenter.alignments_
     left = alignments.loss_after.sum() / alignments.loss_before.sum()

@@ -20,6 +20,10 @@ ADDRESS = re.compile(r"[A-Za-z][\w.+-]+:[/\\]")
 CHUNK = 2**20
 
 
+# Files and folders that go unless they are finished.
+_unfinished: set[Path] = set()
+
+
 # -- writing
 
 
@@ -33,11 +37,54 @@ def write_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     target = _prepare_target(path)
     temporary = target.with_name(f".{target.stem}-{secrets.token_hex(4)}{target.suffix}")
-    try:
+    with unfinished(temporary):
         yield temporary
         temporary.replace(target)
+
+
+@contextmanager
+def unfinished(path: Path) -> Iterator[None]:
+    """Remove a file or folder after the block, or when the process is stopped within it."""
+    _unfinished.add(path)
+    try:
+        yield
     finally:
-        temporary.unlink(missing_ok=True)
+        _remove(path)
+        _unfinished.discard(path)
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder that goes after the block, or when the process is stopped within it."""
+    folder = Path(tempfile.mkdtemp(prefix="dreamwarp-"))
+    with unfinished(folder):
+        yield folder
+
+
+def remove_unfinished() -> None:
+    """Remove what is being written: for a process that is about to be stopped."""
+    for path in list(_unfinished):
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def refuse_existing(path: str | os.PathLike[str]) -> None:
+    """Refuse to replace a file unasked."""
+    if Path(path).is_file():
+        raise existing(path)
+
+
+def existing(path: str | os.PathLike[str]) -> FileExistsError:
+    """The error for a file that would be replaced."""
+    return FileExistsError(
+        f"`{path}` exists, and is not replaced. Give `--overwrite`, or choose another name."
+    )
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
@@ -135,8 +182,8 @@ def local_copy(source: str | os.PathLike[str]) -> Iterator[Path]:
         return
     address = os.fspath(source)
     system, path = find_system(address)
-    with tempfile.TemporaryDirectory(prefix="dreamwarp-") as folder:
-        copy = Path(folder, path.rstrip("/").rpartition("/")[2])
+    with temporary_folder() as folder:
+        copy = folder / path.rstrip("/").rpartition("/")[2]
         _copy(address, system, path, copy)
         try:
             yield copy

@@ -1,26 +1,40 @@
-"""A progress bar for what takes longer than a moment."""
+"""Progress of what takes longer than a moment: bars on terminals and in notebooks, lines in logs.
+
+Work is counted where it is done, by ``Meter.advance``, which costs next to nothing. A thread looks
+at all meters a few times a second and shows them, so that life is seen also while nothing can be
+counted. Everything goes to standard error, except in notebooks.
+"""
 
 from __future__ import annotations
 
+import atexit
+import html
+import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
+    from rich.progress import Progress, TaskID
 
 # What callers may ask for; see ``track``.
 ProgressOption = bool | Callable[[int, int], None] | None
 
-# Work that ends before this shows no bar.
-PATIENCE_SECONDS = 1.0
+# Work that ends before this shows no bar, and leaves no line in a log.
+PATIENCE_SECONDS, LOG_PATIENCE_SECONDS = 1.0, 5.0
+# Time between two looks at what has been done.
+TICK_SECONDS = 0.2
+# Lines of a log come after three times as long as the one before, but at least as often as this
+# many over the whole work, as far as that is known: about ten lines, be it a minute or a day.
+LOG_LINES = 8
 
 
 class Meter:
-    """Counts work done, and shows it on a terminal once it has gone on for a while.
+    """Counts work done, and shows it once it has gone on for a while.
 
     Parameters
     ----------
@@ -29,22 +43,64 @@ class Meter:
         Amount of work, if it is known.
     in_bytes : bool
         Show amounts as file sizes.
+    patience : float, optional
+        Seconds until it shows. Default: 1 for a bar, 5 for a line in a log.
     """
 
-    def __init__(self, title: str, total: int | None, *, in_bytes: bool = False) -> None:
+    def __init__(
+        self,
+        title: str,
+        total: int | None,
+        *,
+        in_bytes: bool = False,
+        patience: float | None = None,
+    ) -> None:
         self.title, self.total, self.in_bytes, self.done = title, total, in_bytes, 0
+        self.patience = patience
         self._start = time.monotonic()
-        self._bar: Progress | None = None
+        self._first: tuple[float, int] | None = None
+        self._view: View | None = None
 
     def advance(self, amount: int) -> None:
         """Some work is done."""
         self.done += amount
-        if self._bar is None and time.monotonic() - self._start > PATIENCE_SECONDS:
-            self._bar = _start_bar(self.title, self.total, in_bytes=self.in_bytes)
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=self.done)
+
+    @property
+    def seconds(self) -> float:
+        """How long the work has been going on."""
+        return time.monotonic() - self._start
+
+    @property
+    def rate(self) -> float | None:
+        """What is done in a second; what was done at first sight, as by an earlier run, apart."""
+        if self._first is None:
+            return None
+        seconds, done = self.seconds - self._first[0], self.done - self._first[1]
+        return done / seconds if seconds > 0.0 and done > 0 else None
+
+    def refresh(self) -> None:
+        """Show what has been done, if it is time. Called by the thread that looks."""
+        if self._first is None:
+            self._first = self.seconds, self.done
+        if self._view is None:
+            patience = self.patience
+            if patience is None:
+                patience = PATIENCE_SECONDS if shows_bars() else LOG_PATIENCE_SECONDS
+            if self.seconds <= patience:
+                return
+            self._view = _choose_view(self)
+        with suppress(OSError, ValueError):  # nobody reads it any more
+            self._view.update(self)
+
+    def hide(self) -> None:
+        """Take it off the screen."""
+        view, self._view = self._view, None
+        if view is not None:
+            with suppress(OSError, ValueError):
+                view.close(self)
 
     def __enter__(self) -> Meter:
+        _watch.add(self)
         return self
 
     def __exit__(
@@ -53,8 +109,7 @@ class Meter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        _watch.remove(self)
 
 
 @contextmanager
@@ -85,49 +140,372 @@ def track(
 
 @contextmanager
 def show_waiting(title: str) -> Iterator[None]:
-    """Say on a terminal what is being waited for, where nothing can be counted."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True).status(title):
+    """Say what is being waited for, where nothing can be counted."""
+    with Meter(title, None, patience=0.0 if shows_bars() else None):
         yield
 
 
-def _start_bar(title: str, total: int | None, *, in_bytes: bool) -> Progress:
+# -- the thread that looks
+
+
+class _Watch:
+    """Shows meters from a thread of its own, which is there as long as there are meters."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._meters: list[Meter] = []
+        self._thread: threading.Thread | None = None
+        self._wake = threading.Event()
+
+    def add(self, meter: Meter) -> None:
+        with self.lock:
+            if meter not in self._meters:
+                self._meters.append(meter)
+            if self._thread is None:
+                self._wake.clear()
+                self._thread = threading.Thread(
+                    target=self._look, name="dreamwarp-progress", daemon=True
+                )
+                self._thread.start()
+
+    def remove(self, meter: Meter) -> None:
+        """Show a meter for the last time, and forget it."""
+        with self.lock:
+            if meter in self._meters:
+                self._meters.remove(meter)
+                meter.refresh()
+                meter.hide()
+            if not self._meters:
+                self._wake.set()
+
+    def clear(self) -> None:
+        with self.lock:
+            for meter in list(self._meters):
+                self.remove(meter)
+
+    def _look(self) -> None:
+        while True:
+            self._wake.wait(TICK_SECONDS)
+            with self.lock:
+                if not self._meters:
+                    self._thread = None
+                    return
+                for meter in list(self._meters):
+                    meter.refresh()
+
+
+_watch = _Watch()
+
+
+def clear_screen() -> None:
+    """Take all meters off the screen, where they would stay after the end of the process."""
+    _watch.clear()
+
+
+atexit.register(clear_screen)
+
+
+def _forget() -> None:
+    """A forked process has the meters of its parent, and no thread."""
+    global _watch
+    _watch, _Bar._block = _Watch(), None
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_forget)
+
+
+# -- what is told without being asked
+
+_n_silent = 0
+
+
+@contextmanager
+def silenced(progress: ProgressOption = False) -> Iterator[None]:
+    """Within the block nothing is said of compiling, if ``progress`` is False."""
+    global _n_silent
+    amount = 1 if progress is False else 0
+    with _watch.lock:
+        _n_silent += amount
+    try:
+        yield
+    finally:
+        with _watch.lock:
+            _n_silent -= amount
+
+
+class Notice(Meter):
+    """Says that something goes on, off and on, that nobody has asked for, such as compiling.
+
+    ``begin`` and ``end`` may come from several threads. It shows once ``patience`` seconds have
+    been spent on it in all, and goes when it has paused for a while.
+    """
+
+    PAUSE_SECONDS = 1.0
+
+    def __init__(self, title: str, *, patience: float) -> None:
+        super().__init__(title, None, patience=patience)
+        self._depth, self._spent, self._since = 0, 0.0, 0.0
+
+    @property
+    def seconds(self) -> float:
+        """Time spent so far, pauses left out."""
+        return self._spent + (time.monotonic() - self._since if self._depth else 0.0)
+
+    def begin(self) -> None:
+        """It goes on. What is begun several times is over when it has been ended as often."""
+        with _watch.lock:
+            if self._depth == 0:
+                self._since = time.monotonic()
+            self._depth += 1
+            _watch.add(self)
+
+    def end(self) -> None:
+        """It is over, or pauses."""
+        with _watch.lock:
+            now = time.monotonic()
+            self._depth -= 1
+            if self._depth == 0:
+                self._spent += now - self._since
+                self._since = now
+
+    def refresh(self) -> None:
+        """Show it, or take it off the screen."""
+        if self._depth == 0 and time.monotonic() - self._since > self.PAUSE_SECONDS:
+            _watch.remove(self)
+        elif _n_silent == 0 and self._depth:
+            super().refresh()
+
+    def hide(self) -> None:
+        """Take it off the screen. A log goes on where it was when it shows again."""
+        if isinstance(self._view, _Cell | _Bar):
+            super().hide()
+
+
+# -- how it is shown
+
+
+class View(Protocol):
+    """A way to show a meter."""
+
+    def update(self, meter: Meter) -> None:
+        """Show how far it is."""
+
+    def close(self, meter: Meter) -> None:
+        """It is over."""
+
+
+def shows_bars() -> bool:
+    """Whether there is a terminal or a notebook, rather than a log."""
+    return _is_terminal() or _notebook_display() is not None
+
+
+def _is_terminal() -> bool:
+    return sys.stderr is not None and sys.stderr.isatty()
+
+
+def _choose_view(meter: Meter) -> View:
+    display = _notebook_display()
+    if display is not None:
+        return _Cell(display)
+    return _Bar(meter) if _is_terminal() else _Lines()
+
+
+def _notebook_display() -> Callable[..., Any] | None:
+    """IPython's ``display``, where this process is the kernel of a notebook."""
+    find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    if find_shell is None or getattr(find_shell(), "kernel", None) is None:
+        return None
+    from IPython.display import display  # type: ignore[import-not-found, unused-ignore]
+
+    return display
+
+
+class _Lines:
+    """A plain line now and then."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def update(self, meter: Meter) -> None:
+        seconds = meter.seconds
+        if seconds < self._next:
+            return
+        words = f"dreamwarp: {meter.title}: {describe_progress(meter)}"
+        print(words, file=sys.stderr, flush=True)
+        left = seconds_left(meter)
+        gap = 2.0 * seconds if left is None else min(2.0 * seconds, (seconds + left) / LOG_LINES)
+        self._next = seconds + max(gap, LOG_PATIENCE_SECONDS)
+
+    def close(self, meter: Meter) -> None:
+        words = f"{describe_amount(meter)} after {describe_time(meter.seconds)}".strip()
+        print(f"dreamwarp: {meter.title}: {words}", file=sys.stderr, flush=True)
+
+
+class _Cell:
+    """A bar in the output of a notebook's cell, of what every browser has."""
+
+    def __init__(self, display: Callable[..., Any]) -> None:
+        self._display = display
+        self._handle: Any = None
+
+    def update(self, meter: Meter) -> None:
+        self._show(meter.title, describe_progress(meter), meter)
+
+    def close(self, meter: Meter) -> None:
+        words = f"{describe_amount(meter)} after {describe_time(meter.seconds)}"
+        self._show(meter.title, words.strip(), None)
+
+    def _show(self, title: str, words: str, meter: Meter | None) -> None:
+        bar = ""
+        if meter is not None:
+            known = f' value="{meter.done}" max="{meter.total}"' if meter.total else ""
+            bar = f"<progress{known}></progress> "
+        content = {
+            "text/plain": f"{title}: {words}",
+            "text/html": f"<div>{html.escape(title)} {bar}{html.escape(words)}</div>",
+        }
+        if self._handle is None:
+            self._handle = self._display(content, raw=True, display_id=True)
+        else:
+            self._handle.update(content, raw=True)
+
+
+class _Bar:
+    """A line at the foot of a terminal; all bars are lines of one block."""
+
+    _block: Progress | None = None
+
+    def __init__(self, meter: Meter) -> None:
+        if _Bar._block is None:
+            _Bar._block = _make_block()
+            _Bar._block.start()
+        self._task: TaskID = _Bar._block.add_task(
+            meter.title, total=meter.total, in_bytes=meter.in_bytes, seconds=meter.seconds
+        )
+
+    def update(self, meter: Meter) -> None:
+        if _Bar._block is not None:
+            _Bar._block.update(
+                self._task,
+                completed=meter.done,
+                total=meter.total,
+                seconds=meter.seconds,
+                refresh=True,
+            )
+
+    def close(self, meter: Meter) -> None:
+        if _Bar._block is None:
+            return
+        _Bar._block.remove_task(self._task)
+        if not _Bar._block.tasks:
+            _Bar._block.stop()
+            _Bar._block = None
+
+
+def _make_block() -> Progress:
     from rich import progress
     from rich.console import Console
     from rich.text import Text
+
+    class Amount(progress.ProgressColumn):
+        """What is done, of how much."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._columns = progress.MofNCompleteColumn(), progress.DownloadColumn()
+
+        def render(self, task: progress.Task) -> Text:
+            if task.total is None and not task.completed:
+                return Text("")
+            return self._columns[task.fields["in_bytes"]].render(task)
 
     class Rate(progress.ProgressColumn):
         """What is done in a second."""
 
         def render(self, task: progress.Task) -> Text:
-            return Text("" if task.speed is None else f"{describe_rate(task.speed)} per second")
+            if task.speed is None:
+                return Text("")
+            if task.fields["in_bytes"]:
+                return Text(f"{describe_bytes(task.speed)} per second")
+            return Text(f"{describe_rate(task.speed)} per second")
 
-    amounts: tuple[progress.ProgressColumn, ...] = (
-        (progress.DownloadColumn(), progress.TransferSpeedColumn())
-        if in_bytes
-        else (progress.MofNCompleteColumn(), Rate())
-    )
-    bar = progress.Progress(
+    class Time(progress.ProgressColumn):
+        """How long it will take or, if that is not known, has taken."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._remaining = progress.TimeRemainingColumn()
+
+        def render(self, task: progress.Task) -> Text:
+            if task.total is None:
+                return Text(describe_time(task.fields["seconds"]))
+            return self._remaining.render(task)
+
+    return progress.Progress(
         progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        *amounts,
-        progress.TimeRemainingColumn(),
+        progress.BarColumn(bar_width=20),
+        Amount(),
+        Rate(),
+        Time(),
         console=Console(stderr=True),
+        auto_refresh=False,
         transient=True,
-        disable=not sys.stderr.isatty(),
+        # What goes into a file is not to be shown instead.
+        redirect_stdout=sys.stdout.isatty(),
     )
-    bar.add_task(title, total=total)
-    bar.start()
-    return bar
+
+
+# -- in words
+
+
+def describe_progress(meter: Meter) -> str:
+    """How much is done, how fast, and how long the rest will take."""
+    left, rate, parts = seconds_left(meter), meter.rate, [describe_amount(meter)]
+    if rate is not None:
+        parts.append(f"{(describe_bytes if meter.in_bytes else describe_rate)(rate)} per second")
+    parts.append(
+        f"{describe_time(meter.seconds)} so far"
+        if left is None
+        else f"about {describe_time(left)} left"
+    )
+    return ", ".join(part for part in parts if part)
+
+
+def seconds_left(meter: Meter) -> float | None:
+    """How long the rest will take, if that can be told."""
+    rate = meter.rate
+    return None if meter.total is None or rate is None else (meter.total - meter.done) / rate
+
+
+def describe_amount(meter: Meter) -> str:
+    """What is done of how much; nothing where nothing is counted."""
+    show = describe_bytes if meter.in_bytes else "{:,}".format
+    if meter.total is None:
+        return show(meter.done) if meter.done else ""
+    share = f" ({meter.done / meter.total:.0%})" if meter.total else ""
+    return f"{show(meter.done)} of {show(meter.total)}{share}"
+
+
+def describe_bytes(n: float) -> str:
+    """A file's size in words."""
+    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if n >= unit:
+            return f"{n / unit:,.1f} {name}"
+    return f"{n:,.0f} bytes"
 
 
 def describe_rate(rate: float) -> str:
     """A rate in words, with no more digits than it deserves."""
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+
+
+def describe_time(seconds: float) -> str:
+    """A time in words, with no more digits than it deserves."""
+    if seconds < 99.5:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60.0
+    return f"{minutes:.0f} min" if minutes < 99.5 else f"{minutes / 60.0:.1f} h"
 
 
 def check_progress(progress: object) -> None:

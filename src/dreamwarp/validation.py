@@ -57,12 +57,12 @@ def check_factor(name: str, value: Any, or_else: str = "") -> float:
 
 
 def check_resolution(name: str, shape: Sequence[int], cells: Sequence[int]) -> None:
-    """Raise if samples of shape (n, ..., *spatial) can't show warps; warn if some are too fine.
+    """Raise if samples of shape (n, ..., *spatial) are too small to show warps.
 
     ``shape`` has the spatial axes last, as many as there are ``cells``.
     """
     spatial = tuple(shape)[len(shape) - len(cells) :]
-    size, asked = (" x ".join(map(str, sizes)) for sizes in (spatial, cells))
+    size = " x ".join(map(str, spatial))
     if min(spatial) < 2 <= max(spatial):
         is_series = sum(n > 1 for n in spatial) == 1
         raise ValueError(
@@ -71,9 +71,15 @@ def check_resolution(name: str, shape: Sequence[int], cells: Sequence[int]) -> N
             "Use `cells` with one number for each longer axis: "
             f"{'cells=(16,) for series' if is_series else 'cells=(4, 4) for images'}."
         )
+
+
+def warn_of_fine_cells(shape: Sequence[int], cells: Sequence[int]) -> None:
+    """Warn if samples of shape (n, ..., *spatial) have fewer pixels than cells along an axis."""
+    spatial = tuple(shape)[len(shape) - len(cells) :]
     if any(n < k for n, k in zip(spatial, cells, strict=True)):
+        size, asked = (" x ".join(map(str, sizes)) for sizes in (spatial, cells))
         warn_user(
-            f"`{name}` has samples of {size} pixels, fewer than the {asked} cells along an axis: "
+            f"samples of {size} pixels have fewer pixels than the {asked} cells along an axis: "
             "warps finer than pixels can't be learned, and take long. Use fewer `cells`, with "
             "several pixels each.",
             UserWarning,

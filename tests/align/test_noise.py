@@ -57,9 +57,7 @@ def displacement(similarity):
     space = WarpSpace((4, 4))
     sources, targets = threes()[:60].reshape(2, 30, 24, 24)
     prior = SmoothPrior(space, displacement=0.05)
-    found = align_pairs(
-        space, sources, targets, prior=prior, similarity=similarity, progress=False
-    )
+    found = align_pairs(space, sources, targets, prior=prior, similarity=similarity, progress=False)
     velocity = space.velocity(found.theta, pixel_grid(24, 24))
     return float(np.sqrt((velocity**2).sum(axis=-1).mean()))
 

@@ -122,13 +122,12 @@ def residuals_by_cells(kind, refinement, n):
     for cells in refinement:
         space = make_space(cells, "zero")
         prior = SmoothPrior(space, displacement=0.05)
-        found = align_pairs(
-            space, sources, targets, prior=prior, sigma=SIGMA[kind], progress=False
-        )
+        found = align_pairs(space, sources, targets, prior=prior, sigma=SIGMA[kind], progress=False)
         assert found.theta.any(axis=1).all()
         yield float(np.median(found.loss_after / found.loss_before))
 
 
+@pytest.mark.filterwarnings("ignore:.*fewer pixels than")
 @pytest.mark.parametrize(("kind", "refinement"), REFINEMENTS, ids=lambda x: str(x)[:15])
 def test_finer_cells_leave_no_more(kind, refinement):
     left = list(residuals_by_cells(kind, refinement, 6 if kind == "volumes" else 40))
@@ -136,6 +135,7 @@ def test_finer_cells_leave_no_more(kind, refinement):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*fewer pixels than")
 @pytest.mark.parametrize(("kind", "refinement"), SLOW_REFINEMENTS, ids=lambda x: str(x)[:15])
 def test_much_finer_cells_leave_no_more(kind, refinement):
     left = list(residuals_by_cells(kind, refinement, 8 if kind == "volumes" else 40))

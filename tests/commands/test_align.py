@@ -129,17 +129,46 @@ def no_good(*arguments: Any, **options: Any) -> dw.Alignments:
     one = np.ones(1)
     diagnostics = {"n_steps": np.ones(1, np.int64), "log_posterior": -one}
     no = np.zeros(1, np.bool_)
-    return dw.Alignments(
-        np.zeros((1, 50)), one, 2 * one, no, no, diagnostics, SquaredError(0.1)
-    )
+    return dw.Alignments(np.zeros((1, 50)), one, 2 * one, no, no, diagnostics, SquaredError(0.1))
 
 
 def test_a_warp_that_is_no_good_is_called_so(capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(dw, "align_pairs", no_good)
     assert run("a.png", "b.png") == 0
     words = capsys.readouterr().out
-    assert "not converged: take the warp with care\n" in words
+    assert "not converged: take the warp with care; a larger --max-steps may help\n" in words
     assert "not usable: the warp makes the source no more alike\n" in words
+
+
+def test_the_search_can_be_given_more_steps(capsys: Any, folder: Path) -> None:
+    names = ["a.png", "b.png", "--theta", "t.json", "--overwrite", "--sigma", "0.001"]
+    assert run(*names, "--max-steps", "1") == 0
+    assert "not converged: take the warp with care; a larger --max-steps" in capsys.readouterr().out
+    assert run(*names, "--max-steps", "500") == 0
+    assert "\nconverged\n" in capsys.readouterr().out
+
+
+def test_files_are_not_replaced_unasked(capsys: Any, folder: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(dw, "align_pairs", lambda *given, **options: pytest.fail("aligned"))
+    for name, option in (("mine.png", "--output"), ("mine.json", "--theta")):
+        (folder / name).write_text("precious")
+        assert run("a.png", "b.png", option, name) == 1
+        message = rf"`{name}` exists, and is not replaced\. Give `--overwrite`"
+        assert re.match(rf"dreamwarp: {message}", capsys.readouterr().err)
+        assert (folder / name).read_text() == "precious"
+
+
+def test_files_are_replaced_if_asked_and_the_usual_picture_always(
+    folder: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(dw, "align_pairs", no_good)
+    for name in ("align.png", "mine.png", "mine.json"):
+        (folder / name).write_text("old")
+    assert run("a.png", "b.png") == 0
+    assert run("a.png", "b.png", "-o", "mine.png", "--theta", "mine.json", "--overwrite") == 0
+    for name in ("align.png", "mine.png"):
+        assert (folder / name).read_bytes().startswith(PNG)
+    assert json.loads((folder / "mine.json").read_text())["cells"] == [4, 4]
 
 
 def test_volumes_are_aligned_but_not_drawn(capsys: Any, folder: Path, monkeypatch: Any) -> None:
@@ -162,8 +191,8 @@ def test_volumes_are_aligned_but_not_drawn(capsys: Any, folder: Path, monkeypatc
         (["empty.npy", "b.png"], r"got shape \(0, 16\)"),
         (["nan.npy", "a.npy", "--cells", "8"], r"`nan\.npy` must be finite"),
         (["words.npy", "a.npy", "--cells", "8"], r"`words\.npy` must hold real numbers"),
-        (["a.png", "b.png", "--sigma", "0"], r"`sigma` must be a positive number"),
-        (["a.png", "b.png", "--displacement", "-1"], r"`displacement` must be"),
+        (["a.png", "b.png", "--sigma", "0"], r"`--sigma` must be a positive number"),
+        (["a.png", "b.png", "--displacement", "-1"], r"`--displacement` must be"),
         (["a.png", "b.png", "--output", "a.txt"], r"must end in one of \.pdf, \.png, \.svg"),
         (["a.png", "b.png", "--theta", "t.txt"], r"`t\.txt` must end in one of \.json, \.npy"),
     ],

@@ -150,7 +150,7 @@ def test_what_cant_be_done_is_one_line_and_code_1(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([""], r"Invalid value for '\[DATA\]': it must not be empty"),
+        ([""], r"Invalid value for 'DATA': it must not be empty"),
         (["mnist", "-o", ""], r"Invalid value for '--output' / '-o': it must not be empty"),
         (["x", "--fields", "X"], r"fields must be two names with a comma between them.*'X'"),
         (["x", "--fields", "X,"], r"fields must be two names with a comma between them.*'X,'"),

@@ -59,6 +59,54 @@ def test_options_of_the_data_reach_the_reader_and_the_model_an_address(
     assert WarpModel.load(tmp_path / "copy.dwm").classes == (0, 1)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_options_reach_the_alignment(tmp_path: Path, data: str, monkeypatch: Any) -> None:
+    found = {}
+
+    def note(self: Augmenter, *given: Any, **more: Any) -> None:
+        found.update(vars(self))
+        raise ValueError("that will do")
+
+    monkeypatch.setattr(Augmenter, "fit", note)
+    options = ["--similarity", "ncc", "--sigma", "0.2", "--displacement", "0.1", "--length", "0.4"]
+    options += ["--max-steps", "7", "--max-draws", "80", "--boundary", "slip", "--method", "hmc"]
+    assert run("fit", data, "-o", str(tmp_path / "model.dwm"), *options) == 1
+    expected = {
+        "similarity": "ncc", "sigma": 0.2, "displacement": 0.1, "length": 0.4, "max_steps": 7,
+        "max_draws": 80, "boundary": "slip", "method": "hmc",
+    }  # fmt: skip
+    assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_options_are_kept_in_the_model(tmp_path: Path, data: str) -> None:
+    out = str(tmp_path / "model.dwm")
+    options = ["--cells", "2x2", "--neighbors", "2", "--strength", "1", "--sigma", "0.2"]
+    assert run("fit", data, "-o", out, *options, "--max-steps", "60") == 0
+    settings = WarpModel.load(out).settings
+    assert settings["sigma"] == 0.2 and settings["max_steps"] == 60
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.parametrize("place", ["model.dwm", "memory://kept/model.dwm"])
+def test_a_model_is_not_replaced_unasked(
+    tmp_path: Path, data: str, capsys: Any, monkeypatch: Any, place: str
+) -> None:
+    fsspec = pytest.importorskip("fsspec")
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("dreamwarp.data.load", lambda *given, **more: pytest.fail("data was read"))
+        with fsspec.open(place, "wb") as stream:
+            stream.write(b"precious")
+        assert run("fit", data, "-o", place) == 1
+        message = rf"`{place}` exists, and is not replaced\. Give `--overwrite`, or choose another"
+        assert re.match(rf"dreamwarp: {message}", capsys.readouterr().err)
+    options = ["--cells", "2x2", "--neighbors", "1", "--strength", "1", "--overwrite"]
+    assert run("fit", data, "-o", place, *options) == 0
+    with fsspec.open(place, "rb") as stream:
+        assert stream.read() != b"precious"
+
+
 @pytest.mark.parametrize(
     ("output", "message"),
     [

@@ -84,10 +84,12 @@ def test_interruption_leaves_nothing(monkeypatch: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [command.IMAGES, command.LABELS])
 def test_files_that_exist_are_kept(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("precious")
-    with pytest.raises(FileExistsError, match=rf"{name}` exists, and is not replaced\. Remove it"):
+    with pytest.raises(FileExistsError, match=rf"{name}` exists, and is not replaced\. Give `--o"):
         run("-n", "100", "-o", str(tmp_path))
     assert (tmp_path / name).read_text() == "precious"
     assert len(list(tmp_path.iterdir())) == 1
+    run("-n", "100", "-o", str(tmp_path), "--overwrite")
+    assert data.load(tmp_path).X.shape == (100, 28, 28)
 
 
 def test_a_disk_without_room_is_refused_at_once(monkeypatch: Any, tmp_path: Path) -> None:

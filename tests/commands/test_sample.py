@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from dreamwarp import cli, progress
 from dreamwarp.augment import SampleSource, generate
@@ -72,6 +73,28 @@ def test_formats(inputs: list[str], tmp_path: Path, format: str) -> None:
     data = load(inputs[1])
     generate(make_model(), data, tmp_path / "same", n=12, format=format, progress=False)  # type: ignore[arg-type]
     assert files_of(out) == files_of(tmp_path / "same")
+
+
+@pytest.mark.parametrize(
+    ("kind", "format"), [("folder", "folder"), ("words", "npz"), ("numbers", "idx")]
+)
+def test_the_format_fits_the_data(
+    inputs: list[str], tmp_path: Path, capsys: Any, kind: str, format: str
+) -> None:
+    classes = (0, 1, 2) if kind == "numbers" else ("ant", "bee", "cat")
+    data, source = make_data(classes), inputs[1]
+    make_model(classes).save(inputs[0])
+    np.savez(source, X=data.X, y=data.y)
+    if kind == "folder":
+        source = str(tmp_path / "pictures")
+        for k, (image, name) in enumerate(zip(data.X, data.y, strict=True)):
+            Path(source, name).mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image).save(Path(source, name, f"{k}.png"))
+    assert run("sample", inputs[0], source, "-n", "9", "-o", str(tmp_path / "out")) == 0
+    assert f" as {format}, seed 0" in capsys.readouterr().out
+    assert (
+        json.loads((tmp_path / "out" / "manifest.json").read_text())["settings"]["format"] == format
+    )
 
 
 def test_resuming(inputs: list[str], tmp_path: Path, capsys: Any) -> None:

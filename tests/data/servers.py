@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ class Site:
     shift: int = 0
     # Say nothing about the length of what is sent.
     hides_length: bool = False
+    # Time between the first half of a file and the second.
+    pause_seconds: float = 0.0
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -57,7 +60,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if with_content:
             end = first + site.breaks.pop(0) if site.breaks else len(content)
-            self.wfile.write(content[first:end])
+            half = (first + end) // 2
+            self.wfile.write(content[first:half])
+            for _ in range(100):
+                time.sleep(site.pause_seconds / 100)
+            self.wfile.write(content[half:end])
 
     def log_message(self, format: str, *arguments: object) -> None:
         pass

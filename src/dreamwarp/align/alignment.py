@@ -28,10 +28,10 @@ from dreamwarp.align.similarity import (
     Similarity,
     SquaredError,
 )
-from dreamwarp.progress import ProgressOption, track
+from dreamwarp.progress import ProgressOption, silenced, track
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.compiled import thread_count
-from dreamwarp.validation import check_choice, warn_user
+from dreamwarp.validation import check_choice, check_resolution, warn_of_fine_cells, warn_user
 from dreamwarp.warp import Warp
 
 if TYPE_CHECKING:
@@ -157,7 +157,8 @@ def align_pairs(
     max_steps : int
         Of the search, per resolution.
     progress : bool or callable, optional
-        A progress bar, or a function of (pairs done, pairs in all). Default: a bar on a terminal.
+        False: none. A function of (pairs done, pairs in all) is called. Default: a bar on a
+        terminal or in a notebook, now and then a line in a log.
     n_threads : int, optional
         Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it.
     client : distributed.Client, optional
@@ -176,6 +177,8 @@ def align_pairs(
     """
     check_choice("method", method, METHODS)
     source_images, target_images = _check_images(space, sources, targets)
+    check_resolution("sources", source_images.shape, space.cells)
+    warn_of_fine_cells(source_images.shape, space.cells)
     prior = _check_prior(space, prior)
     options = _check_chains(n_chains, n_burn_in, n_draws, max_draws, r_hat)
     coordinates, shape = Coordinates(space), source_images.shape[2:]
@@ -185,13 +188,14 @@ def align_pairs(
         method, _check_count("max_steps", max_steps), options, draws.as_key(seed),
     )  # fmt: skip
     flat = _is_flat(source_images) | _is_flat(target_images)
-    if not calibrated:
-        found = _calibrate(problem, source_images, target_images, flat, n_threads)
-        problem = replace(problem, similarity=found)
-    keep = _decide_to_keep(keep_chains, problem, len(source_images))
-    work = problem, source_images, target_images, keep, progress
-    cluster = current_client() if client is None else client
-    blocks = _align_all(*work, n_threads) if cluster is None else align_all_on(cluster, *work)
+    with silenced(progress):
+        if not calibrated:
+            found = _calibrate(problem, source_images, target_images, flat, n_threads)
+            problem = replace(problem, similarity=found)
+        keep = _decide_to_keep(keep_chains, problem, len(source_images))
+        work = problem, source_images, target_images, keep, progress
+        cluster = current_client() if client is None else client
+        blocks = _align_all(*work, n_threads) if cluster is None else align_all_on(cluster, *work)
     return _join(problem, blocks, flat)
 
 

@@ -53,7 +53,7 @@ class Surrogate:
         identity, and for the orthonormal directions V of which the likelihood tells most, the
         curvature is taken from gradients g at both sides, Vᵀ (g(-hV) - g(hV)) / 2h.
         """
-        near, (n, d) = cls.at_modes(posterior, modes), modes.shape
+        near, d = cls.at_modes(posterior, modes), modes.shape[1]
         upper = np.triu(near.factors)
         inverse = np.linalg.inv(upper)
         # By the prior's share: what is left of the identity is the likelihood's.

@@ -48,7 +48,7 @@ from dreamwarp.draws import Seed, Stream, as_key, integers
 from dreamwarp.model.labels import USE_POOL, refuse_unknown
 from dreamwarp.model.strength import apply_strength, resolve_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE, check_templates
-from dreamwarp.progress import ProgressOption, check_progress
+from dreamwarp.progress import ProgressOption, check_progress, silenced
 from dreamwarp.resample import INTERPOLATIONS
 from dreamwarp.space import WarpSpace
 from dreamwarp.validation import check_choice, check_factor, check_whole, warn_user
@@ -89,6 +89,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     displacement, length : float
         What alignments may look like: root mean square displacement and correlation length, as
         shares of the domain; see :class:`~dreamwarp.SmoothPrior`.
+    max_steps, max_draws : int
+        How long alignments may search or sample; see :func:`~dreamwarp.align_pairs`.
     model : {"gaussian", "low-rank", "kde", "template"}
         Kind of distribution; see :meth:`~dreamwarp.WarpModel.fit`.
     strength : float or "auto"
@@ -117,8 +119,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     n_threads : int, optional
         Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it.
     progress : bool or callable, optional
-        A progress bar, or a function of (pairs aligned, pairs in all). Default: a bar on a
-        terminal.
+        False: none. A function of (pairs aligned, pairs in all) is called. Default: a bar on a
+        terminal or in a notebook, now and then a line in a log.
 
     Attributes
     ----------
@@ -183,6 +185,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         sigma: float | Literal["auto"] = "auto",
         displacement: float = 0.05,
         length: float = 0.25,
+        max_steps: int = 50,
+        max_draws: int = 1600,
         model: Literal["gaussian", "low-rank", "kde", "template"] = "gaussian",
         strength: float | Literal["auto"] = "auto",
         keep_unusable: bool = False,
@@ -203,6 +207,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.sigma = sigma
         self.displacement = displacement
         self.length = length
+        self.max_steps = max_steps
+        self.max_draws = max_draws
         self.model = model
         self.strength = strength
         self.keep_unusable = keep_unusable
@@ -237,7 +243,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             not depend on it.
         """
         fitted = copy.copy(self)
-        with nullcontext() if client is None else aligning_on(client):
+        with (
+            silenced(self.progress),
+            nullcontext() if client is None else aligning_on(client),
+        ):
             fitted._fit(X, y)
         # All at once: what can't be fitted leaves an augmenter as it was.
         self.__dict__ = fitted.__dict__
@@ -249,7 +258,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         check_progress(self.progress)
         settings = Settings(
             self.n_neighbors, self.method, self.similarity, self.sigma, self.displacement,
-            self.length, self.model, self.keep_unusable, self.discount_poor,
+            self.length, self.model, self.keep_unusable, self.discount_poor, self.max_steps,
+            self.max_draws,
         )  # fmt: skip
         self.space_ = WarpSpace(self.cells, boundary=self.boundary)
         values = self._read(X, reset=True).copy()  # which its owner may change
@@ -287,7 +297,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.model_ = self.model_.with_strength(self.strength_).with_settings(strength=asked)
         if strength is None and self.strength_ == 0.0:
             warn_user(
-                "no strength of warps does better on held-out samples than none by a standard error, so "
+                "on held-out samples no warps do better than none by a standard error, so "
                 "strength 0 is chosen and samples come back as they are: see `verdict_`. Use "
                 "`strength=1` to have them warped all the same.",
                 RuntimeWarning,

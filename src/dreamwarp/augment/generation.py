@@ -112,8 +112,8 @@ def generate(
     client : distributed.Client, optional
         Have the workers of a cluster make the shards. They must be able to write to ``out``.
     progress : bool or callable, optional
-        A progress bar, or a function of (samples done, samples in all). Default: a bar on a
-        terminal.
+        False: none. A function of (samples done, samples in all) is called. Default: a bar on a
+        terminal or in a notebook, now and then a line in a log.
     n_threads : int, optional
         Default: every core that ``NUMBA_NUM_THREADS`` allows. On a cluster its own threads count.
 

@@ -38,6 +38,8 @@ class Settings:
     model: str
     keep_unusable: bool
     discount_poor: bool
+    max_steps: int = 50
+    max_draws: int = 1600
 
     def __post_init__(self) -> None:
         check_choice("model", self.model, KINDS)
@@ -63,6 +65,8 @@ class Settings:
             "length": float(self.length),
             "keep_unusable": int(self.keep_unusable),
             "discount_poor": int(self.discount_poor),
+            "max_steps": int(self.max_steps),
+            "max_draws": int(self.max_draws),
         }
 
 
@@ -125,7 +129,8 @@ def align_neighbors(
     )
     alignments = align_pairs(
         space, images[edges[:, 0]], images[edges[:, 1]], method=settings.method, prior=prior,
-        sigma=settings.sigma, similarity=settings.similarity, seed=seed, progress=progress,
+        sigma=settings.sigma, similarity=settings.similarity, seed=seed,
+        max_steps=settings.max_steps, max_draws=settings.max_draws, progress=progress,
         n_threads=n_threads,
     )  # fmt: skip
     return edges, alignments

@@ -101,10 +101,7 @@ def check_image_shape(space: WarpSpace, image_shape: Sequence[int]) -> tuple[int
 
 
 def check_sizes(space: WarpSpace, images: NDArray[Any], image_shape: Sequence[int] | None) -> None:
-    """Refuse samples in which no warp could be seen, and those of another shape than was said.
-
-    Warns of cells finer than pixels.
-    """
+    """Refuse samples in which no warp could be seen, and those of another shape than was said."""
     if image_shape is not None and images.shape[1:] != check_image_shape(space, image_shape):
         raise ValueError(
             f"`X` must have rows, or samples of shape {tuple(image_shape)}, for `image_shape`, got "

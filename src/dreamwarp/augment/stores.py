@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol, cast
 
-from dreamwarp.files import find_system, is_address, make_folder, write_beside
+from dreamwarp.files import find_system, is_address, make_folder, unfinished, write_beside
 
 Put = Callable[[str, bytes], None]
 
@@ -42,6 +42,9 @@ class Store(Protocol):
 
     def open(self, name: str) -> BinaryIO:
         """A stream to read a file from; FileNotFoundError if it is not there."""
+
+    def holds(self, name: str) -> bool:
+        """Whether a file is there."""
 
     def names(self) -> list[str]:
         """What is there, at the first level, but for what killed runs have left."""
@@ -93,19 +96,21 @@ class LocalStore:
                 stream.write(content)
             names.append(name)
 
-        try:
+        with unfinished(beside):
             make_folder(beside)
             yield put
             for folder in {os.path.dirname(name) for name in names}:
                 make_folder(self.folder / folder)
             for number, name in enumerate(names):
                 os.replace(f"{beside}/{number}", f"{self.folder}/{name}")
-        finally:
-            shutil.rmtree(beside, ignore_errors=True)
 
     def open(self, name: str) -> BinaryIO:
         """See :class:`Store`."""
         return (self.folder / name).open("rb")
+
+    def holds(self, name: str) -> bool:
+        """See :class:`Store`."""
+        return (self.folder / name).exists()
 
     def names(self) -> list[str]:
         """See :class:`Store`."""
@@ -199,6 +204,10 @@ class RemoteStore:
     def open(self, name: str) -> BinaryIO:
         """See :class:`Store`."""
         return cast(BinaryIO, self.system.open(f"{self.root}/{name}", "rb"))
+
+    def holds(self, name: str) -> bool:
+        """See :class:`Store`."""
+        return bool(self.system.exists(f"{self.root}/{name}"))
 
     def names(self) -> list[str]:
         """See :class:`Store`."""

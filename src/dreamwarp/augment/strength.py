@@ -18,11 +18,12 @@ chose. This is done for several divisions, and the mean is taken.
 
 The strength is 0, no augmentation, unless the verdict says that warps help or probably help: that
 the improvement is more than one standard error. The one exception is data of which nothing can be
-held out, which get strength 1 and a verdict that says so. Above 0, strengths are as good as the best if their mean of e is within
-one standard error of its, that of paired differences; of these the middle one wins. The weakest
-would be the usual choice, but where strengths differ little, it is too weak: in simulations by 6
-to 16 % on average, and it loses about three times as much as the middle one, which also loses less
-than the best. If the best is the strongest, stronger ones are tried.
+held out, which get strength 1 and a verdict that says so. Above 0, strengths are as good as the
+best if their mean of e is within one standard error of its, that of paired differences; of these
+the middle one wins. The weakest would be the usual choice, but where strengths differ little, it is
+too weak: in simulations by 6 to 16 % on average, and it loses about three times as much as the
+middle one, which also loses less than the best. If the best is the strongest, stronger ones are
+tried.
 """
 
 from __future__ import annotations
@@ -575,8 +576,9 @@ def compare(without: Errors, with_warps: Errors, terms: Terms) -> Verdict:
         size = " x ".join(map(str, terms.shape))
         message += f" Samples were averaged down to {size} for this."
     return Verdict(
-        low > 0.0, probably, improvement, (low, high), before, after, n, terms.copies[-1], None, message
-    )
+        low > 0.0, probably, improvement, (low, high), before, after, n, terms.copies[-1], None,
+        message,
+    )  # fmt: skip
 
 
 def mean_interval(differences: Array) -> tuple[float, float]:

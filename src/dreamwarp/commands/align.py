@@ -7,19 +7,36 @@ import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from dreamwarp.commands.options import parse_amount, parse_cells
-from dreamwarp.files import write_beside
+from dreamwarp.commands.options import (
+    OUTPUT,
+    BoundaryOption,
+    CellsOption,
+    DisplacementOption,
+    LengthOption,
+    MaxDrawsOption,
+    MaxStepsOption,
+    MethodOption,
+    OverwriteOption,
+    SeedOption,
+    SigmaOption,
+    SimilarityOption,
+    parse_amount,
+    parse_cells,
+)
+from dreamwarp.files import refuse_existing, write_beside
 
 if TYPE_CHECKING:
     from dreamwarp import Alignments, WarpSpace
 
 THETA_SUFFIXES = (".json", ".npy")
+# Where the picture goes unless told otherwise.
+PICTURE = Path("align.png")
 
 
 def align(
@@ -39,47 +56,35 @@ def align(
             show_default=False,
         ),
     ],
-    cells: Annotated[
-        str, typer.Option(help="Cells per spatial axis: 16 for signals, 4x4 for images, 4x4x4.")
-    ] = "4x4",
-    boundary: Annotated[
-        Literal["zero", "slip", "free", "periodic"], typer.Option(help="What warps do at borders.")
-    ] = "zero",
-    method: Annotated[
-        Literal["map", "laplace", "metropolis", "hmc"],
-        typer.Option(
-            help="map: the most plausible warp. The others draw one at random from the posterior: "
-            "metropolis as the paper does, hmc faster, laplace approximately."
-        ),
-    ] = "map",
-    sigma: Annotated[
-        str,
-        typer.Option(
-            help="Noise of a pixel, from black to white 1; the less, the closer the fit. auto: "
-            "estimated from the two."
-        ),
-    ] = "auto",
-    similarity: Annotated[
-        Literal["ssd", "ncc", "mi"],
-        typer.Option(
-            help="ssd: intensities agree; ncc: up to contrast and brightness; mi: up to any "
-            "relation."
-        ),
-    ] = "ssd",
-    displacement: Annotated[
-        float, typer.Option(help="How far warps typically move points, in widths of the image.")
-    ] = 0.05,
-    length: Annotated[
-        float, typer.Option(help="How far apart points move on their own, in widths of the image.")
-    ] = 0.25,
-    seed: Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Fixes all that is random.")] = 0,
+    cells: CellsOption = "4x4",
+    boundary: BoundaryOption = "zero",
+    method: MethodOption = "map",
+    similarity: SimilarityOption = "ssd",
+    sigma: SigmaOption = "auto",
+    displacement: DisplacementOption = 0.05,
+    length: LengthOption = 0.25,
+    max_steps: MaxStepsOption = 50,
+    max_draws: MaxDrawsOption = 1600,
+    seed: SeedOption = 0,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Picture to write: .png, .svg or .pdf.")
-    ] = Path("align.png"),
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            help="Picture to write: .png, .svg or .pdf. By default align.png, which is replaced.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     theta: Annotated[
         Path | None,
-        typer.Option(help="File for the warp's parameters: .json or .npy.", show_default=False),
+        typer.Option(
+            help="File for the warp's parameters: .json or .npy.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Warp a sample so that it looks like another, and draw both, the warp and what is left over.
 
@@ -94,8 +99,12 @@ def align(
     from dreamwarp import SmoothPrior, WarpSpace, align_pairs
     from dreamwarp.report.figures import check_picture_path
 
-    check_picture_path(output)
+    picture = PICTURE if output is None else output
+    check_picture_path(picture)
     _check_theta_path(theta)
+    for path in (output, theta):
+        if path is not None and not overwrite:
+            refuse_existing(path)
     noise = parse_amount("sigma", sigma)
     space = WarpSpace(parse_cells(cells), boundary)
     pair = _read_pair(space, source, target)
@@ -106,7 +115,7 @@ def align(
         warnings.simplefilter("ignore", RuntimeWarning)
         result = align_pairs(
             space, pair[0][None], pair[1][None], method=method, prior=prior, sigma=noise,
-            similarity=similarity, seed=seed,
+            similarity=similarity, seed=seed, max_steps=max_steps, max_draws=max_draws,
         )  # fmt: skip
     seconds = time.perf_counter() - start
     typer.echo(f"{method}, {space.dim} parameters, {seconds:.2f} s")
@@ -115,7 +124,7 @@ def align(
     if theta is not None:
         write_theta(theta, space, result, method)
         typer.echo(f"theta written to {theta}")
-    typer.echo(_draw(space, pair, result, output))
+    typer.echo(_draw(space, pair, result, picture))
 
 
 def describe(result: Alignments, similarity: str) -> Iterator[str]:
@@ -134,7 +143,11 @@ def describe(result: Alignments, similarity: str) -> Iterator[str]:
             f"{found['acceptance']:.2f}, {found['n_sweeps']} sweeps of each chain"
         )
     yield f"log-posterior {found['log_posterior']:.4g}, {found['n_steps']} steps of the search"
-    yield "converged" if result.converged[0] else "not converged: take the warp with care"
+    if result.converged[0]:
+        yield "converged"
+    else:
+        remedy = "--max-draws" if "r_hat" in found else "--max-steps"
+        yield f"not converged: take the warp with care; a larger {remedy} may help"
     if not result.usable[0]:
         yield "not usable: the warp makes the source no more alike"
 

@@ -28,7 +28,7 @@ def data(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[DATA]",
+            metavar="DATA",
             help="mnist, fashion-mnist or digits; or a file or folder to look at: pictures in a "
             "folder per class, IDX, .npz, .npy, Parquet, WebDataset (.tar), .ts, .tsv, or what "
             "`dreamwarp sample` wrote. Without it, names are listed.",

@@ -8,10 +8,24 @@ import typer
 
 from dreamwarp.commands.models import check_place, save_model
 from dreamwarp.commands.options import (
+    ALIGNMENT,
+    OUTPUT,
+    WARPS,
+    BoundaryOption,
+    CellsOption,
+    DisplacementOption,
     FieldsOption,
+    LengthOption,
+    MaxDrawsOption,
+    MaxStepsOption,
+    MethodOption,
+    OverwriteOption,
     PadOption,
     ResizeOption,
+    SeedOption,
     ShapeOption,
+    SigmaOption,
+    SimilarityOption,
     connected,
     data_options,
     parse_amount,
@@ -27,6 +41,7 @@ def fit(
     data: Annotated[
         str,
         typer.Argument(
+            metavar="DATA",
             help="A name, file or folder, as for `dreamwarp data`. The part to learn from is "
             "taken.",
             show_default=False,
@@ -40,31 +55,42 @@ def fit(
             "-o",
             help="Model file to write: .dwm. A path, or an address that fsspec knows.",
             show_default=False,
+            rich_help_panel=OUTPUT,
             callback=refuse_empty,
         ),
     ],
-    cells: Annotated[
-        str, typer.Option(help="Cells per spatial axis: 16 for signals, 4x4 for images, 4x4x4.")
-    ] = "4x4",
-    boundary: Annotated[
-        Literal["zero", "slip", "free", "periodic"], typer.Option(help="What warps do at borders.")
-    ] = "zero",
-    neighbors: Annotated[
-        int, typer.Option(min=1, help="Neighbours in its class that each sample is aligned with.")
-    ] = 5,
-    method: Annotated[
-        Literal["map", "laplace", "metropolis", "hmc"],
-        typer.Option(help="How pairs are aligned: metropolis is the paper's way, map the fastest."),
-    ] = "map",
+    cells: CellsOption = "4x4",
+    boundary: BoundaryOption = "zero",
     kind: Annotated[
         Literal["gaussian", "low-rank", "kde", "template"],
-        typer.Option(help="Kind of distribution: gaussian is the paper's."),
+        typer.Option(
+            help="Kind of distribution of warps: gaussian is the paper's.", rich_help_panel=WARPS
+        ),
     ] = "gaussian",
     strength: Annotated[
         str,
-        typer.Option(help="Factor on the warps; auto: the one that does best on held-out samples."),
+        typer.Option(
+            help="Factor on the warps; auto: the one that does best on held-out samples.",
+            rich_help_panel=WARPS,
+        ),
     ] = "auto",
-    seed: Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Fixes all that is random.")] = 0,
+    neighbors: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help="Neighbours in its class that each sample is aligned with.",
+            rich_help_panel=ALIGNMENT,
+        ),
+    ] = 5,
+    method: MethodOption = "map",
+    similarity: SimilarityOption = "ssd",
+    sigma: SigmaOption = "auto",
+    displacement: DisplacementOption = 0.05,
+    length: LengthOption = 0.25,
+    max_steps: MaxStepsOption = 50,
+    max_draws: MaxDrawsOption = 1600,
+    seed: SeedOption = 0,
+    overwrite: OverwriteOption = False,
     scheduler: Annotated[
         str | None,
         typer.Option(
@@ -93,10 +119,12 @@ def fit(
 
     augmenter = Augmenter(
         cells=parse_cells(cells), boundary=boundary, n_neighbors=neighbors, method=method,
-        model=kind, strength=parse_amount("strength", strength), seed=seed,
+        similarity=similarity, sigma=parse_amount("sigma", sigma), displacement=displacement,
+        length=length, max_steps=max_steps, max_draws=max_draws, model=kind,
+        strength=parse_amount("strength", strength), seed=seed,
     )  # fmt: skip
     options = data_options(fields, shape, resize, pad)
-    check_place(output)
+    check_place(output, overwrite=overwrite)
     samples = load(data, **options)
     check_axes(samples, cells)
     typer.echo(samples.describe())

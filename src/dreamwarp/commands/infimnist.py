@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dreamwarp.commands.options import refuse_empty
-from dreamwarp.files import refuse_address, write_beside
+from dreamwarp.commands.options import OUTPUT, OverwriteOption, SeedOption, refuse_empty
+from dreamwarp.files import refuse_address, refuse_existing, write_beside
 from dreamwarp.progress import track
 
 if TYPE_CHECKING:
@@ -33,7 +33,14 @@ def infimnist(
     n: Annotated[
         int,
         typer.Option(
-            "--number", "-n", min=1, max=MAX_IMAGES, help="How many images.", show_default=False
+            "--number",
+            "-n",
+            metavar="N",
+            min=1,
+            max=MAX_IMAGES,
+            help="How many images.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
         ),
     ],
     output: Annotated[
@@ -43,16 +50,19 @@ def infimnist(
             "-o",
             help="Folder for the files.",
             show_default=False,
+            rich_help_panel=OUTPUT,
             callback=refuse_empty,
         ),
     ],
     from_index: Annotated[
         int,
         typer.Option(
+            metavar="N",
             min=0,
             max=MAX_INDEX,
             help="Number of the first image. Those from 0 to 9,999 are MNIST's test images and "
             "those from 10,000 to 69,999 its training images, all unchanged; deformed ones follow.",
+            rich_help_panel=OUTPUT,
         ),
     ] = 70_000,
     width: Annotated[
@@ -71,7 +81,8 @@ def infimnist(
             show_default=False,
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Fixes the fields that deform.")] = 0,
+    seed: SeedOption = 0,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Write deformed MNIST digits after the recipe of InfiMNIST, as IDX files.
 
@@ -89,7 +100,7 @@ def infimnist(
 
     refuse_address(output)
     folder = Path(output)
-    check_output(folder, n)
+    check_output(folder, n, overwrite=overwrite)
     data = mnist()
     width = WIDTH if width is None else width
     amplitude = AMPLITUDE if amplitude is None else amplitude
@@ -111,14 +122,10 @@ def infimnist(
     )
 
 
-def check_output(folder: Path, n: int) -> None:
+def check_output(folder: Path, n: int, *, overwrite: bool) -> None:
     """Refuse a folder whose files would be lost, or whose disk has no room."""
-    for name in (IMAGES, LABELS):
-        if (folder / name).exists():
-            raise FileExistsError(
-                f"`{folder / name}` exists, and is not replaced. Remove it, or choose another "
-                "folder."
-            )
+    for name in () if overwrite else (IMAGES, LABELS):
+        refuse_existing(folder / name)
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     n_free, n_needed = shutil.disk_usage(there).free, n * BYTES_PER_IMAGE
     if n_needed > n_free:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dreamwarp.files import check_writable, is_address, local_copy
+from dreamwarp.files import (
+    check_writable,
+    existing,
+    is_address,
+    local_copy,
+    refuse_existing,
+    temporary_folder,
+)
 
 if TYPE_CHECKING:
     from dreamwarp.augment.stores import Store
@@ -23,12 +28,16 @@ def load_model(source: str) -> WarpModel:
         return WarpModel.load(check_file(file))
 
 
-def check_place(output: str) -> None:
-    """Refuse a place that can't be written to, as far as that can be told before."""
-    if is_address(output):
-        _find_place(output)
-    else:
+def check_place(output: str, *, overwrite: bool) -> None:
+    """Refuse a file that is there, and a place that can't be written to, before the work."""
+    if not is_address(output):
+        if not overwrite:
+            refuse_existing(output)
         check_writable(output)
+        return
+    store, name = _find_place(output)
+    if not overwrite and store.holds(name):
+        raise existing(output)
 
 
 def save_model(model: WarpModel, output: str) -> None:
@@ -37,8 +46,8 @@ def save_model(model: WarpModel, output: str) -> None:
         model.save(output)
         return
     store, name = _find_place(output)
-    with tempfile.TemporaryDirectory(prefix="dreamwarp-") as folder:
-        file = Path(folder, name)
+    with temporary_folder() as folder:
+        file = folder / name
         model.save(file)
         with file.open("rb") as content, store.create(name) as target:
             shutil.copyfileobj(content, target)

@@ -1,4 +1,4 @@
-"""Options that several commands read alike."""
+"""Options that several commands have, defined once: names, units, words."""
 
 from __future__ import annotations
 
@@ -10,6 +10,53 @@ from typing import Annotated, Any, Literal
 import typer
 
 NUMBER = r"\d{1,9}"
+
+# Headings under which ``--help`` lists options.
+DATA, WARPS, ALIGNMENT, OUTPUT = "Data", "Warps", "Alignment", "Output"
+
+# What the library calls an option or its data, and what the command line does.
+SPELLINGS = {
+    "X": "DATA",
+    "balance": "--balance",
+    "cells": "--cells",
+    "displacement": "--displacement",
+    "first": "--from-index",
+    "length": "--length",
+    "max_draws": "--max-draws",
+    "max_steps": "--max-steps",
+    "n": "--number",
+    "n_neighbors": "--neighbors",
+    "per_class": "--per-class",
+    "shard_size": "--shard-size",
+    "sigma": "--sigma",
+    "strength": "--strength",
+    "width": "--width",
+    "amplitude": "--amplitude",
+}
+
+
+def translate(message: str) -> str:
+    """A message of the library in the command line's words, on one line.
+
+    Options are named as they are given here, and there is no result to look into.
+    """
+    message = re.sub(r":? \(?see `\w+`( of the result)?\)?", "", " ".join(message.split()))
+    message = re.sub(r"`(\w+)`", lambda name: f"`{SPELLINGS.get(name[1], name[1])}`", message)
+    return re.sub(r"\bn_neighbors=", "--neighbors ", message)
+
+
+# -- what is written
+
+SeedOption = Annotated[
+    int,
+    typer.Option("--seed", metavar="N", min=0, max=2**64 - 1, help="Fixes all that is random."),
+]
+OverwriteOption = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite", help="Replace files that are there already.", rich_help_panel=OUTPUT
+    ),
+]
 
 
 def refuse_empty(value: str | None) -> str | None:
@@ -29,6 +76,7 @@ FieldsOption = Annotated[
         help="Names of samples and labels in .npz and Parquet files, of two .npy files, or their "
         "endings in WebDataset files.",
         show_default=False,
+        rich_help_panel=DATA,
     ),
 ]
 ShapeOption = Annotated[
@@ -39,6 +87,7 @@ ShapeOption = Annotated[
         help="Shape of a sample, for samples stored flat in .npz, .npy, Parquet and WebDataset "
         "files.",
         show_default=False,
+        rich_help_panel=DATA,
     ),
 ]
 ResizeOption = Annotated[
@@ -48,6 +97,7 @@ ResizeOption = Annotated[
         metavar="28x28",
         help="Rows and columns that pictures are brought to.",
         show_default=False,
+        rich_help_panel=DATA,
     ),
 ]
 PadOption = Annotated[
@@ -56,6 +106,7 @@ PadOption = Annotated[
         "--pad",
         help="Bring time series to the length of the longest: by their last value, or zeros.",
         show_default=False,
+        rich_help_panel=DATA,
     ),
 ]
 
@@ -82,6 +133,88 @@ def parse_fields(text: str) -> tuple[str, str]:
             param_hint="'--fields'",
         )
     return names[0], names[1]
+
+
+# -- warps, and how they are found
+
+CellsOption = Annotated[
+    str,
+    typer.Option(
+        "--cells",
+        help="Cells per spatial axis: 16 for signals, 4x4 for images, 4x4x4 for volumes.",
+        rich_help_panel=WARPS,
+    ),
+]
+BoundaryOption = Annotated[
+    Literal["zero", "slip", "free", "periodic"],
+    typer.Option(
+        "--boundary",
+        help="What warps do at the border: zero holds it, slip moves along it, free across it, "
+        "periodic joins opposite sides.",
+        rich_help_panel=WARPS,
+    ),
+]
+DisplacementOption = Annotated[
+    float,
+    typer.Option(
+        "--displacement",
+        help="How far warps typically move points, as a share of the image's width.",
+        rich_help_panel=ALIGNMENT,
+    ),
+]
+LengthOption = Annotated[
+    float,
+    typer.Option(
+        "--length",
+        help="Distance over which points move together, as a share of the image's width.",
+        rich_help_panel=ALIGNMENT,
+    ),
+]
+MethodOption = Annotated[
+    Literal["map", "laplace", "metropolis", "hmc"],
+    typer.Option(
+        "--method",
+        help="map: the most plausible warp of a pair, the fastest. The others draw one at random "
+        "from the posterior: metropolis as the paper does, hmc faster, laplace approximately.",
+        rich_help_panel=ALIGNMENT,
+    ),
+]
+SimilarityOption = Annotated[
+    Literal["ssd", "ncc", "mi"],
+    typer.Option(
+        "--similarity",
+        help="What is alike. ssd: equal intensities; ncc: equal up to contrast and brightness; mi: "
+        "any relation of intensities.",
+        rich_help_panel=ALIGNMENT,
+    ),
+]
+SigmaOption = Annotated[
+    str,
+    typer.Option(
+        "--sigma",
+        help="Noise of a pixel, for ssd: the less, the closer the fit. From black to white is 1 "
+        "for whole numbers (uint8); other data counts in its own units. auto: estimated.",
+        rich_help_panel=ALIGNMENT,
+    ),
+]
+MaxStepsOption = Annotated[
+    int,
+    typer.Option(
+        "--max-steps",
+        min=1,
+        help="Steps of the search, at most, at each resolution.",
+        rich_help_panel=ALIGNMENT,
+    ),
+]
+MaxDrawsOption = Annotated[
+    int,
+    typer.Option(
+        "--max-draws",
+        min=1,
+        help="Draws of each chain, at most, for metropolis and hmc.",
+        rich_help_panel=ALIGNMENT,
+    ),
+]
 
 
 # -- numbers

@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from dreamwarp.commands.interruption import resumable
 from dreamwarp.commands.models import load_model
 from dreamwarp.commands.options import (
+    OUTPUT,
+    WARPS,
     FieldsOption,
     PadOption,
     ResizeOption,
+    SeedOption,
     ShapeOption,
     connected,
     data_options,
     refuse_empty,
 )
+from dreamwarp.files import is_address
 
 if TYPE_CHECKING:
     from dreamwarp.augment import Generated
+    from dreamwarp.augment.generation import Format
+    from dreamwarp.data import DataSet
 
 MAX_SAMPLES = 2**62
-
-
-class Interrupted(Exception):
-    """The user has stopped a run that can go on; the message says how."""
 
 
 def sample(
     model: Annotated[
         str,
         typer.Argument(
+            metavar="MODEL",
             help="Model file that `dreamwarp fit` wrote: a path or an address.",
             show_default=False,
             callback=refuse_empty,
@@ -41,6 +44,7 @@ def sample(
     data: Annotated[
         str,
         typer.Argument(
+            metavar="DATA",
             help="Samples to warp: what the model was fitted to. A name, file or folder, as for "
             "`dreamwarp data`.",
             show_default=False,
@@ -54,37 +58,61 @@ def sample(
             "-o",
             help="Folder for the files, or an address that fsspec knows, such as s3://bucket/set.",
             show_default=False,
+            rich_help_panel=OUTPUT,
             callback=refuse_empty,
         ),
     ],
     n: Annotated[
         int | None,
         typer.Option(
-            "--number", "-n", min=1, max=MAX_SAMPLES, help="How many samples.", show_default=False
+            "--number",
+            "-n",
+            metavar="N",
+            min=1,
+            max=MAX_SAMPLES,
+            help="How many samples.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     per_class: Annotated[
         int | None,
         typer.Option(
+            metavar="N",
             min=1,
             max=MAX_SAMPLES,
             help="How many samples of each class, instead of --number.",
             show_default=False,
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     format: Annotated[
-        Literal["idx", "npz", "parquet", "webdataset", "folder"],
-        typer.Option(help="Format of the files."),
-    ] = "idx",
+        Literal["idx", "npz", "parquet", "webdataset", "folder"] | None,
+        typer.Option(
+            help="Format of the files. By default folder for image folders and parquet for Parquet "
+            "files; else idx where labels are whole numbers, and npz where they are words.",
+            show_default=False,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     resume: Annotated[
         bool,
         typer.Option(
-            "--resume", help="Go on with a set: check what is there, and make what is missing."
+            "--resume",
+            help="Go on with a set: check what is there, and make what is missing.",
+            rich_help_panel=OUTPUT,
         ),
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, max=2**64 - 1, help="Fixes all that is random.")] = 0,
+    seed: SeedOption = 0,
     from_index: Annotated[
-        int, typer.Option(min=0, max=MAX_SAMPLES, help="Number of the first sample.")
+        int,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=MAX_SAMPLES,
+            help="Number of the first sample.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = 0,
     strength: Annotated[
         float | None,
@@ -92,11 +120,15 @@ def sample(
             min=0.0,
             help="Factor on the learned warps. By default the one that the model recommends.",
             show_default=False,
+            rich_help_panel=WARPS,
         ),
     ] = None,
     balance: Annotated[
         Literal["classes", "data"],
-        typer.Option(help="Whether classes take turns, or come as often as in the data."),
+        typer.Option(
+            help="Whether classes take turns, or come as often as in the data.",
+            rich_help_panel=OUTPUT,
+        ),
     ] = "classes",
     shard_size: Annotated[
         int | None,
@@ -104,6 +136,7 @@ def sample(
             min=1,
             help="Samples per file. By default 100,000, or fewer of a large kind.",
             show_default=False,
+            rich_help_panel=OUTPUT,
         ),
     ] = None,
     scheduler: Annotated[
@@ -130,7 +163,7 @@ def sample(
 
     dreamwarp sample digits.dwm mnist -n 10000000 -o alignmnist --resume
 
-    dreamwarp sample leaves.dwm leaves/ --resize 64x64 --per-class 500 -o more --format folder
+    dreamwarp sample leaves.dwm leaves/ --resize 64x64 --per-class 500 -o more
 
     dreamwarp sample digits.dwm mnist -n 10000000 -o s3://bucket/set --scheduler tcp://10.0.0.1:8786
     """
@@ -141,18 +174,36 @@ def sample(
         raise typer.BadParameter("give either --number or --per-class")
     options = data_options(fields, shape, resize, pad)
     warps, templates = load_model(model), load(data, **options)
+    chosen = format or choose_format(data, templates)
     total = n if n is not None else (per_class or 0) * len(templates.classes)
     typer.echo(
-        f"samples {from_index:,} to {from_index + total - 1:,} of {templates.name} as {format}, "
+        f"samples {from_index:,} to {from_index + total - 1:,} of {templates.name} as {chosen}, "
         f"seed {seed}, strength {warps.strength if strength is None else strength:g}"
     )
-    with _stoppable(), connected(scheduler) as client:
+    with (
+        resumable("what is done is kept: go on with the same command and `--resume`"),
+        connected(scheduler) as client,
+    ):
         done = generate(
-            warps, templates, output, n=n, per_class=per_class, format=format, seed=seed,
+            warps, templates, output, n=n, per_class=per_class, format=chosen, seed=seed,
             first=from_index, strength=strength, balance=balance, shard_size=shard_size,
             resume=resume, client=client,
         )  # fmt: skip
     typer.echo(summarize(done))
+
+
+def choose_format(source: str, data: DataSet) -> Format:
+    """The format that data of this kind is kept in or, if it can't be, one that holds it."""
+    from dreamwarp.augment.formats import first_that_holds
+    from dreamwarp.augment.source import Form
+    from dreamwarp.data.readers import PARQUET, PICTURES, SUFFIXES, find_kind
+
+    suffix = Path(source).suffix.lower()
+    kind = SUFFIXES.get(suffix) if is_address(source) else find_kind(source)
+    own: tuple[Format, ...] = ("folder",) if kind is PICTURES else ()
+    own = ("parquet",) if kind is PARQUET else own
+    form = Form(data.X.shape[1:], data.X.dtype.newbyteorder("="), data.classes)
+    return first_that_holds(form, (*own, "idx", "npz"))
 
 
 def summarize(done: Generated) -> str:
@@ -164,13 +215,3 @@ def summarize(done: Generated) -> str:
         f"{done.n:,} samples in {done.out}, {done.n_shards:,} shards{checked}; "
         f"{done.n_made:,} made in {done.seconds:.1f} s{rate}"
     )
-
-
-@contextmanager
-def _stoppable() -> Iterator[None]:
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise Interrupted(
-            "interrupted; what is done is kept: go on with the same command and `--resume`"
-        ) from None

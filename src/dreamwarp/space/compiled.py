@@ -14,7 +14,8 @@ The decorators:
 ``lane_kernel``  a part that is a loop over lanes; the compiler may fuse and reorder operations
 
 Compiled code is cached on disk: beside the source or, where that can't be written, in the user's
-cache directory. Where neither can, kernels compile anew in each process.
+cache directory. Where neither can, kernels compile anew in each process. Compiling that takes
+long is told.
 """
 
 from __future__ import annotations
@@ -31,8 +32,13 @@ from pathlib import Path
 from typing import Any
 
 import numba
-from numba.core.caching import FunctionCache, IndexDataCacheFile
+from numba.core import event
+from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 
+from dreamwarp.progress import Notice
+
+# Seconds of compiling, in all, after which it is told.
+TELL_SECONDS = 2.0
 # Blocks per thread: more of them even out the load, fewer cost less to hand over.
 BLOCKS_PER_THREAD = 4
 
@@ -79,6 +85,42 @@ kernel = _compiler()
 part = _compiler(_nrt=False)
 inlined = _compiler(inline="always")
 lane_kernel = _compiler(_nrt=False, fastmath={"nsz", "arcp", "contract", "afn", "reassoc"})
+
+
+class _CompilingNotice(event.Listener):
+    """Says that kernels are compiled, not read from the cache.
+
+    Numba has a lock for all compiling, so events of several threads do not mix.
+    """
+
+    def __init__(self) -> None:
+        self._notice: Notice | None = None
+
+    def on_start(self, event: event.Event) -> None:
+        """Numba begins to compile a function, which may be part of another."""
+        dispatcher = event.data["dispatcher"]
+        if _is_ours(dispatcher):
+            if self._notice is None:
+                self._notice = Notice(_describe_compiling(dispatcher), patience=TELL_SECONDS)
+            self._notice.begin()
+
+    def on_end(self, event: event.Event) -> None:
+        """It has done so, or failed."""
+        if self._notice is not None and _is_ours(event.data["dispatcher"]):
+            self._notice.end()
+
+
+def _is_ours(dispatcher: Any) -> bool:
+    return dispatcher.py_func.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+def _describe_compiling(dispatcher: Any) -> str:
+    if isinstance(dispatcher._cache, NullCache):
+        return "compiling (a minute or two; set NUMBA_CACHE_DIR to keep what comes of it)"
+    return "compiling (a minute or two, then kept on disk)"
+
+
+event.register("numba:compile", _CompilingNotice())
 
 
 def thread_count(n_threads: int | None = None) -> int:

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from dreamwarp.augment.source import MAX_NUMBER, Balance, SampleSource
+from dreamwarp.augment.source import Balance, SampleSource
 from dreamwarp.augment.streaming import check_batch_size, check_end
 from dreamwarp.data.dataset import DataSet
+from dreamwarp.data.sample_sets import MAX_NUMBER
 from dreamwarp.draws import Seed
 from dreamwarp.model import WarpModel
 from dreamwarp.torch.epochs import SharedEpoch

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from dreamwarp.augment.formats.base import ShardFormat, Writing
 from dreamwarp.augment.formats.folder import FolderFormat
 from dreamwarp.augment.formats.idx import IdxFormat
@@ -16,7 +19,7 @@ FORMATS: dict[str, type[ShardFormat]] = {
     for kind in (IdxFormat, NpzFormat, ParquetFormat, WebDatasetFormat, FolderFormat)
 }
 
-__all__ = ["FORMATS", "ShardFormat", "Writing", "make_format"]
+__all__ = ["FORMATS", "ShardFormat", "Writing", "first_that_holds", "make_format"]
 
 
 def make_format(name: str, form: Form) -> ShardFormat:
@@ -31,3 +34,8 @@ def make_format(name: str, form: Form) -> ShardFormat:
         others = f"{', '.join(most)} or {last}" if most else last
         raise ValueError(f"format {name!r} {fault}. Use format {others}.")
     return kind(form)
+
+
+def first_that_holds(form: Form, names: Sequence[Any]) -> Any:
+    """The first of some formats that can hold samples of a form; the last, if none can."""
+    return next((name for name in names if FORMATS[name].find_fault(form) is None), names[-1])

@@ -1,0 +1,118 @@
+"""Ctrl-C ends every command within a second, and leaves nothing half-written."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dreamwarp import cli
+from tests.augment.generation_cases import make_model
+from tests.data.servers import Site, serve
+
+pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of its own")
+
+# From the signal to the end of the process; machines that test are busy.
+MAX_SECONDS = 1.0
+
+
+def interrupt(folder: Path, words: str, *arguments: str, after: float = 0.0, **more: str) -> str:
+    """Start a command, send it a signal some time after it has said something; what it said."""
+    process = subprocess.Popen(
+        [sys.executable, "-u", "-m", "dreamwarp", *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder,
+        env={**os.environ, **more},
+    )  # fmt: skip
+    said = ""
+    for line in process.stdout or ():
+        said += line
+        if words in line:
+            break
+    else:
+        pytest.fail(f"ended too soon: {said}")
+    time.sleep(after)
+    assert process.poll() is None, said
+    start = time.perf_counter()
+    process.send_signal(signal.SIGINT)
+    said += process.communicate(timeout=60)[0]
+    seconds = time.perf_counter() - start
+    assert process.returncode == cli.INTERRUPTED, said
+    assert "Traceback" not in said
+    assert seconds < MAX_SECONDS, said
+    return said
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    X = np.cumsum(np.random.default_rng(0).normal(size=(4000, 28, 28)), axis=2)
+    np.savez(tmp_path / "data.npz", X=X, y=np.arange(4000) % 2)
+    return tmp_path
+
+
+@pytest.mark.parametrize("after", [0.0, 0.5, 2.0])
+def test_fit_from_its_first_moments_on(data: Path, after: float) -> None:
+    said = interrupt(data, "4,000 samples", "fit", "data.npz", "-o", "m.dwm", after=after)
+    assert said.endswith("dreamwarp: interrupted\n")
+    assert [path.name for path in data.iterdir()] == ["data.npz"]
+
+
+def test_fit_while_it_aligns(data: Path) -> None:
+    interrupt(data, "aligning", "fit", "data.npz", "-o", "m.dwm", "--similarity", "ncc")
+    assert [path.name for path in data.iterdir()] == ["data.npz"]
+
+
+def test_fit_while_it_judges(data: Path) -> None:
+    X = np.load(data / "data.npz")["X"][:60]
+    np.savez(data / "data.npz", X=np.repeat(np.repeat(X, 2, 1), 2, 2), y=np.arange(60) % 2)
+    options = ["--neighbors", "1", "--cells", "2x2"]
+    interrupt(data, "judging", "fit", "data.npz", "-o", "m.dwm", *options)
+    assert [path.name for path in data.iterdir()] == ["data.npz"]
+
+
+@pytest.mark.parametrize("after", [0.0, 1.5])
+def test_fit_while_it_compiles(data: Path, tmp_path_factory: Any, after: float) -> None:
+    cache = str(tmp_path_factory.mktemp("cache"))
+    arguments = ["fit", "data.npz", "-o", "m.dwm"]
+    interrupt(data, "compiling", *arguments, after=after, NUMBA_CACHE_DIR=cache)
+    assert [path.name for path in data.iterdir()] == ["data.npz"]
+
+
+def test_compile(tmp_path: Path) -> None:
+    cache = str(tmp_path / "cache")
+    said = interrupt(tmp_path, "compiling", "compile", after=1.0, NUMBA_CACHE_DIR=cache)
+    assert said.endswith("dreamwarp: interrupted\n")
+
+
+@pytest.mark.parametrize("format", ["idx", "npz", "folder"])
+def test_sample_while_it_writes_can_be_resumed(data: Path, format: str) -> None:
+    make_model().save(data / "m.dwm")
+    X = np.random.default_rng(0).integers(0, 255, (60, 28, 28)).astype(np.uint8)
+    np.savez(data / "data.npz", X=X, y=np.arange(60) % 3)
+    arguments = ["sample", "m.dwm", "data.npz", "-n", "9000000", "-o", "out", "--format", format]
+    said = interrupt(data, "samples 0", *arguments, after=1.5)
+    assert "go on with the same command and `--resume`" in said
+    assert {path.name for path in (data / "out").iterdir()} <= {"manifest.json"}
+
+
+@pytest.fixture
+def slow_site() -> Iterator[Site]:
+    """A server that sends the beginning of a file, and then nothing for long."""
+    site = Site({"train-images-idx3-ubyte.gz": bytes(2**20)}, pause_seconds=20.0)
+    with serve(site):
+        yield site
+        site.pause_seconds = 0.0
+
+
+def test_data_while_it_downloads(tmp_path: Path, slow_site: Site) -> None:
+    arguments = ["data", "mnist", "-o", "new", "--source", slow_site.address]
+    interrupt(tmp_path, "fetching", *arguments)
+    # What has come stays, for the next attempt, under a name that says so.
+    assert not any(path.name in slow_site.files for path in (tmp_path / "new").iterdir())
