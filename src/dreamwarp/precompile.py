@@ -1,21 +1,24 @@
-"""Compiling ahead of time, by doing a little of what is usually done."""
+"""Compiling ahead of time, by doing a little of what is usually done.
+
+``python -m dreamwarp.precompile PART CELLS`` compiles one part.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
-import signal
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import subprocess
+import sys
+from collections.abc import Sequence
 
 import numpy as np
 
 from dreamwarp.align import align_pairs, neighbor_pairs
-from dreamwarp.augment import SampleSource
+from dreamwarp.align.kernels import trace
+from dreamwarp.augment.source import SampleSource
 from dreamwarp.draws import normals
 from dreamwarp.model import WarpModel
 from dreamwarp.progress import Meter, silenced
 from dreamwarp.space import WarpSpace
-from dreamwarp.space.compiled import TELL_SECONDS
+from dreamwarp.space.compiled import TELL_SECONDS, mark_of, thread_count
 
 # Kinds of numbers that samples most often come in.
 TYPES = (np.uint8, np.float32, np.float64)
@@ -28,35 +31,38 @@ def compile_ahead(cells: tuple[int, ...] = (4, 4)) -> None:
     The parts have little in common and are compiled side by side, each in its own process.
     """
     WarpSpace(cells)  # says what is wrong with them here, not in another process
-    context = multiprocessing.get_context("spawn")
-    parts: tuple[Callable[[tuple[int, ...]], None], ...] = (_align, _warp)
-    processes = [context.Process(target=part, args=(cells,), daemon=True) for part in parts]
-    with Meter("compiling (a minute or two)", None, patience=TELL_SECONDS):
+    mark = mark_of(trace, f"compiled-{len(cells)}")
+    command = [sys.executable, "-m", "dreamwarp.precompile", ",".join(map(str, cells))]
+    with Meter("compiling (half a minute to a minute, once)", None, patience=TELL_SECONDS):
+        # Sessions of their own: Ctrl-C is for this process to act on.
+        processes = [
+            subprocess.Popen([*command, part], start_new_session=True, stdin=subprocess.DEVNULL)
+            for part in PARTS
+        ]
         try:
-            with _holding_signals():
-                for process in processes:
-                    process.start()
-            for process in processes:
-                process.join()
+            failed = [process.wait() != 0 for process in processes]
         finally:
             for process in processes:
-                if process.is_alive():
-                    process.terminate()
-    if any(process.exitcode for process in processes):
+                if process.poll() is None:
+                    process.kill()
+    if any(failed):
         raise ValueError("compiling failed; what went wrong is above")
+    if mark is not None:
+        mark.touch()
 
 
-@contextmanager
-def _holding_signals() -> Iterator[None]:
-    """Processes started within the block never see Ctrl-C, which is for this one to act on."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
+def ensure_compiled(space: WarpSpace) -> None:
+    """Compile on several cores what a fit needs, the first time that there is one.
+
+    Where that can't be done, kernels compile one after the other when they are first called.
+    """
+    mark = mark_of(trace, f"compiled-{space.ndim}")
+    if mark is None or mark.exists() or thread_count() == 1:
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        compile_ahead(space.ndim * (2,))
+    except (OSError, ValueError):
+        return
 
 
 def _align(cells: tuple[int, ...]) -> None:
@@ -69,9 +75,21 @@ def _warp(cells: tuple[int, ...]) -> None:
     """Neighbours among random samples, a model of random warps, and samples of every type by it."""
     space, rng = WarpSpace(cells), np.random.default_rng(0)
     samples = rng.random((N, *len(cells) * (SIZE,)))
-    with silenced():
-        neighbor_pairs(samples)
-        theta = 0.01 * normals(0, np.arange(8 * N), space.dim)
-        model = WarpModel.fit(space, {0: theta})
-        for kind in TYPES:
-            SampleSource(model, (samples.astype(kind), np.zeros(N, int))).make(0, N)
+    neighbor_pairs(samples)
+    theta = 0.01 * normals(0, np.arange(8 * N), space.dim)
+    model = WarpModel.fit(space, {0: theta})
+    for kind in TYPES:
+        SampleSource(model, (samples.astype(kind), np.zeros(N, int))).make(0, N)
+
+
+PARTS = {"align": _align, "warp": _warp}
+
+
+def _main(arguments: Sequence[str]) -> None:
+    cells, part = arguments
+    with silenced():  # the process that started this one tells
+        PARTS[part](tuple(map(int, cells.split(","))))
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1:])

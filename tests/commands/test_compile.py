@@ -37,6 +37,33 @@ def test_nothing_is_left_to_compile(tmp_path: Path) -> None:
     assert int(run("-c", COUNT)) == 0
 
 
+FIT = """
+import sys, numpy as np
+from numba.core import event
+import dreamwarp as dw
+
+random = np.random.default_rng(0)
+X, y = random.random((24, 9)).astype(np.float32), np.arange(24) % 2
+with event.install_recorder("numba:compile") as recorder:
+    dw.Augmenter(cells=(2,), strength=1.0).fit(X, y)
+names = {found.data["dispatcher"].py_func.__module__ for _, found in recorder.buffer}
+print("dreamwarp.align.kernels" in names)
+"""
+
+
+@pytest.mark.slow  # a minute: everything is compiled anew
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core compiles as it goes")
+def test_a_first_fit_compiles_on_all_cores_and_says_so(tmp_path: Path) -> None:
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", FIT]
+    first, second = (
+        subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+        for _ in range(2)
+    )
+    assert first.stdout == second.stdout == "False\n"  # other processes did
+    assert "compiling" in first.stderr and "compiling" not in second.stderr
+
+
 def test_bad_cells_are_refused() -> None:
     command = [sys.executable, "-m", "dreamwarp", "compile", "--cells", "4by4"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

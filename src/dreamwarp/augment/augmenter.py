@@ -253,6 +253,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         return self
 
     def _fit(self, X: ArrayLike, y: ArrayLike) -> None:
+        from dreamwarp.precompile import ensure_compiled  # which makes samples in turn
+
         strength = check_strength(self.strength)
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
         check_progress(self.progress)
@@ -270,6 +272,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.classes_, self._codes = np.unique(self._y, return_inverse=True)
         self._labels, self._members = model_labels(self.classes_), Members.of(self._codes)
         self._key = as_key(self.seed if self.random_state is None else self.random_state)
+        with silenced(self.progress):
+            ensure_compiled(self.space_)
         # Refuses what can't be warped before it is aligned.
         Warp(self.space_, np.zeros((1, self.space_.dim))).image(self._images[:1])
         self._warn_of_channels(self._images)

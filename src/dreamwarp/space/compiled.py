@@ -34,6 +34,7 @@ from typing import Any
 import numba
 from numba.core import event
 from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
+from numba.core.registry import cpu_target
 
 from dreamwarp.progress import Notice
 
@@ -81,10 +82,25 @@ def _compiler(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
-kernel = _compiler()
-part = _compiler(_nrt=False)
-inlined = _compiler(inline="always")
-lane_kernel = _compiler(_nrt=False, fastmath={"nsz", "arcp", "contract", "afn", "reassoc"})
+# Nothing but kernels is called from Python: what is not called needs no wrapper, of which those for
+# tuples of arrays take as long to compile as the function itself.
+BARE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+kernel = _compiler(no_cfunc_wrapper=True)
+part = _compiler(_nrt=False, **BARE)
+inlined = _compiler(inline="always", **BARE)
+lane_kernel = _compiler(_nrt=False, fastmath={"nsz", "arcp", "contract", "afn", "reassoc"}, **BARE)
+
+
+def mark_of(compiled: Any, name: str) -> Path | None:
+    """The file beside a kernel's cache that says that something is in it; None without a cache.
+
+    Another version of the kernels, or another processor, has another mark.
+    """
+    if isinstance(compiled._cache, NullCache):
+        return None
+    processor = repr(cpu_target.target_context.codegen().magic_tuple()).encode()
+    stamps = _kernel_stamp()[:8], hashlib.sha256(processor).hexdigest()[:8]
+    return Path(compiled._cache.cache_path, ".".join((name, *stamps)))
 
 
 class _CompilingNotice(event.Listener):
@@ -116,8 +132,8 @@ def _is_ours(dispatcher: Any) -> bool:
 
 def _describe_compiling(dispatcher: Any) -> str:
     if isinstance(dispatcher._cache, NullCache):
-        return "compiling (a minute or two; set NUMBA_CACHE_DIR to keep what comes of it)"
-    return "compiling (a minute or two, then kept on disk)"
+        return "compiling (about a minute; set NUMBA_CACHE_DIR to keep what comes of it)"
+    return "compiling (about a minute, then kept on disk)"
 
 
 event.register("numba:compile", _CompilingNotice())
