@@ -23,12 +23,13 @@ from benchmarks.measure import Contestant, Timing, measure
 from benchmarks.report import Report, Target, duration
 from benchmarks.settings import Settings
 from dreamwarp import WarpModel, WarpSpace
-from dreamwarp.augment import SampleSource, generate
-from dreamwarp.augment.formats import make_format
-from dreamwarp.augment.shards import Shard
-from dreamwarp.augment.stores import LocalStore
-from dreamwarp.resample import resample
-from dreamwarp.warp import PIXEL_TOLERANCE, TOLERANCE
+from dreamwarp.augment import SampleSource
+from dreamwarp.generation import generate
+from dreamwarp.generation.formats import make_format
+from dreamwarp.generation.shards import Shard
+from dreamwarp.generation.stores import LocalStore
+from dreamwarp.space.resample import resample
+from dreamwarp.space.warp import PIXEL_TOLERANCE, TOLERANCE
 
 Array = NDArray[Any]
 

@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks import QUESTIONS
 from benchmarks.report import duration, is_busy, significant, with_range
 from benchmarks.settings import RESULTS
-from dreamwarp.files import write_beside
+from dreamwarp.core.files import write_beside
 
 README = Path(__file__).parents[1] / "README.md"
 # Benchmarks whose times are shown one by one, and what they measure.

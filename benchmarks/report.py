@@ -21,7 +21,7 @@ from rich.table import Table
 import dreamwarp
 from benchmarks.measure import Timing, ratios
 from benchmarks.settings import Settings
-from dreamwarp.files import write_beside
+from dreamwarp.core.files import write_beside
 
 PACKAGES = (
     "numba", "numpy", "scipy", "torch",

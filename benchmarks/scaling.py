@@ -28,7 +28,7 @@ from benchmarks.peers import FlowTask, dreamwarp_flow, libcpab_flow
 from benchmarks.report import Curve, Report, Target
 from benchmarks.settings import Settings
 from dreamwarp import WarpSpace
-from dreamwarp.files import write_beside
+from dreamwarp.core.files import write_beside
 
 Array = NDArray[Any]
 

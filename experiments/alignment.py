@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import dreamwarp as dw
 from dreamwarp.augment.learning import Settings, align_neighbors, choose_pairs
 from dreamwarp.augment.samples import model_labels
-from dreamwarp.draws import as_key
+from dreamwarp.core.draws import as_key
 
 Array = NDArray[Any]
 

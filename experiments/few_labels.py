@@ -28,7 +28,7 @@ import numpy as np
 
 import dreamwarp as dw
 from benchmarks.readme import README, fill
-from dreamwarp.files import write_beside
+from dreamwarp.core.files import write_beside
 from experiments import neighbor, network
 from experiments.rivals import Grids
 from experiments.trials import Errors, Plan, Run, Trial

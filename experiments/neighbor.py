@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from dreamwarp.data.class_distances import ClassDistances
+from dreamwarp.augment.class_distances import ClassDistances
 from experiments.rivals import N_CLASSES, NOTHING
 from experiments.trials import Errors, Plan, Trial
 

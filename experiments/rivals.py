@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import dreamwarp as dw
 from dreamwarp.augment import SampleSource
-from dreamwarp.data.elastic import deform_elastically
+from dreamwarp.augment.rivals.elastic import deform_elastically
 from experiments.alignment import align_classes
 
 Array = NDArray[Any]

@@ -64,7 +64,7 @@ sys.meta_path.insert(0, _TorchvisionOperators())
 @pytest.fixture(autouse=True)
 def _no_word_of_progress(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What tests write depends neither on the machine's speed nor on what was compiled before."""
-    from dreamwarp import progress
+    from dreamwarp.core import progress
 
     monkeypatch.setattr(progress, "LOG_PATIENCE_SECONDS", math.inf)
     with progress.silenced():

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import dreamwarp
-from dreamwarp import cli, demo
-from dreamwarp.validation import warn_user
+from dreamwarp import cli
+from dreamwarp.commands import demo
+from dreamwarp.core.validation import warn_user
 
 PNG = b"\x89PNG\r\n"
 
@@ -64,9 +65,9 @@ def test_a_picture_that_cant_be_written_is_one_line_and_code_1(capsys: Any, tmp_
 
 
 def test_a_missing_part_is_one_line_and_code_1(capsys: Any, monkeypatch: Any) -> None:
-    monkeypatch.setitem(sys.modules, "dreamwarp.demo", None)
+    monkeypatch.setitem(sys.modules, "dreamwarp.commands.demo", None)
     assert run("demo") == 1
-    assert_one_line(capsys.readouterr(), r"dreamwarp\.demo")
+    assert_one_line(capsys.readouterr(), r"dreamwarp\.commands\.demo")
 
 
 @pytest.mark.parametrize(

@@ -20,12 +20,12 @@ from distributed import Client, LocalCluster
 
 from dreamwarp import WarpSpace, cli
 from dreamwarp.align import alignment
-from dreamwarp.align.cluster import align_all_on, aligning_on, current_client
-from dreamwarp.augment import cluster as augment_cluster
-from dreamwarp.augment import generate, verify
-from dreamwarp.augment.stores import LocalStore
-from dreamwarp.cluster import connect, run_on
-from tests.augment.generation_cases import files_of, make_data, make_model
+from dreamwarp.align.distributed_blocks import align_all_on, aligning_on, current_client
+from dreamwarp.core.cluster import connect, run_on
+from dreamwarp.generation import distributed_shards as augment_cluster
+from dreamwarp.generation import generate, verify
+from dreamwarp.generation.stores import LocalStore
+from tests.generation.cases import files_of, make_data, make_model
 
 
 @pytest.fixture(scope="module")
@@ -82,13 +82,13 @@ def test_tasks_of_lost_workers_are_done_by_others(client: Client, tmp_path: Path
 
 
 def test_workers_that_are_lost_for_good_are_an_error(client: Client, monkeypatch: Any) -> None:
-    monkeypatch.setattr("dreamwarp.cluster._is_lost", lambda future: True)
+    monkeypatch.setattr("dreamwarp.core.cluster._is_lost", lambda future: True)
     with pytest.raises(OSError, match=r"lost again and again, and 2 of 2 tasks are not done\. See"):
         list(run_on(client, add, 100, [(1,), (2,)]))
 
 
 def test_a_scheduler_without_workers_is_explained(monkeypatch: Any) -> None:
-    monkeypatch.setattr("dreamwarp.cluster.WORKER_SECONDS", 0.2)
+    monkeypatch.setattr("dreamwarp.core.cluster.WORKER_SECONDS", 0.2)
     with (
         LocalCluster(n_workers=0, dashboard_address=":0", silence_logs=50) as cluster,
         Client(cluster) as client,
@@ -102,7 +102,7 @@ def test_a_scheduler_without_workers_is_explained(monkeypatch: Any) -> None:
 
 
 def test_a_scheduler_that_does_not_answer_is_explained(monkeypatch: Any) -> None:
-    monkeypatch.setattr("dreamwarp.cluster.ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr("dreamwarp.core.cluster.ANSWER_SECONDS", 0.2)
     with pytest.raises(
         OSError, match=r"no scheduler answers at 'tcp://127\.0\.0\.1:1' .*Start one"
     ):

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 PACKAGES = [
     "dreamwarp",
-    *(f"dreamwarp.{name}" for name in ("align", "augment", "data", "model", "space")),
+    *(f"dreamwarp.{name}" for name in ("align", "augment", "data", "generation", "model", "space")),
     "dreamwarp.torch",
     "dreamwarp.torchvision",
 ]
@@ -51,7 +51,7 @@ def test_dir_shows_public_names_and_no_others(name: str) -> None:
         pytest.importorskip(name.partition(".")[2])
     module = import_module(name)
     shown = {shown for shown in dir(module) if not re.fullmatch(r"__\w+__", shown)}
-    more = {"align", "augment", "model", "report", "space", "torch", "torchvision"}
+    more = {"align", "augment", "generation", "model", "report", "space", "torch", "torchvision"}
     expected = {*module.__all__} | (more if module is dreamwarp else set())
     assert shown == expected - {"__version__"}
     assert {"__all__", "__doc__", "__name__"} <= set(dir(module))

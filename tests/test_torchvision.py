@@ -16,9 +16,9 @@ from torchvision.tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, Video
 
 from benchmarks.landmarks import BOUND, make_transforms, measure_landmarks
 from dreamwarp import Warp, WarpSpace
-from dreamwarp.draws import derive_seed
+from dreamwarp.core.draws import derive_seed
 from dreamwarp.torchvision import FixedWarp, LearnedWarp
-from tests.torch_training.cases import Pictures, make_images, make_model, make_template_model
+from tests.torch.cases import Pictures, make_images, make_model, make_template_model
 
 SPACE = WarpSpace((3, 3))
 THETA = make_model().draw([1], [0])[0]

@@ -3,25 +3,29 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dreamwarp.space import WarpSpace
-from dreamwarp.warp import Warp
-
-from dreamwarp import data  # isort: skip
+from dreamwarp import data
 from dreamwarp.align import Alignments, GMRFPrior, SmoothPrior, align_pairs, neighbor_pairs
-from dreamwarp.listing import public_names
+from dreamwarp.core.listing import public_names
+from dreamwarp.core.version import __version__
 from dreamwarp.model import WarpModel, alignment_weights, held_out_log_likelihood
-
-__version__ = "0.1.0"
+from dreamwarp.space import Warp, WarpSpace
 
 if TYPE_CHECKING:
     from dreamwarp.augment.augmenter import Augmenter
-    from dreamwarp.augment.generation import generate
-    from dreamwarp.augment.streaming import stream
-    from dreamwarp.augment.verification import verify
+    from dreamwarp.generation.generating import generate
+    from dreamwarp.generation.streaming import stream
+    from dreamwarp.generation.verification import verify
 
 # Looked up when they are first asked for: scikit-learn takes long to load, torch may not be there.
-LAZY = ("Augmenter", "generate", "stream", "verify")
-SUBMODULES = ("align", "augment", "model", "report", "space", "torch", "torchvision")
+LAZY = {
+    "Augmenter": "augment",
+    "generate": "generation",
+    "stream": "generation",
+    "verify": "generation",
+}
+SUBMODULES = (
+    "align", "augment", "generation", "model", "report", "space", "torch", "torchvision",
+)  # fmt: skip
 
 __all__ = [
     "Alignments",
@@ -45,7 +49,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in LAZY:
-        return getattr(import_module("dreamwarp.augment"), name)
+        return getattr(import_module(f"dreamwarp.{LAZY[name]}"), name)
     if name not in SUBMODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -120,7 +120,7 @@ def demo(
 
     dreamwarp demo --seed 7 --output out/seven.html
     """
-    from dreamwarp.demo import run_demo
+    from dreamwarp.commands.demo import run_demo
 
     run_demo(output, seed=seed, say=typer.echo)
 

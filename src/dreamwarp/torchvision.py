@@ -21,18 +21,18 @@ from torchvision.transforms.v2 import Transform
 from torchvision.transforms.v2 import functional as F
 from torchvision.tv_tensors import BoundingBoxes, BoundingBoxFormat, KeyPoints, Mask, TVTensor
 
-from dreamwarp.draws import Seed
-from dreamwarp.listing import public_names
+from dreamwarp.core.draws import Seed
+from dreamwarp.core.listing import public_names
+from dreamwarp.core.validation import check_choice
 from dreamwarp.model import WarpModel
-from dreamwarp.resample import INTERPOLATIONS, Interpolation
 from dreamwarp.space import WarpSpace
+from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
+from dreamwarp.space.warp import Warp
+from dreamwarp.torch.compiled_engine import n_threads
 from dreamwarp.torch.drawing import Fill, RandomWarps, WarpOptions
 from dreamwarp.torch.epochs import SharedEpoch
 from dreamwarp.torch.images import warp
-from dreamwarp.torch.kernels import n_threads
-from dreamwarp.torch.paths import flow, working_dtype
-from dreamwarp.validation import check_choice
-from dreamwarp.warp import Warp
+from dreamwarp.torch.points import flow, working_dtype
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

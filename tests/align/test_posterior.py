@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dreamwarp import WarpSpace
-from dreamwarp.align import GMRFPrior, SmoothPrior, algebra, kernels
+from dreamwarp.align import GMRFPrior, SmoothPrior, algebra
+from dreamwarp.align import image_kernels as kernels
 from dreamwarp.align.metropolis import count_words, find_windows
 from dreamwarp.align.posterior import Coordinates, shrink
 from dreamwarp.align.similarity import NormalizedCrossCorrelation, SquaredError

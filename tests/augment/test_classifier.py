@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import dreamwarp as dw
 from dreamwarp.augment import AugmentedClassifier
-from dreamwarp.data.infimnist_augmenter import InfiMNISTAugmenter
+from dreamwarp.augment.rivals.infimnist_augmenter import InfiMNISTAugmenter
 from tests.augment.cases import QUICK, SIZE, warped_shapes
 
 

@@ -10,10 +10,10 @@ import pytest
 from dreamwarp import Warp
 from dreamwarp.augment import SampleSource
 from dreamwarp.augment.source import Form, check_range
+from dreamwarp.core.draws import Stream, integers
 from dreamwarp.data import DataSet
 from dreamwarp.data.sample_sets import MAX_NUMBER
-from dreamwarp.draws import Stream, integers
-from tests.augment.generation_cases import SHAPE, make_data, make_model
+from tests.generation.cases import SHAPE, make_data, make_model
 
 
 def test_a_sample_is_a_member_of_its_class_warped_by_a_draw_of_its_class() -> None:
@@ -145,7 +145,7 @@ def test_absurd_numbers_are_refused(first: int, n: int, message: str) -> None:
 def test_data_that_is_not_finite_is_refused(
     monkeypatch: pytest.MonkeyPatch, value: float, part_bytes: int
 ) -> None:
-    monkeypatch.setattr("dreamwarp.data.fingerprint.PART_BYTES", part_bytes)
+    monkeypatch.setattr("dreamwarp.augment.fingerprint.PART_BYTES", part_bytes)
     data = make_data(dtype="float32")
     X = data.X.copy()
     X[17, 2, 3] = X[30, 0, 0] = value

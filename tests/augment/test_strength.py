@@ -11,6 +11,7 @@ from scipy.special import expit
 
 import dreamwarp as dw
 from dreamwarp.augment import strength
+from dreamwarp.augment.class_distances import ClassDistances
 from dreamwarp.augment.strength import (
     N_HELD_OUT,
     STRENGTHS,
@@ -28,7 +29,6 @@ from dreamwarp.augment.strength import (
     smooth_errors,
     standardize,
 )
-from dreamwarp.data.class_distances import ClassDistances
 from tests.augment.cases import heights, textures
 
 

@@ -47,7 +47,7 @@ X, y = random.random((24, 9)).astype(np.float32), np.arange(24) % 2
 with event.install_recorder("numba:compile") as recorder:
     dw.Augmenter(cells=(2,), strength=1.0).fit(X, y)
 names = {found.data["dispatcher"].py_func.__module__ for _, found in recorder.buffer}
-print("dreamwarp.align.kernels" in names)
+print("dreamwarp.align.image_kernels" in names)
 """
 
 

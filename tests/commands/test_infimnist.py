@@ -12,9 +12,9 @@ import pytest
 import typer
 
 from dreamwarp import cli, data
-from dreamwarp.augment.stores import open_store
+from dreamwarp.augment.rivals.infimnist import InfiMNIST
 from dreamwarp.commands import infimnist as command
-from dreamwarp.data.infimnist import InfiMNIST
+from dreamwarp.generation.stores import open_store
 
 N_TRAIN, N_TEST = 60, 10
 

@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from dreamwarp import cli
-from tests.augment.generation_cases import make_model
 from tests.data.servers import Site, serve
+from tests.generation.cases import make_model
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of its own")
 

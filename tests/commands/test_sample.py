@@ -12,10 +12,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dreamwarp import cli, progress
-from dreamwarp.augment import SampleSource, generate
+from dreamwarp import cli
+from dreamwarp.augment import SampleSource
+from dreamwarp.core import progress
 from dreamwarp.data import load
-from tests.augment.generation_cases import files_of, make_data, make_model
+from dreamwarp.generation import generate
+from tests.generation.cases import files_of, make_data, make_model
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dreamwarp import cli
-from dreamwarp.augment import generate
-from tests.augment.generation_cases import make_data, make_model
+from dreamwarp.generation import generate
+from tests.generation.cases import make_data, make_model
 
 
 @pytest.fixture

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dreamwarp.augment import formats, generate
 from dreamwarp.data import load
 from dreamwarp.data.readers import SET_KINDS
 from dreamwarp.data.sample_sets import FORMATS, MANIFEST, MAX_BYTES, find_set
-from tests.augment.generation_cases import make_data, make_model
+from dreamwarp.generation import formats, generate
 from tests.data.test_fuzz import AMOUNTS, fuzz
+from tests.generation.cases import make_data, make_model
 
 N = 12
 

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 import pytest
 
-from dreamwarp.space import compiled
+from dreamwarp.core import compiled
 from tests.space.cases import (
     make_space,
     over_all_spaces,

@@ -3,7 +3,7 @@
 from dreamwarp.align.alignment import Alignments, align_pairs
 from dreamwarp.align.pairs import neighbor_pairs
 from dreamwarp.align.prior import GMRFPrior, SmoothPrior
-from dreamwarp.listing import public_names
+from dreamwarp.core.listing import public_names
 
 __all__ = ["Alignments", "GMRFPrior", "SmoothPrior", "align_pairs", "neighbor_pairs"]
 

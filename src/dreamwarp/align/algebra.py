@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dreamwarp.space.compiled import kernel, lane_kernel, part
-from dreamwarp.space.lanes import read, write
+from dreamwarp.core.compiled import kernel, lane_kernel, part
+from dreamwarp.core.lanes import read, write
 
 
 @lane_kernel

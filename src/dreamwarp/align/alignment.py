@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dreamwarp import draws
 from dreamwarp.align import noise
 from dreamwarp.align.block import Aligned, Problem, align_block, pyramid, split_pairs
-from dreamwarp.align.cluster import align_all_on, current_client
+from dreamwarp.align.chains import MAX_CHAINS, Chains
+from dreamwarp.align.distributed_blocks import align_all_on, current_client
 from dreamwarp.align.posterior import Coordinates
 from dreamwarp.align.prior import Prior, SmoothPrior
-from dreamwarp.align.sampling import MAX_CHAINS, Chains
 from dreamwarp.align.similarity import (
     SIMILARITIES,
     Custom,
@@ -28,11 +27,12 @@ from dreamwarp.align.similarity import (
     Similarity,
     SquaredError,
 )
-from dreamwarp.progress import ProgressOption, silenced, track
+from dreamwarp.core import draws
+from dreamwarp.core.compiled import thread_count
+from dreamwarp.core.progress import ProgressOption, silenced, track
+from dreamwarp.core.validation import check_choice, check_resolution, warn_of_fine_cells, warn_user
 from dreamwarp.space import WarpSpace
-from dreamwarp.space.compiled import thread_count
-from dreamwarp.validation import check_choice, check_resolution, warn_of_fine_cells, warn_user
-from dreamwarp.warp import Warp
+from dreamwarp.space.warp import Warp
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp import draws
-from dreamwarp.align import kernels
-from dreamwarp.align.posterior import Coordinates, Pairs, Posterior, build_grid, shrink
-from dreamwarp.align.sampling import (
+from dreamwarp.align import image_kernels as kernels
+from dreamwarp.align.chains import (
     MAX_CHAINS,
     MAX_SWEEPS,
     Chains,
@@ -21,9 +19,11 @@ from dreamwarp.align.sampling import (
     diagnose,
     sample_posterior,
 )
+from dreamwarp.align.posterior import Coordinates, Pairs, Posterior, build_grid, shrink
 from dreamwarp.align.search import find_maximum
 from dreamwarp.align.similarity import Custom, Similarity, SquaredError, squared_error
 from dreamwarp.align.surrogate import Surrogate
+from dreamwarp.core import draws
 
 Array = NDArray[np.float64]
 Images = NDArray[np.float32]

@@ -26,11 +26,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.align import algebra, kernels
-from dreamwarp.align.paths import WORD
+from dreamwarp.align import algebra
+from dreamwarp.align import image_kernels as kernels
 from dreamwarp.align.posterior import Coordinates, Posterior
+from dreamwarp.align.recorded_paths import WORD
 from dreamwarp.align.surrogate import Surrogate
-from dreamwarp.space.fields import count_chunks
+from dreamwarp.core.compiled import count_chunks
 
 Array = NDArray[np.float64]
 

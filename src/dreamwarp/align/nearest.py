@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from dreamwarp.space.compiled import kernel, part, spread, thread_count
+from dreamwarp.core.compiled import kernel, part, spread, thread_count
 
 # Samples on each side of a block, whose products (4 MB) stay in a processor's cache.
 BLOCK = 1024

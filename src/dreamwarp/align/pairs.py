@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.align.nearest import BLOCK, find_nearest
-from dreamwarp.resample import check_values
-from dreamwarp.space.compiled import thread_count
-from dreamwarp.validation import warn_user
+from dreamwarp.core.compiled import thread_count
+from dreamwarp.core.validation import warn_user
+from dreamwarp.space.resample import check_values
 
 # float32 holds these whole numbers exactly, in half the memory of float64.
 SMALL_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16", "float32")

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.align import algebra, kernels
+from dreamwarp.align import algebra
+from dreamwarp.align import image_kernels as kernels
 from dreamwarp.align.similarity import Similarity
-from dreamwarp.interpolation import EDGE, WRAP
+from dreamwarp.core.compiled import count_chunks
+from dreamwarp.core.interpolation import EDGE, WRAP
+from dreamwarp.core.lanes import FIELDS
 from dreamwarp.space import WarpSpace, coordinates, fast
-from dreamwarp.space.fields import count_chunks
-from dreamwarp.space.lanes import FIELDS
 
 Array = NDArray[np.float64]
 

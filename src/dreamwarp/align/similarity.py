@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.space.compiled import kernel, part
+from dreamwarp.core.compiled import kernel, part
 
 Values = NDArray[np.float32]
 Array = NDArray[np.float64]

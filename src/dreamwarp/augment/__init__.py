@@ -1,4 +1,4 @@
-"""New samples: an augmenter in the manner of scikit-learn, and generation at scale.
+"""New samples: an augmenter in the manner of scikit-learn, and the source of its samples.
 
 Names are looked up when they are used: scikit-learn takes its time to load.
 """
@@ -8,35 +8,25 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from dreamwarp.listing import public_names
+from dreamwarp.core.listing import public_names
 
 # Name to the module that has it.
 PUBLIC = {
     "AugmentedClassifier": "classifier",
     "Augmenter": "augmenter",
-    "Generated": "generation",
     "Judgement": "strength",
     "Resampler": "resampler",
     "SampleSource": "source",
     "Verdict": "strength",
-    "Verification": "verification",
-    "generate": "generation",
-    "stream": "streaming",
-    "verify": "verification",
 }
 
 __all__ = [
     "AugmentedClassifier",
     "Augmenter",
-    "Generated",
     "Judgement",
     "Resampler",
     "SampleSource",
     "Verdict",
-    "Verification",
-    "generate",
-    "stream",
-    "verify",
 ]
 
 

@@ -14,9 +14,12 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dreamwarp.align.cluster import aligning_on
+from dreamwarp.align.distributed_blocks import aligning_on
 from dreamwarp.augment.classifier import AugmentedClassifier
+from dreamwarp.augment.fingerprint import fingerprint
 from dreamwarp.augment.learning import Settings, align_neighbors, choose_pairs, fit_model
+from dreamwarp.augment.members import Members
+from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.resampler import Resampler
 from dreamwarp.augment.samples import (
     as_images,
@@ -30,29 +33,27 @@ from dreamwarp.augment.samples import (
     require_labels,
     warn_of_channels_last,
 )
+from dreamwarp.augment.sampling_strategy import (
+    SamplingStrategy,
+    count_new,
+    number_new,
+    warn_of_replacement,
+)
 from dreamwarp.augment.strength import (
     Judgement,
     check_strength,
     judge_strengths,
     not_judged,
 )
-from dreamwarp.data.fingerprint import fingerprint
-from dreamwarp.data.members import Members
-from dreamwarp.data.sampling_strategy import (
-    SamplingStrategy,
-    count_new,
-    number_new,
-    warn_of_replacement,
-)
-from dreamwarp.draws import Seed, Stream, as_key, integers
+from dreamwarp.core.draws import Seed, Stream, as_key, integers
+from dreamwarp.core.progress import ProgressOption, check_progress, silenced
+from dreamwarp.core.validation import check_choice, check_factor, check_whole, warn_user
 from dreamwarp.model.labels import USE_POOL, refuse_unknown
 from dreamwarp.model.strength import apply_strength, resolve_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE, check_templates
-from dreamwarp.progress import ProgressOption, check_progress, silenced
-from dreamwarp.resample import INTERPOLATIONS
 from dreamwarp.space import WarpSpace
-from dreamwarp.validation import check_choice, check_factor, check_whole, warn_user
-from dreamwarp.warp import Warp
+from dreamwarp.space.resample import INTERPOLATIONS
+from dreamwarp.space.warp import Warp
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -253,8 +254,6 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         return self
 
     def _fit(self, X: ArrayLike, y: ArrayLike) -> None:
-        from dreamwarp.precompile import ensure_compiled  # which makes samples in turn
-
         strength = check_strength(self.strength)
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
         check_progress(self.progress)

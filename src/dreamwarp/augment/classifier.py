@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, MetaEstimatorMixin, clo
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
-from dreamwarp.data.sampling_strategy import SamplingStrategy
+from dreamwarp.augment.sampling_strategy import SamplingStrategy
 
 
 def _has(name: str) -> Any:

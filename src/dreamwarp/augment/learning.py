@@ -11,13 +11,13 @@ from threadpoolctl import threadpool_limits
 
 from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
 from dreamwarp.align.alignment import Method
+from dreamwarp.core.progress import ProgressOption
+from dreamwarp.core.validation import check_choice
 from dreamwarp.model import WarpModel, alignment_weights
 from dreamwarp.model.fitting import fit_by
 from dreamwarp.model.kinds import KINDS, Amounts
 from dreamwarp.model.moments import Rule, check_pairs
-from dreamwarp.progress import ProgressOption
 from dreamwarp.space import WarpSpace
-from dreamwarp.validation import check_choice
 
 # As many pairs, over all classes, are needed to learn anything: the least that a model takes.
 MIN_PAIRS = 5

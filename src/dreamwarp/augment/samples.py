@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dreamwarp.core.validation import check_resolution, warn_user
 from dreamwarp.model.labels import check_label
 from dreamwarp.space import WarpSpace
-from dreamwarp.validation import check_resolution, warn_user
 
 # Whole numbers below this are exact in float64.
 MAX_WHOLE = 2**53

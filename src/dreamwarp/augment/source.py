@@ -10,17 +10,17 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dreamwarp.augment.fingerprint import fingerprint, parts
+from dreamwarp.augment.members import Members
+from dreamwarp.core.draws import Seed, Stream, as_key, integers
+from dreamwarp.core.validation import check_choice, check_whole, warn_user
 from dreamwarp.data.dataset import DataSet
-from dreamwarp.data.fingerprint import fingerprint, parts
-from dreamwarp.data.members import Members
 from dreamwarp.data.sample_sets import MAX_NUMBER
-from dreamwarp.draws import Seed, Stream, as_key, integers
 from dreamwarp.model import WarpModel
 from dreamwarp.model.labels import MAX_LISTED, check_label, encode
 from dreamwarp.model.strength import apply_strength, resolve_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE
-from dreamwarp.validation import check_choice, check_whole, warn_user
-from dreamwarp.warp import Warp
+from dreamwarp.space.warp import Warp
 
 Balance = Literal["classes", "data"]
 BALANCES = ("classes", "data")

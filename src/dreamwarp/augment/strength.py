@@ -39,15 +39,15 @@ from numpy.typing import NDArray
 from scipy.special import expit, stdtrit
 from threadpoolctl import threadpool_limits
 
+from dreamwarp.augment.class_distances import BLOCK, ClassDistances
 from dreamwarp.augment.learning import MIN_PAIRS, AlignedPairs, refit
-from dreamwarp.data.class_distances import BLOCK, ClassDistances
-from dreamwarp.draws import Stream, uniforms
+from dreamwarp.core.compiled import thread_count
+from dreamwarp.core.draws import Stream, uniforms
+from dreamwarp.core.progress import ProgressOption, track
+from dreamwarp.core.validation import check_factor
 from dreamwarp.model import WarpModel
 from dreamwarp.model.strength import apply_strength
-from dreamwarp.progress import ProgressOption, track
-from dreamwarp.space.compiled import thread_count
-from dreamwarp.validation import check_factor
-from dreamwarp.warp import Warp
+from dreamwarp.space.warp import Warp
 
 Array = NDArray[np.float64]
 

@@ -29,7 +29,7 @@ from dreamwarp.commands.options import (
     parse_amount,
     parse_cells,
 )
-from dreamwarp.files import refuse_existing, write_beside
+from dreamwarp.core.files import refuse_existing, write_beside
 
 if TYPE_CHECKING:
     from dreamwarp import Alignments, WarpSpace

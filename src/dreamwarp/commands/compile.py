@@ -26,7 +26,7 @@ def compile(
 
     dreamwarp compile --cells 4x4x4
     """
-    from dreamwarp.precompile import compile_ahead
+    from dreamwarp.augment.precompile import compile_ahead
 
     start = time.perf_counter()
     compile_ahead(parse_cells(cells))

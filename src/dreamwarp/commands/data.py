@@ -15,7 +15,7 @@ from dreamwarp.commands.options import (
     data_options,
     refuse_empty,
 )
-from dreamwarp.files import refuse_address
+from dreamwarp.core.files import refuse_address
 
 if TYPE_CHECKING:
     from dreamwarp.data import DataSet

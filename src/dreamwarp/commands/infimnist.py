@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dreamwarp.commands.options import OUTPUT, OverwriteOption, SeedOption, refuse_empty
-from dreamwarp.files import refuse_address, refuse_existing, write_beside
-from dreamwarp.progress import track
+from dreamwarp.core.files import refuse_address, refuse_existing, write_beside
+from dreamwarp.core.progress import track
 
 if TYPE_CHECKING:
-    from dreamwarp.data.infimnist import InfiMNIST
+    from dreamwarp.augment.rivals.infimnist import InfiMNIST
 
 # As MNIST calls its own files, so that what reads those reads these.
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
@@ -94,9 +94,9 @@ def infimnist(
 
     dreamwarp infimnist -n 60000 -o more --from-index 1070000 --width 6 --amplitude 1.5
     """
-    from dreamwarp.augment.stores import open_store
+    from dreamwarp.augment.rivals.infimnist import AMPLITUDE, WIDTH, InfiMNIST
     from dreamwarp.data import mnist
-    from dreamwarp.data.infimnist import AMPLITUDE, WIDTH, InfiMNIST
+    from dreamwarp.generation.stores import open_store
 
     refuse_address(output)
     folder = Path(output)

@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-from dreamwarp.files import remove_unfinished
-from dreamwarp.progress import clear_screen
+from dreamwarp.core.files import remove_unfinished
+from dreamwarp.core.progress import clear_screen
 
 INTERRUPTED = 130
 # Time for a command to end by itself.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING
 
-from dreamwarp.files import (
+from dreamwarp.core.files import (
     check_writable,
     existing,
     is_address,
@@ -15,7 +15,7 @@ from dreamwarp.files import (
 )
 
 if TYPE_CHECKING:
-    from dreamwarp.augment.stores import Store
+    from dreamwarp.generation.stores import Store
     from dreamwarp.model import WarpModel
 
 
@@ -55,7 +55,7 @@ def save_model(model: WarpModel, output: str) -> None:
 
 def _find_place(output: str) -> tuple[Store, str]:
     """The store that an address leads to, and the name of a file in it."""
-    from dreamwarp.augment.stores import open_store
+    from dreamwarp.generation.stores import open_store
 
     folder, _, name = output.rpartition("/")
     if not name or not is_address(folder):

@@ -255,7 +255,7 @@ def connected(scheduler: str | None) -> Iterator[Any]:
     if scheduler is None:
         yield None
         return
-    from dreamwarp.cluster import connect
+    from dreamwarp.core.cluster import connect
 
     with connect(scheduler) as client:
         yield client

@@ -21,12 +21,12 @@ from dreamwarp.commands.options import (
     data_options,
     refuse_empty,
 )
-from dreamwarp.files import is_address
+from dreamwarp.core.files import is_address
 
 if TYPE_CHECKING:
-    from dreamwarp.augment import Generated
-    from dreamwarp.augment.generation import Format
     from dreamwarp.data import DataSet
+    from dreamwarp.generation import Generated
+    from dreamwarp.generation.generating import Format
 
 MAX_SAMPLES = 2**62
 
@@ -167,8 +167,8 @@ def sample(
 
     dreamwarp sample digits.dwm mnist -n 10000000 -o s3://bucket/set --scheduler tcp://10.0.0.1:8786
     """
-    from dreamwarp.augment import generate
     from dreamwarp.data import load
+    from dreamwarp.generation import generate
 
     if (n is None) == (per_class is None):
         raise typer.BadParameter("give either --number or --per-class")
@@ -194,9 +194,9 @@ def sample(
 
 def choose_format(source: str, data: DataSet) -> Format:
     """The format that data of this kind is kept in or, if it can't be, one that holds it."""
-    from dreamwarp.augment.formats import first_that_holds
     from dreamwarp.augment.source import Form
     from dreamwarp.data.readers import PARQUET, PICTURES, SUFFIXES, find_kind
+    from dreamwarp.generation.formats import first_that_holds
 
     suffix = Path(source).suffix.lower()
     kind = SUFFIXES.get(suffix) if is_address(source) else find_kind(source)

@@ -33,7 +33,7 @@ def verify(
 
     dreamwarp verify s3://bucket/set
     """
-    from dreamwarp.augment import verify as check
+    from dreamwarp.generation import verify as check
 
     found = check(output)
     settings = found.manifest.settings

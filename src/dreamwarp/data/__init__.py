@@ -1,11 +1,11 @@
 """Data in: readers of many kinds of files, and data sets by name."""
 
+from dreamwarp.core.listing import public_names
 from dreamwarp.data.dataset import DataSet, PaperSplit, Part, paper_split
 from dreamwarp.data.idx import read_idx, write_idx
 from dreamwarp.data.images import read_image
 from dreamwarp.data.named import digits, fashion_mnist, mnist
 from dreamwarp.data.readers import load
-from dreamwarp.listing import public_names
 
 __all__ = [
     "DataSet",

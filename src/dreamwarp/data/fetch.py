@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
+from dreamwarp.core.files import write_beside
+from dreamwarp.core.progress import Meter
 from dreamwarp.data.guards import CHUNK
 from dreamwarp.data.idx import GZIP_MAGIC
-from dreamwarp.files import write_beside
-from dreamwarp.progress import Meter
 
 CACHE_VARIABLE = "DREAMWARP_DATA"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.progress import Meter
+from dreamwarp.core.progress import Meter
 
 # Deflate codes at best 258 bytes in 2 bits: what claims to hold more than this lies.
 MOST_EXPANSION = 1032

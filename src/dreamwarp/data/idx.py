@@ -15,9 +15,9 @@ from typing import IO, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dreamwarp.core.files import write_beside
 from dreamwarp.data.dataset import check_forms
 from dreamwarp.data.guards import check_expansion, check_file, count_bytes, fill_array, refuse_bomb
-from dreamwarp.files import write_beside
 
 # Type codes of the format, and what they mean.
 TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dreamwarp.core.progress import Meter
 from dreamwarp.data.dataset import DataSet, Part
 from dreamwarp.data.guards import check_file, refuse_bomb
-from dreamwarp.progress import Meter
 
 if TYPE_CHECKING:
     from PIL.Image import Image

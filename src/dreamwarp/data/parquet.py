@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from dreamwarp.core.progress import Meter
 from dreamwarp.data.dataset import DataSet, Part, as_words, join_parts
 from dreamwarp.data.guards import BOMB_BYTES, check_file, refuse_bomb
 from dreamwarp.data.images import decode_all
-from dreamwarp.progress import Meter
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dreamwarp.core.files import is_address, local_copy
 from dreamwarp.data import images, numpy_files, series
 from dreamwarp.data.dataset import DataSet, Part
 from dreamwarp.data.idx import is_idx
@@ -19,8 +20,7 @@ from dreamwarp.data.named import NAMED, load_named
 from dreamwarp.data.parquet import read_parquet
 from dreamwarp.data.sample_sets import find_set
 from dreamwarp.data.webdataset import read_webdataset
-from dreamwarp.files import is_address, local_copy
-from dreamwarp.warp import COLORS, MANY
+from dreamwarp.space.warp import COLORS, MANY
 
 ACCEPTED = (
     f"a name ({', '.join(NAMED)}); a folder with a folder of PNG or JPEG pictures per class; IDX "

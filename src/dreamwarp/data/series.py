@@ -11,10 +11,10 @@ from typing import Any, Literal, NamedTuple, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from dreamwarp.core.progress import Meter
+from dreamwarp.core.validation import check_choice
 from dreamwarp.data.dataset import DataSet, Part
 from dreamwarp.data.guards import check_file
-from dreamwarp.progress import Meter
-from dreamwarp.validation import check_choice
 
 Pad = Literal["edge", "zero"]
 PADS = ("edge", "zero")

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 
+from dreamwarp.core.files import temporary_folder
+from dreamwarp.core.progress import Meter, show_waiting
 from dreamwarp.data.fetch import KnownFile, SourceError, place
-from dreamwarp.files import temporary_folder
-from dreamwarp.progress import Meter, show_waiting
 
 if TYPE_CHECKING:
     from requests import Response

@@ -12,12 +12,12 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from dreamwarp.core.progress import Meter
 from dreamwarp.data.dataset import DataSet, Part, as_words, check_forms, join_parts
 from dreamwarp.data.guards import check_file
 from dreamwarp.data.images import decode_all
 from dreamwarp.data.numpy_files import decode_npy
 from dreamwarp.data.tar_files import Member, list_members
-from dreamwarp.progress import Meter
 
 # Endings that samples and labels go by, and those that mean a whole number.
 SAMPLE_ENDINGS = ("png", "jpg", "jpeg", "npy")

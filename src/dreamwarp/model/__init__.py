@@ -1,6 +1,6 @@
 """Distributions over warps per class, and the files that keep them."""
 
-from dreamwarp.listing import public_names
+from dreamwarp.core.listing import public_names
 from dreamwarp.model.comparison import HeldOut, held_out_log_likelihood
 from dreamwarp.model.fitting import ClassFit
 from dreamwarp.model.gaussian import Components

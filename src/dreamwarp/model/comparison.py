@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
+from dreamwarp.core.validation import check_whole, warn_user
 from dreamwarp.model.fitting import check_amounts, check_enough, fit_by
 from dreamwarp.model.gaussian import Array
 from dreamwarp.model.kinds import choose_amounts
@@ -17,7 +18,6 @@ from dreamwarp.model.labels import Label
 from dreamwarp.model.moments import FORMULAS, check_pairs, check_share
 from dreamwarp.model.selection import Fold, choose_rule, held_out_log_prob, make_folds
 from dreamwarp.space import WarpSpace
-from dreamwarp.validation import check_whole, warn_user
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dreamwarp.core.files import as_path, write_beside
+from dreamwarp.core.version import __version__
 from dreamwarp.data.guards import check_file
-from dreamwarp.files import as_path, write_beside
 from dreamwarp.model.fitting import ClassFit
 from dreamwarp.model.headers import (
     FORMAT,
@@ -65,12 +66,10 @@ def save_model(model: WarpModel, path: str | os.PathLike[str]) -> None:
 
 def _describe_file(model: WarpModel) -> str:
     """What the header of a file says of a model, as JSON."""
-    import dreamwarp
-
     contents = {
         "version": VERSION,
         **describe(model),
-        "library_version": dreamwarp.__version__,
+        "library_version": __version__,
         "fingerprint": model.fingerprint,
     }
     text = json.dumps(contents, allow_nan=False)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
+from dreamwarp.core.validation import check_choice, check_whole, warn_user
 from dreamwarp.model.gaussian import Gaussian
 from dreamwarp.model.kinds import (
     KINDS,
@@ -33,7 +34,6 @@ from dreamwarp.model.moments import (
 )
 from dreamwarp.model.selection import choose_rule
 from dreamwarp.space import WarpSpace
-from dreamwarp.validation import check_choice, check_whole, warn_user
 
 
 @dataclass(frozen=True)

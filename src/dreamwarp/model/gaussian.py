@@ -11,11 +11,10 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from dreamwarp.draws import split_key
-from dreamwarp.model import kernels
-from dreamwarp.space.compiled import spread
-from dreamwarp.space.fields import count_chunks
-from dreamwarp.space.lanes import LANES
+from dreamwarp.core.compiled import count_chunks, spread
+from dreamwarp.core.draws import split_key
+from dreamwarp.core.lanes import LANES
+from dreamwarp.model import draw_kernels as kernels
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]

@@ -17,8 +17,9 @@ import numpy as np
 import scipy.special
 from numpy.typing import NDArray
 
-from dreamwarp.draws import Stream, uniforms
-from dreamwarp.model import kernels
+from dreamwarp.core.compiled import spread
+from dreamwarp.core.draws import Stream, uniforms
+from dreamwarp.model import draw_kernels as kernels
 from dreamwarp.model.gaussian import (
     Array,
     Gaussian,
@@ -28,7 +29,6 @@ from dreamwarp.model.gaussian import (
     triangular_factor,
     whiten,
 )
-from dreamwarp.space.compiled import spread
 
 # Memory for the table of θ against centres.
 TABLE_BYTES = 32 * 2**20

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dreamwarp.core.validation import as_finite_array
 from dreamwarp.model.gaussian import Array, Integers
 from dreamwarp.model.labels import Label, check_classes, check_label
 from dreamwarp.space import WarpSpace
-from dreamwarp.validation import as_finite_array
 
 FORMULAS = ("oas", "ledoit-wolf")
 

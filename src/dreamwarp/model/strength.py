@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.validation import check_factor, warn_user
+from dreamwarp.core.validation import check_factor, warn_user
 
 if TYPE_CHECKING:
     from dreamwarp.model.warpmodel import WarpModel

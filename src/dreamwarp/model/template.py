@@ -22,10 +22,10 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.draws import split_key
-from dreamwarp.model import kernels
+from dreamwarp.core.compiled import spread
+from dreamwarp.core.draws import split_key
+from dreamwarp.model import draw_kernels as kernels
 from dreamwarp.model.gaussian import Array, Gaussian, Integers, Shapes, log_density, whiten
-from dreamwarp.space.compiled import spread
 
 # Memory for the warps of many templates at once.
 BATCH_BYTES = 32 * 2**20

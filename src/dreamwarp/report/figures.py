@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from numpy.typing import ArrayLike, NDArray
 
-from dreamwarp.files import write_beside
+from dreamwarp.core.files import write_beside
 from dreamwarp.space import WarpSpace
 
 INK = "#22283a"

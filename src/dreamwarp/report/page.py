@@ -11,7 +11,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from dreamwarp.files import write_beside
+from dreamwarp.core.files import write_beside
 
 STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #22283a; max-width: 60rem; margin: 2rem auto;

@@ -16,9 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.align import Alignments
 from dreamwarp.report import figures
-from dreamwarp.resample import check_values
 from dreamwarp.space import WarpSpace
-from dreamwarp.warp import Warp
+from dreamwarp.space.resample import check_values
+from dreamwarp.space.warp import Warp
 
 Array = NDArray[np.float64]
 # Title and drawing.

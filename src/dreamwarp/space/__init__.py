@@ -1,9 +1,10 @@
-"""What a warp is: tessellation, basis, velocity, flow and its derivatives."""
+"""What a warp is: tessellation, basis, velocity, flow and its derivatives; warps of images."""
 
-from dreamwarp.listing import public_names
+from dreamwarp.core.listing import public_names
+from dreamwarp.space.warp import Warp
 from dreamwarp.space.warpspace import WarpSpace
 
-__all__ = ["WarpSpace"]
+__all__ = ["Warp", "WarpSpace"]
 
 
 def __dir__() -> list[str]:

@@ -18,7 +18,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from dreamwarp.space.compiled import kernel
+from dreamwarp.core.compiled import kernel
 from dreamwarp.space.tessellation import Tessellation
 
 BOUNDARIES = ("zero", "slip", "free", "periodic")

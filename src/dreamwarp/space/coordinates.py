@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dreamwarp.space.compiled import kernel, lane_kernel
-from dreamwarp.space.lanes import FIELDS, ROW, read, sum_fields, sum_listed_fields, write
+from dreamwarp.core.compiled import kernel, lane_kernel
+from dreamwarp.core.lanes import FIELDS, ROW, read, sum_fields, sum_listed_fields, write
 from dreamwarp.space.mesh import enter
 
 # Velocities are cut off here before float32 squares them; past WarpSpace's bound by far.

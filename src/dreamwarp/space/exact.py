@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dreamwarp.space.compiled import kernel, part
+from dreamwarp.core.compiled import kernel, part
 from dreamwarp.space.mesh import WEIGHT_SLACK, enter
 
 # The exponential's power series over a step of length h with |A| h <= 1: the first term left out is

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.space.compiled import kernel, part
-from dreamwarp.space.lanes import LANES, ROW, read, sum_rows, write
+from dreamwarp.core.compiled import kernel, part
+from dreamwarp.core.lanes import LANES, ROW, read, sum_rows, write
 from dreamwarp.space.mesh import enter
 from dreamwarp.space.passes import (
     ORDER,

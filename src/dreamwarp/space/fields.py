@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dreamwarp.core.compiled import count_chunks, spread
 from dreamwarp.space import exact, fast, line
-from dreamwarp.space.compiled import spread
 from dreamwarp.space.mesh import Mesh
 
 Array = NDArray[np.float64]
@@ -18,11 +18,6 @@ Starts = tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.float32]]
 
 # Fields with points of their own that a thread prepares and follows together.
 AT_ONCE = 16
-
-
-def count_chunks(n_items: int, size: int) -> int:
-    """How many chunks of at most ``size`` hold all items."""
-    return -(-n_items // size)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dreamwarp.space.compiled import kernel, part
+from dreamwarp.core.compiled import kernel, part
 from dreamwarp.space.exact import CHUNK
 from dreamwarp.space.mesh import enter
 

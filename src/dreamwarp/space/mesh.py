@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.space.compiled import part
-from dreamwarp.space.lanes import ROW, read
+from dreamwarp.core.compiled import part
+from dreamwarp.core.lanes import ROW, read
 from dreamwarp.space.tessellation import Tessellation
 
 # A point this far outside a cell, in barycentric weight, still counts as inside. It is far above

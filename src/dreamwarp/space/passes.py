@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dreamwarp.space.compiled import inlined, lane_kernel
-from dreamwarp.space.lanes import LANES, ROW, read, transpose_rows, write
+from dreamwarp.core.compiled import inlined, lane_kernel
+from dreamwarp.core.lanes import LANES, ROW, read, transpose_rows, write
 
 # Order of the power series: high enough that a warp of natural strength takes one step per cell.
 ORDER = 7

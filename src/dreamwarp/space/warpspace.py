@@ -10,14 +10,14 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
+from dreamwarp.core.compiled import count_chunks, spread
+from dreamwarp.core.lanes import FIELDS
+from dreamwarp.core.validation import as_finite_array, check_choice, warn_user
 from dreamwarp.space import coordinates
 from dreamwarp.space.basis import BOUNDARIES, Basis, build_basis
-from dreamwarp.space.compiled import spread
-from dreamwarp.space.fields import Array, Fields, Floats, count_chunks
-from dreamwarp.space.lanes import FIELDS
+from dreamwarp.space.fields import Array, Fields, Floats
 from dreamwarp.space.mesh import Mesh, build_mesh
 from dreamwarp.space.tessellation import MAX_AXES, Tessellation
-from dreamwarp.validation import as_finite_array, check_choice, warn_user
 
 Boundary = Literal["zero", "slip", "free", "periodic"]
 Method = Literal["fast", "exact"]

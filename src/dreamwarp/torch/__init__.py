@@ -1,11 +1,11 @@
 """Warps for torch, differentiable, on any device; and what puts them into training loops."""
 
-from dreamwarp.listing import public_names
+from dreamwarp.core.listing import public_names
 from dreamwarp.torch.averaging import average_over_warps
 from dreamwarp.torch.images import warp
 from dreamwarp.torch.learned import LearnedWarp
 from dreamwarp.torch.loading import Indexed, WarpCollate, WarpedDataset, WithIndex
-from dreamwarp.torch.paths import flow
+from dreamwarp.torch.points import flow
 from dreamwarp.torch.streaming import SampleStream
 
 __all__ = [

@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from dreamwarp.draws import Seed, Stream, check_numbers, derive_seed, uniforms
+from dreamwarp.core.draws import Seed, Stream, check_numbers, derive_seed, uniforms
+from dreamwarp.core.validation import check_choice, check_whole
 from dreamwarp.model import WarpModel
 from dreamwarp.torch.drawing import RandomWarps, WarpOptions
-from dreamwarp.validation import check_choice, check_whole
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -12,16 +12,16 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from dreamwarp.augment.samples import warn_of_channels_last
-from dreamwarp.draws import Seed, Stream, as_key, derive_seed, uniforms
+from dreamwarp.core.draws import Seed, Stream, as_key, derive_seed, uniforms
+from dreamwarp.core.validation import check_choice, warn_user
 from dreamwarp.model import Label, WarpModel
 from dreamwarp.model.labels import ARRAY_KINDS
 from dreamwarp.model.strength import apply_strength, resolve_strength
 from dreamwarp.model.warpmodel import Unknown
-from dreamwarp.resample import INTERPOLATIONS, Interpolation
+from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
+from dreamwarp.torch.compiled_engine import n_threads
 from dreamwarp.torch.images import warp
-from dreamwarp.torch.kernels import n_threads
-from dreamwarp.torch.paths import check_theta, working_dtype
-from dreamwarp.validation import check_choice, warn_user
+from dreamwarp.torch.points import check_theta, working_dtype
 
 Fill = Literal["edge", "constant", "reflect"]
 

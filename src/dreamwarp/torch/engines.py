@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from dreamwarp.torch import kernels, sampling, tensors
+from dreamwarp.torch import compiled_engine as kernels
+from dreamwarp.torch import tensor_interpolation as sampling
+from dreamwarp.torch import tensors
 
 
 class Engine(NamedTuple):

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch.utils.data import get_worker_info
 
-from dreamwarp.validation import check_whole, warn_user
+from dreamwarp.core.validation import check_whole, warn_user
 
 # Numbers that an epoch remembers. Those come again in the next one, so that some are enough.
 N_REMEMBERED = 4096

@@ -8,22 +8,22 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from dreamwarp.resample import (
+from dreamwarp.core.validation import check_choice
+from dreamwarp.space import WarpSpace
+from dreamwarp.space.resample import (
     INTERPOLATIONS,
     Fill,
     Interpolation,
     _fill_number,
     check_spatial_shape,
 )
-from dreamwarp.space import WarpSpace
+from dreamwarp.space.warp import PIXEL_TOLERANCE, TOLERANCE
 from dreamwarp.space.warpspace import Method
 from dreamwarp.torch import engines
+from dreamwarp.torch.compiled_engine import as_array
 from dreamwarp.torch.engines import Once
-from dreamwarp.torch.kernels import as_array
-from dreamwarp.torch.paths import check_tensors, check_theta, flow, working_dtype
-from dreamwarp.torch.sampling import Sampling
-from dreamwarp.validation import check_choice
-from dreamwarp.warp import PIXEL_TOLERANCE, TOLERANCE
+from dreamwarp.torch.points import check_tensors, check_theta, flow, working_dtype
+from dreamwarp.torch.tensor_interpolation import Sampling
 
 
 def warp(
@@ -50,7 +50,7 @@ def warp(
         On the device of ``theta``; signals, images or volumes, as the space has 1, 2 or 3 axes. One
         θ warps every image, and one image is warped by every θ.
     interpolation : {"linear", "nearest", "cubic"}
-        Of pixels; see :mod:`dreamwarp.resample`. ``"nearest"`` has a derivative by the images only.
+        See :mod:`dreamwarp.space.resample`. ``"nearest"`` has a derivative by the images only.
     fill : {"edge", "constant", "reflect"}
         Pixels beyond the border: the nearest one, ``fill_value``, or mirrored in the border. In a
         periodic space the sample wraps round instead, whatever is said here.

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dreamwarp.draws import Seed, check_numbers
+from dreamwarp.core.draws import Seed, check_numbers
 from dreamwarp.model import WarpModel
 from dreamwarp.torch.drawing import RandomWarps, WarpOptions
 from dreamwarp.torch.epochs import SharedEpoch

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
-from dreamwarp.draws import Seed
+from dreamwarp.core.draws import Seed
 from dreamwarp.model import WarpModel
 from dreamwarp.model.warpmodel import check_templates
 from dreamwarp.torch.drawing import RandomWarps, WarpOptions, check_tensor

@@ -10,13 +10,13 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from dreamwarp.augment.source import Balance, SampleSource
-from dreamwarp.augment.streaming import check_batch_size, check_end
+from dreamwarp.core.draws import Seed
+from dreamwarp.core.validation import check_whole
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.sample_sets import MAX_NUMBER
-from dreamwarp.draws import Seed
+from dreamwarp.generation.streaming import check_batch_size, check_end
 from dreamwarp.model import WarpModel
 from dreamwarp.torch.epochs import SharedEpoch
-from dreamwarp.validation import check_whole
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dreamwarp.core.validation import as_finite_array
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.warpspace import Method
-from dreamwarp.torch.kernels import as_array, n_threads
+from dreamwarp.torch.compiled_engine import as_array, n_threads
 from dreamwarp.torch.walk import DOUBLE, SINGLE, DeviceMesh, Precision, device_mesh, follow
-from dreamwarp.validation import as_finite_array
 
 # Paths walked at once: enough to keep a device busy, few enough that their working memory (about
 # 4 kB each in 3-D and float64) stays near 1 GB.

@@ -1,0 +1,1 @@
+"""Hand-made augmentations to compare with: the same deformations for every class."""

@@ -1,0 +1,361 @@
+"""An InfiMNIST-style generator: endless images from few, by deformations made by hand.
+
+After Loosli, Canu and Bottou, "Training invariant support vector machines using selective
+sampling" (2007). Image i is made of an original x and two of 1,522 smooth fields F:
+
+    x' = x + s (F[k1] ∂x/∂row - F[k2] ∂x/∂column),    s = -1 if k1 + k2 is odd, else 1,
+
+which is, to first order, x with its pixels moved by the fields. It is clipped to the range of
+images, truncated to whole numbers, and moved by up to one pixel along each axis. All of this
+follows from i by arithmetic, as published, so any image can be had directly. The fields that came
+with the published generator can't be had; here they are Gaussian noise, smoothed. Hence
+"InfiMNIST-style".
+
+Fields are rounded to 1/256 pixel. That shows in no image, and makes every operation on uint8 images
+exact in float32: the same bytes come out on every machine.
+"""
+
+from __future__ import annotations
+
+import operator
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dreamwarp.core.compiled import kernel, part, spread
+from dreamwarp.core.draws import Seed, derive_seed, normals
+from dreamwarp.data.dataset import check_part
+
+# Smoothness and strength of the fields in pixels, chosen on validation data of MNIST: the notes of
+# `choose_strength` in `infimnist_augmenter` say how.
+WIDTH, AMPLITUDE = 4.0, 0.75
+
+# Of the published generator: how many fields, and what scatters the numbers of images over them.
+N_FIELDS = 1522
+SCATTER, LOW_32_BITS = 131071, 2**32 - 1
+# Rows and columns that an image moves by, in the order of k1 mod 9: up, down, left, right, up-left,
+# up-right, down-left, down-right, nowhere.
+SHIFTS = np.array([(-1, 0), (1, 0), (0, -1), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1), (0, 0)])
+# In place of a number: leave the image as it is.
+UNCHANGED = -1
+
+# Fields are whole multiples of 1 / GRAIN pixels.
+GRAIN = 256
+# Gaussians end at this many widths, where 1/3000 of their height is left.
+REACH = 4.0
+# Random numbers held at a time while fields are made.
+NOISE_BLOCK = 2**22
+# Images that take well over the 50 µs that handing work to a thread may cost.
+IMAGES_PER_BLOCK = 128
+# In float32, so that float32 stays float32.
+HALF = np.float32(0.5)
+
+
+class InfiMNIST:
+    """Images and labels by number, as many as you like.
+
+    Numbers are laid out as in the published generator. First come the test images, if given, then
+    the images themselves, both unchanged, and from ``first_generated`` on deformed ones, which go
+    through the images over and over. For MNIST with its test images, that is 0 to 9,999, 10,000 to
+    69,999, and from 70,000 on. For a subset without test images, image i comes from original
+    i mod n.
+
+    Parameters
+    ----------
+    images : (n, rows, columns) uint8
+    labels : (n,)
+    test : (images, labels), optional
+        Test images. They are never deformed.
+    width : float
+        Smoothness of the fields: standard deviation of the Gaussian, in pixels.
+    amplitude : float
+        Strength of the fields: root mean square, in pixels.
+    seed : int, numpy.random.Generator or None
+        Fixes the fields. Nothing else is random.
+
+    Notes
+    -----
+    With 1,522 fields, an even number, k1 + k2 is always odd, and so s is always -1. That is how the
+    published arithmetic has it.
+
+    Examples
+    --------
+    >>> data = dreamwarp.data.mnist()
+    >>> generator = InfiMNIST(data.X, data.y, test=data.test)
+    >>> generator.image(range(1_000_000, 1_000_008)).shape
+    (8, 28, 28)
+    """
+
+    def __init__(
+        self,
+        images: ArrayLike,
+        labels: ArrayLike,
+        *,
+        test: tuple[ArrayLike, ArrayLike] | None = None,
+        width: float = WIDTH,
+        amplitude: float = AMPLITUDE,
+        seed: Seed = 0,
+    ) -> None:
+        parts = [_check_images("images", images, labels)]
+        if test is not None:
+            parts.insert(0, _check_images("test", *test))
+        if parts[0][0].shape[1:] != parts[-1][0].shape[1:]:
+            raise ValueError(
+                f"`test` must have images of the size of the others, {parts[-1][0].shape[1:]}, "
+                f"got {parts[0][0].shape[1:]}."
+            )
+        self._originals, self._labels = map(np.concatenate, zip(*parts, strict=True))
+        self.n_test = len(self._labels) - len(parts[-1][1])
+        self.image_shape: tuple[int, int] = self._originals.shape[1:]
+        self.fields = smooth_fields(self.image_shape, width=width, amplitude=amplitude, seed=seed)
+
+    @property
+    def first_generated(self) -> int:
+        """The number of the first image that is deformed."""
+        return len(self._originals)
+
+    def image(self, indices: ArrayLike, *, n_threads: int | None = None) -> NDArray[np.uint8]:
+        """Images by number.
+
+        Parameters
+        ----------
+        indices : (n,) int, or one
+            In any order.
+        n_threads : int, optional
+
+        Returns
+        -------
+        (n, rows, columns), or (rows, columns) for one number
+        """
+        numbers = _check_indices(indices)
+        flat = numbers.ravel()
+        images = deform(
+            self._originals[:, None],
+            self.source(flat),
+            np.where(flat < self.first_generated, UNCHANGED, flat),
+            self.fields,
+            value_range=(0, 255),
+            n_threads=n_threads,
+        )
+        return images.reshape(*numbers.shape, *self.image_shape)
+
+    def label(self, indices: ArrayLike) -> NDArray[Any]:
+        """Labels by number: (n,), or one."""
+        return self._labels[self.source(indices)]
+
+    def source(self, indices: ArrayLike) -> NDArray[np.int64]:
+        """The numbers of the originals that images come from: (n,), or one."""
+        numbers = _check_indices(indices)
+        n = self.first_generated - self.n_test
+        turned = self.n_test + (numbers - self.n_test) % n
+        return np.where(numbers < self.first_generated, numbers, turned)
+
+
+def _check_images(name: str, images: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Any]:
+    values = np.asarray(images)
+    if values.ndim != 3 or values.dtype != np.uint8:
+        raise ValueError(
+            f"`{name}` must be uint8 images of shape (n, rows, columns), got {values.dtype} of "
+            f"shape {values.shape}. InfiMNISTAugmenter takes other images."
+        )
+    return values, check_part(name, values, labels)
+
+
+def _check_indices(indices: ArrayLike) -> NDArray[np.int64]:
+    values = np.asarray(indices)
+    if values.size == 0:
+        values = values.astype(np.int64)
+    if values.dtype.kind not in "iu" or values.ndim > 1:
+        raise TypeError(
+            "`indices` must be whole numbers of shape (n,), or one number, got an array of "
+            f"{values.dtype} and shape {values.shape}."
+        )
+    if values.size and not 0 <= values.min() <= values.max() < 2**63:
+        raise ValueError(
+            f"`indices` must be at least 0 and below 2^63, got {values.min()} to {values.max()}."
+        )
+    return values.astype(np.int64)
+
+
+# -- fields
+
+
+def smooth_fields(
+    shape: tuple[int, int], *, width: float = WIDTH, amplitude: float = AMPLITUDE, seed: Seed = 0
+) -> NDArray[np.float32]:
+    """Smooth random fields: white noise, smoothed by a Gaussian.
+
+    Parameters
+    ----------
+    shape : (rows, columns)
+    width : float
+        Standard deviation of the Gaussian in pixels. Values of a field that are √2 widths apart
+        have correlation e^(-1/2).
+    amplitude : float
+        Root mean square of the values, in pixels.
+    seed : int, numpy.random.Generator or None
+        Field k depends on the seed and k alone.
+
+    Returns
+    -------
+    (1522, rows, columns) of float32, whole multiples of 1/256
+    """
+    rows, columns = (operator.index(size) for size in shape)
+    _check_strength(max(rows, columns), width, amplitude)
+    key = derive_seed(seed, N_FIELDS)
+    down, across = _smoother(rows, width), _smoother(columns, width)
+    noise_shape = down.shape[1], across.shape[1]
+    n_noise = noise_shape[0] * noise_shape[1]
+    step = max(1, NOISE_BLOCK // n_noise)
+    fields = np.empty((N_FIELDS, rows, columns), np.float32)
+    for first in range(0, N_FIELDS, step):
+        numbers = np.arange(first, min(first + step, N_FIELDS))
+        noise = normals(key, numbers, n_noise).reshape(-1, *noise_shape)
+        fields[numbers] = np.rint(GRAIN * amplitude * (down @ noise @ across.T)) / GRAIN
+    return fields
+
+
+def _smoother(size: int, width: float) -> NDArray[np.float64]:
+    """The matrix (size, size + 2 margins) of a Gaussian; white noise keeps its variance."""
+    margin = int(np.ceil(REACH * width))
+    offset = np.arange(size + 2 * margin) - margin - np.arange(size)[:, None]
+    weights = np.where(np.abs(offset) <= margin, np.exp(-0.5 * (offset / width) ** 2), 0.0)
+    return weights / np.linalg.norm(weights, axis=1, keepdims=True)
+
+
+def _check_strength(longest: int, width: float, amplitude: float) -> None:
+    if not isinstance(width, Real) or not 0.0 < width <= longest:
+        raise ValueError(
+            f"`width` must be above 0 and at most {longest} pixels, the longer side of the images, "
+            f"got {width!r}. Usual values are 2 to 8."
+        )
+    if not isinstance(amplitude, Real) or not 0.0 <= amplitude <= longest:
+        raise ValueError(
+            f"`amplitude` must be from 0 to {longest} pixels, the longer side of the images, got "
+            f"{amplitude!r}. Usual values are about 1."
+        )
+
+
+# -- images
+
+
+def deform(
+    originals: NDArray[Any],
+    sources: NDArray[np.int64],
+    numbers: NDArray[np.int64],
+    fields: NDArray[np.float32],
+    *,
+    value_range: tuple[float, float],
+    n_threads: int | None = None,
+) -> NDArray[Any]:
+    """Deformation ``numbers[i]`` of image ``sources[i]``, for all i.
+
+    Computed in float32, or in float64 if that is what it takes to hold the images' values.
+
+    Parameters
+    ----------
+    originals : (m, channels, rows, columns)
+    sources : (n,)
+        From 0 to m - 1.
+    numbers : (n,)
+        At least 0, or ``UNCHANGED``.
+    fields : (1522, rows, columns)
+    value_range : (low, high)
+        Values are clipped to this. What a shift lays bare becomes 0, or the nearest to it in range.
+    n_threads : int, optional
+
+    Returns
+    -------
+    (n, channels, rows, columns) of the originals' type
+    """
+    out = np.empty((len(sources), *originals.shape[1:]), originals.dtype)
+    precision = np.result_type(originals.dtype, np.float32)
+    low, high = np.array(value_range, precision)
+    spread(
+        _deform, len(sources),
+        # Arrays that can't be written are a type of their own to numba, to compile for anew.
+        np.require(originals, requirements=["C", "W"]), sources, numbers,
+        fields.astype(precision, copy=False), low, high, np.clip(0, low, high), out,
+        n_threads=n_threads, smallest_block=IMAGES_PER_BLOCK,
+    )  # fmt: skip
+    return out
+
+
+@kernel
+def _deform(first, last, originals, sources, numbers, fields, low, high, fill, out):
+    """Images (n, channels, rows, columns); one task is an image."""
+    n_channels, n_rows, n_columns = originals.shape[1:]
+    padded = np.empty((n_rows + 2, n_columns + 2), fields.dtype)
+    for i in range(first, last):
+        k1, k2 = choose_fields(numbers[i])
+        # Half of ±1: derivatives are differences over two pixels.
+        half_sign = -HALF if (k1 + k2) % 2 == 1 else HALF
+        rows, columns = SHIFTS[k1 % len(SHIFTS)]
+        for channel in range(n_channels):
+            image, target = originals[sources[i], channel], out[i, channel]
+            if numbers[i] == UNCHANGED:
+                copy_pixels(image, target)
+                continue
+            set_pixels(target, fill)
+            pad_by_one(image, padded)
+            push_pixels(padded, fields[k1], fields[k2], half_sign, rows, columns, low, high, target)
+
+
+@part
+def choose_fields(number):
+    """k1 = (131071 i mod 2^32) mod 1521 and k2 = (k1 + 1 + 2 i) mod 1522.
+
+    The product may overflow, which leaves its low bits right. 2 i must not: 1521 + 2 i can be more
+    than 2^63, and (2 i) mod 1522 is 2 (i mod 761).
+    """
+    k1 = (number * SCATTER & LOW_32_BITS) % (N_FIELDS - 1)
+    k2 = (k1 + 1 + 2 * (number % (N_FIELDS // 2))) % N_FIELDS
+    return k1, k2
+
+
+@part
+def copy_pixels(image, target):
+    """Copy an image."""
+    for row in range(image.shape[0]):
+        for column in range(image.shape[1]):
+            target[row, column] = image[row, column]
+
+
+@part
+def set_pixels(target, value):
+    """Make all pixels the same."""
+    for row in range(target.shape[0]):
+        for column in range(target.shape[1]):
+            target[row, column] = value
+
+
+@part
+def pad_by_one(image, padded):
+    """Copy an image, with its outermost pixels once more around it."""
+    n_rows, n_columns = image.shape
+    for row in range(n_rows + 2):
+        source, target = image[min(max(row - 1, 0), n_rows - 1)], padded[row]
+        for column in range(n_columns):
+            target[column + 1] = source[column]
+        target[0], target[n_columns + 1] = source[0], source[n_columns - 1]
+
+
+@part
+def push_pixels(padded, field_1, field_2, half_sign, rows, columns, low, high, out):
+    """Add the fields times the derivatives, and write the result ``rows`` and ``columns`` away.
+
+    Derivatives are central differences, x[row + 1] - x[row - 1] over 2.
+    """
+    n_rows, n_columns = out.shape
+    start, stop = max(0, -columns), n_columns - max(0, columns)
+    for row in range(max(0, -rows), n_rows - max(0, rows)):
+        above, below = padded[row, start + 1 : stop + 1], padded[row + 2, start + 1 : stop + 1]
+        left, right = padded[row + 1, start:stop], padded[row + 1, start + 2 : stop + 2]
+        center = padded[row + 1, start + 1 : stop + 1]
+        down, across = field_1[row, start:stop], field_2[row, start:stop]
+        target = out[row + rows, start + columns : stop + columns]
+        for k in range(stop - start):
+            change = down[k] * (below[k] - above[k]) - across[k] * (right[k] - left[k])
+            target[k] = min(max(center[k] + half_sign * change, low), high)

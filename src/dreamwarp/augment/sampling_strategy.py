@@ -1,0 +1,153 @@
+"""How many new samples each class gets: imbalanced-learn's ``sampling_strategy``.
+
+The rules are those of its over-samplers, so that the same option means the same here, whether or
+not it is installed. Nothing is ever taken away. One form is added that it lacks: "10x", ten times
+as many of every class. A number would not do: to imbalanced-learn it is the ratio of two classes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from numbers import Integral, Real
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dreamwarp.core.validation import warn_user
+
+SamplingStrategy: TypeAlias = (
+    "str | float | Mapping[Any, int] | Callable[[NDArray[Any]], Mapping[Any, int]]"
+)
+
+TIMES = re.compile(r"(\d+(?:\.\d+)?)x")
+WORDS = ("auto", "not majority", "minority", "not minority", "all")
+
+
+# Samples are numbered below this.
+MAX_SIZE = 2**62
+
+
+def warn_of_replacement() -> None:
+    """Warn that ``fit_transform``, as in a pipeline, gives no more samples than there were."""
+    warn_user(
+        "`fit_transform`, as in a pipeline of scikit-learn, replaces every training sample by one "
+        "warped copy. To train on the samples and more, use `augmenter.wrap(classifier)`, or "
+        "`augmenter.resampler()` in a pipeline of imbalanced-learn. If one copy each is what you "
+        "want, call `fit` and `transform`.",
+        UserWarning,
+    )
+
+
+def number_new(n_new: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers of as many samples of each class, where classes take turns: class by class.
+
+    The j-th sample of class c of k has the number c + j k.
+    """
+    return np.concatenate([c + len(n_new) * np.arange(n) for c, n in enumerate(n_new)])
+
+
+def count_new(strategy: SamplingStrategy, y: NDArray[Any]) -> NDArray[np.int64]:
+    """Number of new samples for each class of ``y``, in the order of ``np.unique``: (n_classes,).
+
+    Parameters
+    ----------
+    strategy : str, float, mapping or callable
+        ``"minority"``: the smallest class gets as many as the largest has. ``"not majority"``, also
+        called ``"auto"``, ``"not minority"`` and ``"all"``: so do these. Where sizes are equal, the
+        first class in order is the smallest, or the largest. ``"10x"``, or another number: every
+        class becomes so many times as large as it is. A float, for two classes: size of the
+        smaller over that of the larger, at most 1. A mapping of label to size, as it shall be
+        afterwards; or a function that makes one of ``y``.
+    y : (n,)
+        Labels.
+    """
+    classes, counts = np.unique(y, return_counts=True)
+    if isinstance(strategy, str):
+        return _count_by_word(strategy, counts)
+    if isinstance(strategy, Mapping):
+        return _count_by_sizes(strategy, classes, counts)
+    if isinstance(strategy, Real) and not isinstance(strategy, bool):
+        return _count_by_ratio(float(strategy), counts)
+    if callable(strategy):
+        sizes = strategy(y)
+        if isinstance(sizes, Mapping):
+            return _count_by_sizes(sizes, classes, counts)
+        raise TypeError(
+            "`sampling_strategy` as a function of `y` must return a dict of label: number of "
+            f"samples, got {sizes!r}."
+        )
+    raise TypeError(
+        "`sampling_strategy` must be a word, a float, a dict of label: number of samples, or a "
+        f"function that makes such a dict of `y`, got {strategy!r}."
+    )
+
+
+def _count_by_word(word: str, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    times = TIMES.fullmatch(word)
+    if times:
+        return _count_by_factor(float(times[1]), counts)
+    if word not in WORDS:
+        listed = ", ".join(repr(known) for known in WORDS)
+        raise ValueError(
+            f"`sampling_strategy` must be one of {listed}, or such as '10x' for ten times as many, "
+            f"got {word!r}."
+        )
+    chosen = np.ones(len(counts), bool)
+    if word == "minority":
+        chosen[:] = False
+        chosen[counts.argmin()] = True
+    elif word == "not minority":
+        chosen[counts.argmin()] = False
+    return np.where(chosen, counts.max() - counts, 0)
+
+
+def _count_by_factor(factor: float, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    sizes = np.floor(factor * counts)
+    if factor < 1.0 or sizes.max() > MAX_SIZE:
+        raise ValueError(
+            f"`sampling_strategy` must ask for at least as many samples as there are, '1x', and "
+            f"fewer than 2^62, got '{factor:g}x' and {counts.max()} samples."
+        )
+    return np.maximum(sizes.astype(np.int64) - counts, 0)
+
+
+def _count_by_ratio(ratio: float, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    if len(counts) != 2:
+        raise ValueError(
+            f"`sampling_strategy` may be a float for two classes only, got {ratio:g} and "
+            f"{len(counts)}. Use a dict of label: number of samples, or such as '10x' for ten "
+            "times as many."
+        )
+    if not 0.0 < ratio <= 1.0:
+        raise ValueError(
+            f"`sampling_strategy` as a number is the ratio of two classes, above 0 and at most 1, "
+            f"got {ratio:g}. Use a word such as '10x' for ten times as many."
+        )
+    larger = int(counts.argmax())
+    n_new = int(ratio * counts[larger] - counts[1 - larger])
+    if n_new < 1:
+        raise ValueError(
+            f"`sampling_strategy` must ask for at least one sample more than there are: above "
+            f"{counts.min() / counts.max():g}, the ratio of the classes as they are, got {ratio:g}."
+        )
+    return np.where(np.arange(2) == larger, 0, n_new)
+
+
+def _count_by_sizes(
+    sizes: Mapping[Any, int], classes: NDArray[Any], counts: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    new, known = np.zeros(len(counts), np.int64), classes.tolist()
+    for label, size in sizes.items():
+        if label not in known:
+            raise ValueError(f"`sampling_strategy` must have labels of `y` as keys, got {label!r}.")
+        place = known.index(label)
+        if not isinstance(size, Integral) or size < counts[place]:
+            raise ValueError(
+                "`sampling_strategy` must ask for whole numbers of samples, and at least the "
+                f"{counts[place]} that class {label!r} has, got {size!r}. Nothing is ever taken "
+                "away."
+            )
+        new[place] = int(size) - counts[place]
+    return new

@@ -1,0 +1,383 @@
+"""Random numbers by number: what sample k of a run gets depends on the seed and on k alone.
+
+The source is Philox 4x32 with 10 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers:
+as easy as 1, 2, 3", 2011): a function of a 64-bit key and a 128-bit counter, without state. The
+key is the seed. The counter holds the number of the sample (64 bits), the number of the block
+within the sample (32) and the stream (32), so any part of any sample can be drawn at any time, by
+any thread or machine, and streams never share bits.
+
+Kernels here are made of operations that every machine rounds alike, fused where it says ``fused``
+and nowhere else, and use no mathematical library. So the same bits come out everywhere.
+"""
+
+from __future__ import annotations
+
+import secrets
+from enum import IntEnum
+from math import factorial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numba import types
+from numba.extending import intrinsic
+from numpy.typing import ArrayLike, NDArray
+
+from dreamwarp.core.compiled import count_chunks, inlined, kernel, part, spread
+from dreamwarp.core.lanes import LANES, read, write
+
+Seed: TypeAlias = "int | np.random.Generator | np.random.RandomState | None"
+
+# Multipliers of the rounds and increments of the key, from the paper.
+MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+INCREMENTS = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
+N_ROUNDS = 10
+LOW, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+
+# Powers of s² and x² after which the series below have nothing to add to a float64.
+N_LOGARITHM, N_SINE = 10, 8
+COSINE = tuple((-1.0) ** k / factorial(2 * k) for k in range(N_SINE + 1))
+SINE = tuple((-1.0) ** k / factorial(2 * k + 1) for k in range(N_SINE + 1))
+ROOT_HALF = np.uint64(0x3FE6A09E667F3BCD)  # the bits of sqrt(1/2)
+LOG_2 = float(np.log(2.0))
+
+# Float64 numbers per line of a processor's cache.
+LINE = 8
+# Sample numbers that fill a task of well over the 50 µs that threads cost.
+TASKS_PER_BLOCK = 16
+MAX_CHOICES = 2**32 - 1
+
+
+class Stream(IntEnum):
+    """What numbers are for. Draws from different streams are independent.
+
+    The values are part of what makes runs repeatable: they never change.
+    """
+
+    WARP = 0
+    """Normals that make a θ."""
+    MIXTURE = 1
+    """Which part of a mixture, or in which proportions."""
+    TEMPLATE = 2
+    """Which sample is warped."""
+    LABEL = 3
+    """Which class."""
+    APPLY = 4
+    """Whether to warp at all."""
+    ORDER = 5
+    """Shuffling."""
+    ALIGNMENT = 6
+    """Proposals of Markov chains, and draws of Laplace's approximation."""
+    ACCEPTANCE = 7
+    """Whether Markov chains take them."""
+    SEED = 2**32 - 1
+    """Seeds made of seeds."""
+
+
+# -- public functions
+
+
+def as_key(seed: Seed) -> int:
+    """The 64-bit key that a seed stands for.
+
+    Parameters
+    ----------
+    seed : int, numpy.random.Generator, numpy.random.RandomState or None
+        A whole number below 2^64 is the key itself. A generator gives its next 64 bits, and so
+        another key each time. None: another key each time, from the operating system.
+    """
+    if seed is None:
+        return secrets.randbits(64)
+    if isinstance(seed, np.random.Generator | np.random.RandomState):
+        return int.from_bytes(seed.bytes(8), "little")
+    if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
+        raise TypeError(
+            "`seed` must be a whole number, a numpy.random.Generator or None, got "
+            f"{seed!r} ({type(seed).__name__})."
+        )
+    if not 0 <= seed < 2**64:
+        raise ValueError(f"`seed` must be at least 0 and below 2^64, got {seed}.")
+    return int(seed)
+
+
+def derive_seed(seed: Seed, *steps: int) -> int:
+    """A seed for part of a run, such as ``derive_seed(seed, epoch)``; unlike any other part's."""
+    key = as_key(seed)
+    for step in steps:
+        key = int(_words(key, [step], 1, Stream.SEED, None)[0, 0])
+    return key
+
+
+def normals(
+    seed: Seed,
+    numbers: ArrayLike,
+    dim: int,
+    *,
+    stream: int = Stream.WARP,
+    dtype: Any = np.float64,
+    n_threads: int | None = None,
+) -> NDArray[Any]:
+    """Standard normal numbers: row i depends on (seed, stream, numbers[i]) alone.
+
+    By the transformation of Box and Muller, with 64 bits for a radius and 64 for an angle, so that
+    tails reach to 9.4 standard deviations, and computed in float64 whatever ``dtype``.
+
+    Parameters
+    ----------
+    seed : int, numpy.random.Generator or None
+    numbers : (n,) int
+        Sample numbers, not negative.
+    dim : int
+        Numbers per sample. The first of them do not depend on how many.
+    stream : int
+    dtype : numpy.float64 or numpy.float32
+    n_threads : int, optional
+
+    Returns
+    -------
+    (n, dim)
+    """
+    if np.dtype(dtype) not in (np.float64, np.float32):
+        raise ValueError(f"`dtype` must be float64 or float32, got {np.dtype(dtype)}.")
+    key, rows = as_key(seed), check_numbers(numbers)
+    out = np.empty((len(rows), _check_count("dim", dim)), dtype)
+    spread(
+        _normals, count_chunks(len(rows), LANES), *split_key(key), _check_stream(stream), rows, out,
+        n_threads=n_threads, smallest_block=TASKS_PER_BLOCK,
+    )  # fmt: skip
+    return out
+
+
+def uniforms(
+    seed: Seed,
+    numbers: ArrayLike,
+    dim: int,
+    *,
+    stream: int = Stream.MIXTURE,
+    n_threads: int | None = None,
+) -> NDArray[np.float64]:
+    """Uniform numbers in [0, 1), whole multiples of 2^-53: (n, dim). As :func:`normals`."""
+    words = _words(as_key(seed), numbers, _check_count("dim", dim), stream, n_threads)
+    words >>= np.uint64(11)
+    return np.multiply(words, 2.0**-53, dtype=np.float64)
+
+
+def integers(
+    seed: Seed,
+    numbers: ArrayLike,
+    n_choices: ArrayLike,
+    *,
+    stream: int = Stream.TEMPLATE,
+    n_threads: int | None = None,
+) -> NDArray[np.int64]:
+    """A whole number from 0 to n_choices - 1 for every sample number: (n,).
+
+    Parameters
+    ----------
+    seed, numbers, stream, n_threads
+        As for :func:`normals`.
+    n_choices : int or (n,) int
+        Below 2^32; for all samples, or for each. Probabilities are equal to within 2^-32 of
+        themselves.
+    """
+    choices = np.asarray(n_choices)
+    if choices.dtype.kind not in "iu" or choices.ndim > 1:
+        raise TypeError(f"`n_choices` must be a whole number or (n,) of them, got {n_choices!r}.")
+    if choices.size and not 1 <= choices.min() <= choices.max() <= MAX_CHOICES:
+        raise ValueError(
+            f"`n_choices` must be from 1 to {MAX_CHOICES}, got {choices.min()} to {choices.max()}."
+        )
+    words = _words(as_key(seed), numbers, 1, stream, n_threads)[:, 0]
+    if choices.ndim == 1 and len(choices) != len(words):
+        raise ValueError(
+            f"`n_choices` must be one number or as many as `numbers`, got {len(choices)} and "
+            f"{len(words)}."
+        )
+    # floor(word * choices / 2^64), with no product past 64 bits.
+    wide = choices.astype(np.uint64)
+    below = ((words & LOW) * wide) >> HALF
+    return (((words >> HALF) * wide + below) >> HALF).astype(np.int64)
+
+
+# -- checks and parts of the above
+
+
+def check_numbers(numbers: ArrayLike) -> NDArray[np.int64]:
+    """Sample numbers as a C-ordered int64 array (n,)."""
+    values = np.asarray(numbers)
+    if values.size == 0:
+        values = values.astype(np.int64)
+    if values.dtype.kind not in "iu" or values.ndim != 1:
+        raise TypeError(
+            "`numbers` must be whole numbers of shape (n,), got an array of "
+            f"{values.dtype} and shape {values.shape}."
+        )
+    if values.size and not 0 <= values.min() <= values.max() < 2**63:
+        raise ValueError(
+            f"`numbers` must be at least 0 and below 2^63, got {values.min()} to {values.max()}."
+        )
+    # A copy of what can't be written: to numba that is a type of its own, to compile for anew.
+    return np.require(values, np.int64, ["C", "W"])
+
+
+def split_key(key: int) -> tuple[np.uint64, np.uint64]:
+    """The two 32-bit halves of a key, low first, as kernels take it."""
+    return np.uint64(key & 0xFFFFFFFF), np.uint64(key >> 32)
+
+
+def _check_stream(stream: int) -> np.uint64:
+    if not isinstance(stream, int | np.integer) or not 0 <= stream < 2**32:
+        raise ValueError(f"`stream` must be a whole number below 2^32, got {stream!r}.")
+    return np.uint64(stream)
+
+
+def _check_count(name: str, value: int) -> int:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or not 0 <= value < 2**32:
+        raise ValueError(f"`{name}` must be a whole number from 0 to 2^32 - 1, got {value!r}.")
+    return int(value)
+
+
+def _words(
+    key: int, numbers: ArrayLike, dim: int, stream: int, n_threads: int | None
+) -> NDArray[np.uint64]:
+    """64 random bits each: (n, dim)."""
+    rows = check_numbers(numbers)
+    out = np.empty((len(rows), dim), np.uint64)
+    spread(
+        _fill_words, count_chunks(len(rows), LANES), *split_key(key), _check_stream(stream), rows,
+        out, n_threads=n_threads, smallest_block=TASKS_PER_BLOCK,
+    )  # fmt: skip
+    return out
+
+
+# -- kernels
+
+
+@intrinsic
+def fused(typing_context, a, b, c):
+    """a * b + c, rounded once."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.fma(*arguments)
+
+    return types.float64(types.float64, types.float64, types.float64), generate
+
+
+@inlined
+def philox(key_low, key_high, c0, c1, c2, c3):
+    """The four 32-bit words of one block, as uint64."""
+    for _ in range(N_ROUNDS):
+        first, second = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]
+        c0, c1, c2, c3 = (
+            (second >> HALF) ^ c1 ^ key_low,
+            second & LOW,
+            (first >> HALF) ^ c3 ^ key_high,
+            first & LOW,
+        )
+        key_low, key_high = (key_low + INCREMENTS[0]) & LOW, (key_high + INCREMENTS[1]) & LOW
+    return c0, c1, c2, c3
+
+
+@inlined
+def radius_squared(word):
+    """-2 log u for u = (word + 1/2) / 2^64, at most 1.
+
+    u = 2^k m with m from sqrt(1/2) to sqrt(2), and log m = 2 artanh s with s = (m - 1) / (m + 1).
+    """
+    bits = np.float64((np.float64(word) + 0.5) * 2.0**-64).view(np.uint64)
+    exponent = np.int64(bits - ROOT_HALF) >> np.int64(52)
+    m = np.uint64(bits - np.uint64(exponent << np.int64(52))).view(np.float64)
+    s = (m - 1.0) / (m + 1.0)
+    series = 0.0
+    for k in range(N_LOGARITHM, -1, -1):
+        series = fused(series, s * s, 1.0 / (2 * k + 1))
+    return max(-2.0 * (np.float64(exponent) * LOG_2 + 2.0 * s * series), 0.0)
+
+
+@inlined
+def direction(word):
+    """A point on the unit circle, uniform: 62 bits for an angle within ±45°, two for the quarter.
+
+    Quarters are reached by mirroring in the diagonal (bit 62) and in the origin (bit 63).
+    """
+    fraction = np.int64(word & np.uint64(2**62 - 1)) - np.int64(2**61)
+    x = np.float64(fraction) * (np.pi / 2.0 * 2.0**-62)
+    cosine, sine = 0.0, 0.0
+    for k in range(N_SINE, -1, -1):
+        cosine = fused(cosine, x * x, COSINE[k])
+        sine = fused(sine, x * x, SINE[k])
+    sine *= x
+    sign = 1.0 - 2.0 * np.float64(np.int64(word >> np.uint64(63)))
+    if (word >> np.uint64(62)) & np.uint64(1):
+        cosine, sine = sine, cosine
+    return sign * cosine, sign * sine
+
+
+@part
+def normal_pairs(key_low, key_high, stream, counters, active, target, out):
+    """Two normals for each of ``active`` counters, into rows target and target + 1 of ``out``.
+
+    Parameters
+    ----------
+    counters : (2 * LANES,) uint64
+        Sample numbers, then numbers of blocks, in rows of lanes.
+    out : rows of lanes, float64
+    """
+    for w in range(active):
+        number, block = read(counters, 0, w), read(counters, 1, w)
+        w0, w1, w2, w3 = philox(key_low, key_high, number & LOW, number >> HALF, block, stream)
+        radius = np.sqrt(radius_squared((w0 << HALF) | w1))
+        cosine, sine = direction((w2 << HALF) | w3)
+        write(out, target, w, radius * cosine)
+        write(out, target + 1, w, radius * sine)
+
+
+@part
+def normal_rows(key_low, key_high, stream, numbers, start, active, dim, counters, out):
+    """``dim`` normals of samples ``numbers[start:start + active]``, side by side.
+
+    ``out`` has an even number of rows of lanes, at least ``dim``; normal j goes into row j.
+    """
+    for w in range(active):
+        write(counters, 0, w, np.uint64(numbers[start + w]))
+    for block in range((dim + 1) // 2):
+        for w in range(active):
+            write(counters, 1, w, np.uint64(block))
+        normal_pairs(key_low, key_high, stream, counters, active, 2 * block, out)
+
+
+@part
+def stand_up(abreast, active, dim, start, out):
+    """Rows of lanes into rows of ``out``: out[start + w, j] = row j, lane w."""
+    for base in range(0, active, LINE):
+        for j in range(dim):
+            for w in range(base, min(base + LINE, active)):
+                out[start + w, j] = read(abreast, j, w)
+
+
+@kernel
+def _normals(first, last, key_low, key_high, stream, numbers, out):
+    """Normals (n, dim); one task is ``LANES`` samples."""
+    dim = out.shape[1]
+    counters = np.empty(2 * LANES, np.uint64)
+    abreast = np.empty((dim + 1) // 2 * 2 * LANES)
+    for task in range(first, last):
+        start = task * LANES
+        active = min(LANES, len(numbers) - start)
+        normal_rows(key_low, key_high, stream, numbers, start, active, dim, counters, abreast)
+        stand_up(abreast, active, dim, start, out)
+
+
+@kernel
+def _fill_words(first, last, key_low, key_high, stream, numbers, out):
+    """64-bit words (n, dim); one task is ``LANES`` samples."""
+    dim = out.shape[1]
+    for i in range(first * LANES, min(last * LANES, len(numbers))):
+        number = np.uint64(numbers[i])
+        for block in range((dim + 1) // 2):
+            w0, w1, w2, w3 = philox(
+                key_low, key_high, number & LOW, number >> HALF, np.uint64(block), stream
+            )
+            out[i, 2 * block] = (w0 << HALF) | w1
+            if 2 * block + 1 < dim:
+                out[i, 2 * block + 1] = (w2 << HALF) | w3

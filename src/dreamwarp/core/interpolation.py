@@ -1,0 +1,398 @@
+# mypy: disallow-untyped-defs=False, disallow-untyped-decorators=False, check-untyped-defs=False
+"""Kernels of ``resample``: values of a grid of pixels between the pixels, and their derivatives.
+
+They work on ``LANES`` points at a time, as in ``core.lanes``: first where the pixels round each
+point lie and what they weigh (its taps), once for all channels; then, channel by channel, the
+pixels' values, combined axis by axis, last axis first. The number of axes, the stencil and the
+dtypes are part of the arguments' types, so a kernel is compiled for each combination in use.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dreamwarp.core.compiled import inlined, kernel, part
+from dreamwarp.core.lanes import LANES, read, write
+
+# Rules for pixels that are not there, in the order of ``resample.FILLS``.
+EDGE, CONSTANT, REFLECT, WRAP = range(4)
+# Stencils: pixels that count along an axis, numbered from the one at or below the point.
+NEAREST, LINEAR, CUBIC = (0,), (0, 1), (-1, 0, 1, 2)
+
+# Points per task.
+CHUNK = 4096
+# Offset of a pixel that is not there. Three of these fit into 32 bits, and one stays negative
+# whatever the other axes add to it.
+OUTSIDE = -(2**29)
+MAX_PIXELS = 2**29
+# Points further off than this many pixels are taken to be this far: pixel numbers stay finite.
+FAR = 2.0**30
+# A point beyond the border by less than this, in the unit domain, has the border pixel as its
+# nearest: rounding must not let the fill value in where a warp keeps the border in place.
+BORDER_SLACK = 1e-5
+
+
+class Layout(NamedTuple):
+    """Where quantities stand in the work array, in rows of ``LANES``."""
+
+    weights: int  # of every axis and tap
+    slopes: int  # derivatives of the weights by the coordinate
+    fractions: int  # of every axis: the coordinate, then how far it lies beyond its pixel
+    pixels: int  # of one axis: the number of the pixel at or below the point
+    levels: int  # see ``combine``
+    size: int
+
+
+@inlined
+def layout(stencil, shape):
+    """Rows for a stencil and as many axes as the shape has."""
+    ndim, n_taps = len(shape), len(stencil)
+    slopes = ndim * n_taps
+    fractions = 2 * slopes
+    pixels = fractions + ndim
+    levels = pixels + 1
+    return Layout(0, slopes, fractions, pixels, levels, levels + (ndim + 1) ** 2 * n_taps)
+
+
+# -- where the taps are and what they weigh
+
+
+@part
+def read_positions(shape, positions, start, count, row, work):
+    """Rows of coordinates from positions (m * ndim,), flat so that they load as whole vectors."""
+    ndim = len(shape)
+    for i in range(count):
+        for k in range(ndim):
+            write(work, row + k, i, positions[np.uint64((start + i) * ndim + k)])
+
+
+@part
+def split(size, fraction, pixel, work):
+    """Number of the pixel at or below each coordinate, and the fraction beyond it."""
+    number = work.dtype.type
+    half, far = number(0.5), number(FAR)
+    for i in range(LANES):
+        x = max(-far, min(far, read(work, fraction, i) * size - half))  # NaN: far
+        whole = np.floor(x)
+        write(work, pixel, i, whole)
+        write(work, fraction, i, x - whole)
+
+
+@part
+def find_nearest(size, coordinate, pixel, work):
+    """Number of the pixel that holds each coordinate."""
+    number = work.dtype.type
+    zero, one, far, slack = number(0), number(1), number(FAR), number(BORDER_SLACK)
+    for i in range(LANES):
+        x = read(work, coordinate, i)
+        whole = np.floor(max(-far, min(far, x * size)))
+        whole = zero if -slack <= x and x < zero else whole
+        whole = size - one if one <= x and x <= one + slack else whole
+        write(work, pixel, i, whole)
+
+
+@part
+def weigh(stencil, fraction, row, work):
+    """Weights of the taps of one axis; linear or Catmull-Rom."""
+    number = work.dtype.type
+    half, one, three_halves = number(0.5), number(1), number(1.5)
+    for i in range(LANES):
+        u = read(work, fraction, i)
+        v = one - u
+        if len(stencil) == 2:
+            write(work, row, i, v)
+            write(work, row + 1, i, u)
+        else:
+            write(work, row, i, -half * u * v * v)
+            write(work, row + 1, i, v * (one + u * (one - three_halves * u)))
+            write(work, row + 2, i, u * (one + v * (one - three_halves * v)))
+            write(work, row + 3, i, -half * v * u * u)
+
+
+@part
+def weigh_slopes(stencil, size, fraction, row, work):
+    """Derivatives of those weights by the coordinate."""
+    number = work.dtype.type
+    half, two, nine_halves, five = number(0.5), number(2), number(4.5), number(5)
+    for i in range(LANES):
+        u = read(work, fraction, i)
+        v = number(1) - u
+        if len(stencil) == 2:
+            write(work, row, i, -size)
+            write(work, row + 1, i, size)
+        else:
+            write(work, row, i, -half * size * v * (v - two * u))
+            write(work, row + 1, i, size * u * (nine_halves * u - five))
+            write(work, row + 2, i, -size * v * (nine_halves * v - five))
+            write(work, row + 3, i, half * size * u * (u - two * v))
+
+
+@part
+def place(size, stride, rule, shift, pixel, target, places, work):
+    """Offsets of one tap's pixels along one axis, by the rule for pixels that are not there."""
+    number = work.dtype.type
+    zero, one, shift = number(0), number(1), number(shift)
+    last = size - one
+    if rule == EDGE:
+        for i in range(LANES):
+            x = max(zero, min(last, read(work, pixel, i) + shift))
+            write(places, target, i, np.int32(x) * stride)
+    elif rule == CONSTANT:
+        for i in range(LANES):
+            x = read(work, pixel, i) + shift
+            inside = max(zero, min(last, x))
+            write(places, target, i, np.int32(inside) * stride if x == inside else OUTSIDE)
+    else:
+        # A reflected sample repeats after twice its length, a wrapped one after once; there the
+        # minimum never takes the mirrored number, which is past the end.
+        period = size + size if rule == REFLECT else size
+        mirror = last + size
+        for i in range(LANES):
+            x = read(work, pixel, i) + shift
+            x -= period * np.floor(x / period)
+            x = max(zero, min(last, min(x, mirror - x)))
+            write(places, target, i, np.int32(x) * stride)
+
+
+@part
+def find_taps(stencil, shape, sizes, rule, n_slopes, positions, start, count, places, work):
+    """Offsets and weights of the taps of ``count`` points; slopes too unless ``n_slopes`` is 0."""
+    rows, n_taps = layout(stencil, shape), len(stencil)
+    read_positions(shape, positions, start, count, rows.fractions, work)
+    stride = 1
+    for k in range(len(shape) - 1, -1, -1):
+        size, fraction, at = sizes[k], rows.fractions + k, k * n_taps
+        if n_taps == 1:
+            find_nearest(size, fraction, rows.pixels, work)
+        else:
+            split(size, fraction, rows.pixels, work)
+            weigh(stencil, fraction, rows.weights + at, work)
+        if n_slopes > 0:
+            weigh_slopes(stencil, size, fraction, rows.slopes + at, work)
+        for t in range(n_taps):
+            place(size, stride, rule, stencil[t], rows.pixels, at + t, places, work)
+        stride *= shape[k]
+
+
+# -- values
+
+
+@part
+def gather(stencil, shape, line, rule, data, fill, places, target, work):
+    """Values of the taps along the last axis, for one choice of taps on the axes before it."""
+    ndim, n_taps = len(shape), len(stencil)
+    for i in range(LANES):
+        start = 0
+        rest = line
+        for k in range(ndim - 2, -1, -1):
+            start += read(places, k * n_taps + rest % n_taps, i)
+            rest //= n_taps
+        for t in range(n_taps):
+            at = start + read(places, (ndim - 1) * n_taps + t, i)
+            if rule != CONSTANT or at >= 0:
+                write(work, target + t, i, data[np.uint64(at)])
+            else:
+                write(work, target + t, i, fill)
+
+
+@part
+def add_taps(stencil, weights, source, target, is_slope, work):
+    """Weighted sum of taps. Weights sum to one, or to zero for a slope, so one tap needs none.
+
+    Sums of differences, so that equal taps give exactly their value, or zero.
+    """
+    n_taps = len(stencil)
+    center = (n_taps - 1) // 2
+    for i in range(LANES):
+        middle = read(work, source + center, i)
+        total = work.dtype.type(0) if is_slope else middle
+        for t in range(n_taps):
+            if t != center:
+                total += read(work, weights + t, i) * (read(work, source + t, i) - middle)
+        write(work, target, i, total)
+
+
+@part
+def close_axis(stencil, shape, k, tap, n_slopes, work):
+    """Turn the taps of axis k into one tap of the axis before it: see ``combine``."""
+    rows, n_taps, ndim = layout(stencil, shape), len(stencil), len(shape)
+    source = rows.levels + (k + 1) * (ndim + 1) * n_taps
+    target = rows.levels + k * (ndim + 1) * n_taps + tap
+    weights, slopes = rows.weights + k * n_taps, rows.slopes + k * n_taps
+    add_taps(stencil, weights, source, target, False, work)
+    for q in range(k, n_slopes):
+        if q == k:
+            add_taps(stencil, slopes, source, target + (q + 1) * n_taps, True, work)
+        else:
+            step = (q + 1) * n_taps
+            add_taps(stencil, weights, source + step, target + step, False, work)
+
+
+@part
+def combine(stencil, shape, rule, n_slopes, data, fill, places, work):
+    """Interpolate: value, and derivatives by the coordinates unless ``n_slopes`` is 0.
+
+    Level k + 1 holds, tap by tap of axis k, what the axes after it have been combined to: the
+    value, then the derivatives by those axes. Level 0 holds the result, in its first tap.
+    """
+    rows, n_taps, ndim = layout(stencil, shape), len(stencil), len(shape)
+    pixels = rows.levels + ndim * (ndim + 1) * n_taps
+    for line in range(n_taps ** (ndim - 1)):
+        gather(stencil, shape, line, rule, data, fill, places, pixels, work)
+        k, rest = ndim - 1, line
+        while True:
+            tap = rest % n_taps if k > 0 else 0
+            close_axis(stencil, shape, k, tap, n_slopes, work)
+            if k == 0 or tap < n_taps - 1:
+                break
+            k, rest = k - 1, rest // n_taps
+
+
+@part
+def scatter(stencil, shape, cotangent, places, work, target):
+    """Add the weights of all taps of a row of points, times its cotangent, to the pixels."""
+    ndim, n_taps = len(shape), len(stencil)
+    weights = layout(stencil, shape).weights
+    for i in range(len(cotangent)):
+        for tap in range(n_taps**ndim):
+            at, weight, rest = 0, cotangent[i], tap
+            for k in range(ndim - 1, -1, -1):
+                row = k * n_taps + rest % n_taps
+                at += read(places, row, i)
+                weight *= read(work, weights + row, i)
+                rest //= n_taps
+            if at >= 0:
+                target[at] += weight
+
+
+# -- kernels
+#
+# values     (n or 1, channels, pixels)
+# positions  (n or 1, m * ndim)
+# out        (n, channels, m), or more points, of which those from ``start`` on are written
+# sizes      (ndim,), the shape as numbers of the type to calculate in
+# fill       of that type, or in ``pick`` of the type of the values
+#
+# One task is a sample and CHUNK points; in ``pull_values`` it is a channel of an image.
+
+
+@inlined
+def scratch(stencil, shape, sizes):
+    """Offsets and work rows. Zeros, so that lanes without a point hold harmless numbers."""
+    places = np.zeros(len(shape) * len(stencil) * LANES, np.int32)
+    return places, np.zeros(layout(stencil, shape).size * LANES, sizes.dtype)
+
+
+@inlined
+def locate(task, shape, positions):
+    """Sample, first and last point of a task, and the sample's row of positions."""
+    m = positions.shape[1] // len(shape)
+    n_chunks = (m + CHUNK - 1) // CHUNK
+    s, chunk = task // n_chunks, task % n_chunks * CHUNK
+    return s, chunk, min(chunk + CHUNK, m), positions[s % len(positions)]
+
+
+@kernel
+def pick(first, last, shape, sizes, rule, fill, values, positions, start, out):
+    """Values of the nearest pixels."""
+    stencil = NEAREST
+    places, work = scratch(stencil, shape, sizes)
+    for task in range(first, last):
+        s, begin, stop, here = locate(task, shape, positions)
+        for p in range(begin, stop, LANES):
+            count = min(LANES, stop - p)
+            find_taps(stencil, shape, sizes, rule, 0, here, p, count, places, work)
+            for c in range(values.shape[1]):
+                data, row = values[s % len(values), c], out[s, c]
+                for i in range(count):
+                    at = 0
+                    for k in range(len(shape)):
+                        at += read(places, k, i)
+                    row[np.uint64(start + p + i)] = data[np.uint64(at)] if at >= 0 else fill
+
+
+@kernel
+def interpolate(
+    first, last, stencil, shape, sizes, rule, fill, limits, values, positions, start, out
+):
+    """Interpolated values, clipped to the first two ``limits``, with the third added."""
+    places, work = scratch(stencil, shape, sizes)
+    result = layout(stencil, shape).levels
+    low, high, shift = limits
+    for task in range(first, last):
+        s, begin, stop, here = locate(task, shape, positions)
+        for p in range(begin, stop, LANES):
+            count = min(LANES, stop - p)
+            find_taps(stencil, shape, sizes, rule, 0, here, p, count, places, work)
+            for c in range(values.shape[1]):
+                data, row = values[s % len(values), c], out[s, c]
+                combine(stencil, shape, rule, 0, data, fill, places, work)
+                for i in range(count):
+                    value = read(work, result, i)
+                    value = low if value < low else value  # in this form, NaN stays
+                    value = high if value > high else value
+                    row[np.uint64(start + p + i)] = value + shift
+
+
+@kernel
+def differentiate(first, last, stencil, shape, sizes, rule, fill, values, positions, out, gradient):
+    """Interpolated values, and their derivatives by the positions (n, channels, m, ndim)."""
+    ndim, n_taps = len(shape), len(stencil)
+    places, work = scratch(stencil, shape, sizes)
+    result = layout(stencil, shape).levels
+    for task in range(first, last):
+        s, begin, stop, here = locate(task, shape, positions)
+        for p in range(begin, stop, LANES):
+            count = min(LANES, stop - p)
+            find_taps(stencil, shape, sizes, rule, ndim, here, p, count, places, work)
+            for c in range(values.shape[1]):
+                data = values[s % len(values), c]
+                combine(stencil, shape, rule, ndim, data, fill, places, work)
+                for i in range(count):
+                    out[s, c, p + i] = read(work, result, i)
+                    for k in range(ndim):
+                        gradient[s, c, p + i, k] = read(work, result + (k + 1) * n_taps, i)
+
+
+@kernel
+def pull_positions(
+    first, last, stencil, shape, sizes, rule, fill, values, positions, cotangent, by_positions
+):
+    """Add Σ over channels of cotangent times derivative to ``by_positions`` (n, m, ndim)."""
+    ndim, n_taps = len(shape), len(stencil)
+    places, work = scratch(stencil, shape, sizes)
+    result = layout(stencil, shape).levels
+    for task in range(first, last):
+        s, begin, stop, here = locate(task, shape, positions)
+        for p in range(begin, stop, LANES):
+            count = min(LANES, stop - p)
+            find_taps(stencil, shape, sizes, rule, ndim, here, p, count, places, work)
+            for c in range(values.shape[1]):
+                data = values[s % len(values), c]
+                combine(stencil, shape, rule, ndim, data, fill, places, work)
+                for i in range(count):
+                    for k in range(ndim):
+                        slope = read(work, result + (k + 1) * n_taps, i)
+                        by_positions[s, p + i, k] += cotangent[s, c, p + i] * slope
+
+
+@kernel
+def pull_values(first, last, stencil, shape, sizes, rule, positions, cotangent, by_values):
+    """Add the taps' weights, times the cotangent, to ``by_values`` (n or 1, channels, pixels).
+
+    All samples that look into one image add to it in turn, so no two threads do.
+    """
+    places, work = scratch(stencil, shape, sizes)
+    n_images, n_channels = by_values.shape[:2]
+    m = cotangent.shape[2]
+    for task in range(first, last):
+        image, c = task // n_channels, task % n_channels
+        for s in range(image, len(cotangent), n_images):
+            here = positions[s % len(positions)]
+            for p in range(0, m, LANES):
+                count = min(LANES, m - p)
+                find_taps(stencil, shape, sizes, rule, 0, here, p, count, places, work)
+                row = cotangent[s, c, p : p + count]
+                scatter(stencil, shape, row, places, work, by_values[image, c])

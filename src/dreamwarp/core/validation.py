@@ -1,0 +1,94 @@
+"""Checks of what users pass in. Messages say what must hold, what came, what to do."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from numbers import Real
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+PACKAGE = Path(__file__).parents[1]
+
+Choice = TypeVar("Choice", bound=str)
+
+
+def as_finite_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    """A C-ordered float64 array without NaN or infinity."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"`{name}` must be an array of real numbers, got dtype {array.dtype}.")
+    with np.errstate(over="ignore"):  # long doubles may overflow; the check below says so
+        array = np.asarray(array, dtype=np.float64, order="C")
+    if not array.flags.writeable:  # a type of its own to numba, for which all kernels would compile
+        array = array.copy()
+    if not np.isfinite(array).all():
+        first = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(f"`{name}` must be finite, got {array[first]} at index {first}.")
+    return array
+
+
+def check_choice(name: str, value: Choice, choices: Sequence[str]) -> Choice:
+    """``value``, if it is one of ``choices``."""
+    if value not in choices:
+        listed = ", ".join(repr(choice) for choice in choices)
+        raise ValueError(f"`{name}` must be one of {listed}, got {value!r}.")
+    return value
+
+
+def check_whole(name: str, value: Any, lowest: int) -> int:
+    """``value``, if it is a whole number that is not too small."""
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_whole or value < lowest:
+        raise ValueError(f"`{name}` must be a whole number, at least {lowest}, got {value!r}.")
+    return int(value)
+
+
+def check_factor(name: str, value: Any, or_else: str = "") -> float:
+    """``value``, if it can be a factor; ``or_else`` names what else could be given."""
+    is_real = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_real or not 0.0 <= float(value) < np.inf:
+        raise ValueError(f"`{name}` must be a finite number, not negative{or_else}, got {value!r}.")
+    return float(value)
+
+
+def check_resolution(name: str, shape: Sequence[int], cells: Sequence[int]) -> None:
+    """Raise if samples of shape (n, ..., *spatial) are too small to show warps.
+
+    ``shape`` has the spatial axes last, as many as there are ``cells``.
+    """
+    spatial = tuple(shape)[len(shape) - len(cells) :]
+    size = " x ".join(map(str, spatial))
+    if min(spatial) < 2 <= max(spatial):
+        is_series = sum(n > 1 for n in spatial) == 1
+        raise ValueError(
+            f"`{name}` must have at least 2 pixels along every axis that is warped, got shape "
+            f"{tuple(shape)}, which {len(cells)} numbers of `cells` make samples of {size} pixels. "
+            "Use `cells` with one number for each longer axis: "
+            f"{'cells=(16,) for series' if is_series else 'cells=(4, 4) for images'}."
+        )
+
+
+def warn_of_fine_cells(shape: Sequence[int], cells: Sequence[int]) -> None:
+    """Warn if samples of shape (n, ..., *spatial) have fewer pixels than cells along an axis."""
+    spatial = tuple(shape)[len(shape) - len(cells) :]
+    if any(n < k for n, k in zip(spatial, cells, strict=True)):
+        size, asked = (" x ".join(map(str, sizes)) for sizes in (spatial, cells))
+        warn_user(
+            f"samples of {size} pixels have fewer pixels than the {asked} cells along an axis: "
+            "warps finer than pixels can't be learned, and take long. Use fewer `cells`, with "
+            "several pixels each.",
+            UserWarning,
+        )
+
+
+def warn_user(message: str, category: type[Warning]) -> None:
+    """Warn at the line outside this package that the call came from."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

@@ -1,0 +1,33 @@
+"""Samples at scale: written as shards that can be resumed and verified, or streamed.
+
+Not named ``generate``: that is the function ``dreamwarp.generate``, which a package of that name
+would replace as soon as it is imported. Names are looked up when they are used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from dreamwarp.core.listing import public_names
+
+# Name to the module that has it.
+PUBLIC = {
+    "Generated": "generating",
+    "Verification": "verification",
+    "generate": "generating",
+    "stream": "streaming",
+    "verify": "verification",
+}
+
+__all__ = ["Generated", "Verification", "generate", "stream", "verify"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{PUBLIC[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return public_names(globals())

@@ -1,0 +1,41 @@
+"""Output formats, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dreamwarp.augment.source import Form
+from dreamwarp.core.validation import check_choice
+from dreamwarp.generation.formats.base import ShardFormat, Writing
+from dreamwarp.generation.formats.folder import FolderFormat
+from dreamwarp.generation.formats.idx import IdxFormat
+from dreamwarp.generation.formats.npz import NpzFormat
+from dreamwarp.generation.formats.parquet import ParquetFormat
+from dreamwarp.generation.formats.webdataset import WebDatasetFormat
+
+FORMATS: dict[str, type[ShardFormat]] = {
+    kind.name: kind
+    for kind in (IdxFormat, NpzFormat, ParquetFormat, WebDatasetFormat, FolderFormat)
+}
+
+__all__ = ["FORMATS", "ShardFormat", "Writing", "first_that_holds", "make_format"]
+
+
+def make_format(name: str, form: Form) -> ShardFormat:
+    """The format of a name, for samples of a form.
+
+    ValueError if it can't hold such samples, with formats that can.
+    """
+    kind = FORMATS[check_choice("format", name, tuple(FORMATS))]
+    fault = kind.find_fault(form)
+    if fault is not None:
+        *most, last = (repr(other.name) for other in FORMATS.values() if not other.find_fault(form))
+        others = f"{', '.join(most)} or {last}" if most else last
+        raise ValueError(f"format {name!r} {fault}. Use format {others}.")
+    return kind(form)
+
+
+def first_that_holds(form: Form, names: Sequence[Any]) -> Any:
+    """The first of some formats that can hold samples of a form; the last, if none can."""
+    return next((name for name in names if FORMATS[name].find_fault(form) is None), names[-1])

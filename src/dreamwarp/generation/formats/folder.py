@@ -1,0 +1,118 @@
+"""An image folder: a folder per class, a PNG picture per sample."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property, partial
+from typing import Any
+
+from numpy.typing import NDArray
+
+from dreamwarp.augment.source import Form
+from dreamwarp.generation.formats.base import ShardFormat, Writing
+from dreamwarp.generation.formats.pictures import encode_pictures, is_picture
+from dreamwarp.generation.shards import Shard
+from dreamwarp.generation.stores import CHUNK, Store, create_hashed, hash_file
+
+# Class names that are folder names everywhere, stay where they are put, and are not hidden.
+SAFE_NAME = re.compile(r"[\w+-]([\w +.,@=()-]*[\w+)-])?")
+# Names that stand for devices on Windows, and those of a set's own files, in any case.
+RESERVED = re.compile(
+    r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?|manifest\.json|listing-\d{5}\.txt", re.IGNORECASE
+)
+MAX_NAME = 200
+LISTED = re.compile(r"([0-9a-f]{64})  ([^/]+)/(\d{12,19})\.png")
+
+
+class FolderFormat(ShardFormat):
+    """``<class>/<number of the sample>.png``.
+
+    A shard is a range of numbers. What belongs to it is in ``listing-00000.txt`` and so on, which
+    ``sha256sum --check`` reads too, and is written after the pictures.
+    """
+
+    name = "folder"
+
+    @classmethod
+    def find_fault(cls, form: Form) -> str | None:
+        """Why samples of a form can't be held, or None."""
+        if not is_picture(form):
+            return (
+                "holds PNG pictures, grey of 8 or 16 bits or coloured of 8, of at most 2^26 "
+                f"pixels, and the data is {form.dtype} of shape {form.shape}"
+            )
+        folders: dict[str, Any] = {}
+        for label in form.labels:
+            name = str(label)
+            is_safe = SAFE_NAME.fullmatch(name) and not RESERVED.fullmatch(name)
+            if not is_safe or len(name.encode()) > MAX_NAME:
+                return (
+                    "needs class names that can be names of folders on every system, and are none "
+                    f"of its own files, got {name!r}"
+                )
+            other = folders.setdefault(name.casefold(), label)
+            if other != label:
+                return (
+                    f"needs class names that differ by more than case, got {other!r} and {label!r}"
+                )
+        return None
+
+    @cached_property
+    def _folders(self) -> set[str]:
+        return {str(label) for label in self.form.labels}
+
+    def names(self, shard: Shard) -> tuple[str, ...]:
+        """Names of the files whose hashes stand for the shard."""
+        return (f"listing-{shard.number:05d}.txt",)
+
+    def encode(self, first: int, X: NDArray[Any], y: NDArray[Any]) -> list[tuple[str, bytes]]:
+        """Names and contents of pictures."""
+        pictures = zip(encode_pictures(X), y.tolist(), strict=True)
+        return [
+            (f"{label}/{number:012d}.png", picture)
+            for number, (picture, label) in enumerate(pictures, start=first)
+        ]
+
+    @contextmanager
+    def create(self, store: Store, shard: Shard) -> Iterator[Writing]:
+        """Write a shard, which is there if the block ends well."""
+        digests: dict[str, str] = {}
+        listing = bytearray()
+        with store.create_many() as put:
+
+            def add(encoded: list[tuple[str, bytes]]) -> None:
+                for name, content in encoded:
+                    put(name, content)
+                    listing.extend(f"{hashlib.sha256(content).hexdigest()}  {name}\n".encode())
+
+            yield Writing(add, digests)
+        with create_hashed(store, self.names(shard)[0], digests) as stream:
+            stream.write(listing)
+
+    def digests(self, store: Store, shard: Shard) -> dict[str, str]:
+        """SHA-256 of the listing, if the pictures that it lists are as it says."""
+        (name,) = self.names(shard)
+        found = hash_file(store, name)
+        with store.open(name) as stream:
+            lines = (stream.readline(MAX_NAME + 128) for _ in range(shard.n))
+            for number, line in enumerate(lines, start=shard.first):
+                sha256, picture = self._read_line(line, number)
+                if hash_file(store, picture) != sha256:
+                    raise ValueError(f"`{picture}` is not what `{name}` says.")
+        return {name: found}
+
+    def holds(self, store: Store, shard: Shard) -> bool:
+        """Whether the listing has as many lines."""
+        with store.open(self.names(shard)[0]) as stream:
+            chunks = iter(partial(stream.read, CHUNK), b"")
+            return sum(chunk.count(b"\n") for chunk in chunks) == shard.n
+
+    def _read_line(self, line: bytes, number: int) -> tuple[str, str]:
+        """Hash and name of a picture; no listing can make another file be read."""
+        match = LISTED.fullmatch(line.decode("utf-8", "replace").rstrip("\n"))
+        if match is None or match[2] not in self._folders or int(match[3]) != number:
+            raise ValueError(f"sample {number} is not listed as it should be: {line!r}.")
+        return match[1], f"{match[2]}/{match[3]}.png"

@@ -1,0 +1,94 @@
+"""IDX, the format of MNIST: per shard one file of images and one of labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dreamwarp.augment.source import Form
+from dreamwarp.data.idx import CODES, TYPES, WORDS, encode_header
+from dreamwarp.generation.formats.base import ShardFormat, Writing, as_bytes, label_type
+from dreamwarp.generation.shards import Shard
+from dreamwarp.generation.stores import Store, create_hashed, read_bounded
+
+
+class IdxFormat(ShardFormat):
+    """``images-00000-idx3-ubyte`` and ``labels-00000-idx1-ubyte``, and so on."""
+
+    name = "idx"
+    max_samples = 2**32 - 1  # the format counts in 32 bits
+
+    @classmethod
+    def find_fault(cls, form: Form) -> str | None:
+        """Why samples of a form can't be held, or None."""
+        if form.dtype not in CODES:
+            return f"holds {', '.join(map(str, CODES))}, and the data is {form.dtype}"
+        labels = form.classes
+        low, high = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+        if labels.dtype.kind not in "iu" or labels.min() < low or labels.max() > high:
+            return (
+                f"holds labels that are whole numbers of 32 bits, and the data has {labels.dtype} "
+                f"such as {labels[0].item()!r}"
+            )
+        return None
+
+    @property
+    def _label_type(self) -> np.dtype[Any]:
+        smallest = label_type(self.form)
+        return smallest if smallest in CODES else np.dtype(np.int32)
+
+    def names(self, shard: Shard) -> tuple[str, ...]:
+        """Names of the files whose hashes stand for the shard."""
+        values, labels = (
+            WORDS[TYPES[CODES[dtype]]] for dtype in (self.form.dtype, self._label_type)
+        )
+        return (
+            f"images-{shard.number:05d}-idx{len(self.form.shape) + 1}-{values}",
+            f"labels-{shard.number:05d}-idx1-{labels}",
+        )
+
+    def encode(self, first: int, X: NDArray[Any], y: NDArray[Any]) -> tuple[memoryview, memoryview]:
+        """Values and labels in the format's byte order."""
+        labels = y.astype(self._label_type)
+        return tuple(  # type: ignore[return-value]
+            as_bytes(array, np.dtype(TYPES[CODES[array.dtype]])) for array in (X, labels)
+        )
+
+    @contextmanager
+    def create(self, store: Store, shard: Shard) -> Iterator[Writing]:
+        """Write a shard, which is there if the block ends well."""
+        digests: dict[str, str] = {}
+        images_name, labels_name = self.names(shard)
+        with (
+            create_hashed(store, images_name, digests) as images,
+            create_hashed(store, labels_name, digests) as labels,
+        ):
+            for stream, header in zip((images, labels), self._headers(shard), strict=True):
+                stream.write(header)
+
+            def add(encoded: tuple[memoryview, memoryview]) -> None:
+                images.write(encoded[0])
+                labels.write(encoded[1])
+
+            yield Writing(add, digests)
+
+    def _headers(self, shard: Shard) -> tuple[bytes, bytes]:
+        # Arrays of the final shapes that take no memory.
+        value, label = np.zeros((), self.form.dtype), np.zeros((), self._label_type)
+        return (
+            encode_header(np.broadcast_to(value, (shard.n, *self.form.shape))),
+            encode_header(np.broadcast_to(label, shard.n)),
+        )
+
+    def holds(self, store: Store, shard: Shard) -> bool:
+        """Whether headers are those of as many samples."""
+        files = zip(self.names(shard), self._headers(shard), strict=True)
+        return all(read_bounded(store, name, len(start)).startswith(start) for name, start in files)
+
+    def count_bytes(self, n: int) -> int:
+        """Bytes that n samples take, to within some headers."""
+        return n * (self.form.n_bytes + self._label_type.itemsize)

@@ -1,0 +1,193 @@
+"""The manifest of a set: every setting that its samples depend on, and a hash per shard.
+
+With it a set can be completed, checked and made again. Like all files it may come from elsewhere,
+so nothing in it is believed before it is checked, and it holds no file names to be opened: those
+follow from the format and the number of a shard.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dreamwarp.augment.source import BALANCES, Form, SampleSource
+from dreamwarp.core.version import __version__
+from dreamwarp.data.sample_sets import (
+    KIND,
+    MANIFEST,
+    MAX_BYTES,
+    MAX_NUMBER,
+    SAMPLE_CHECKS,
+    VERSION,
+    brief,
+    check_record,
+    check_settings,
+    is_count,
+    is_whole,
+    malformed,
+    parse_record,
+)
+from dreamwarp.generation.formats import ShardFormat, make_format
+from dreamwarp.generation.shards import MAX_SHARDS, Plan
+from dreamwarp.generation.stores import Store, read_bounded
+
+SHA256 = re.compile(r"[0-9a-f]{64}")
+
+Digests = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a set is, and how far it has come.
+
+    Attributes
+    ----------
+    settings : dict
+        All that its bytes depend on, as JSON can hold it.
+    shards : list of dict of str to str, or None
+        Of each shard: SHA-256 of its files by name; None while it has not been made.
+    """
+
+    settings: dict[str, Any]
+    shards: list[Digests | None]
+
+    @property
+    def plan(self) -> Plan:
+        """How samples are cut into shards."""
+        return Plan(*(self.settings[name] for name in ("first", "n", "shard_size")))
+
+    @property
+    def format(self) -> ShardFormat:
+        """How shards are written."""
+        shape, dtype, classes = (self.settings[name] for name in ("shape", "dtype", "classes"))
+        form = Form(tuple(shape), np.dtype(dtype), np.array(classes))
+        return make_format(self.settings["format"], form)
+
+    @property
+    def n_done(self) -> int:
+        """Shards that have been made."""
+        return sum(shard is not None for shard in self.shards)
+
+
+def new_manifest(source: SampleSource, plan: Plan, file_format: ShardFormat) -> Manifest:
+    """The manifest of a set of which nothing has been made."""
+    settings = {
+        "n": plan.n,
+        "first": plan.first,
+        "shard_size": plan.shard_size,
+        "format": file_format.name,
+        "seed": source.key,
+        "strength": source.strength,
+        "balance": source.balance,
+        "shape": list(source.form.shape),
+        "dtype": source.form.dtype.name,
+        "classes": source.form.labels,
+        "model": source.model.fingerprint,
+        "data": source.data_fingerprint,
+    }
+    return Manifest(settings, [None] * len(plan))
+
+
+def write_manifest(store: Store, manifest: Manifest) -> None:
+    """Put the manifest into a store, in place of the one that is there."""
+    contents = {
+        "kind": KIND,
+        "version": VERSION,
+        "library_version": __version__,
+        "settings": manifest.settings,
+        "shards": manifest.shards,
+    }
+    text = json.dumps(contents, indent=1, allow_nan=False) + "\n"
+    with store.create(MANIFEST) as stream:
+        stream.write(text.encode())
+
+
+def read_manifest(store: Store) -> Manifest:
+    """The manifest in a store; a ValueError says what is wrong with it."""
+    try:
+        content = read_bounded(store, MANIFEST, MAX_BYTES)
+    except FileNotFoundError:
+        raise FileNotFoundError(
+            f"`{store.title}` holds no {MANIFEST}, so it is no set of samples."
+        ) from None
+    except NotADirectoryError:
+        raise NotADirectoryError(
+            f"`{store.title}` must be the folder of a set of samples, and is a file."
+        ) from None
+    title = f"{store.title}/{MANIFEST}"
+    settings, shards = check_record(title, parse_record(title, content))
+    _check_settings(title, settings)
+    manifest = Manifest(settings, shards)
+    _check_shards(title, manifest)
+    return manifest
+
+
+def refuse_difference(store: Store, found: Manifest, wanted: Manifest) -> None:
+    """Refuse to go on with a set that was made with other settings."""
+    differing = [name for name, value in wanted.settings.items() if found.settings[name] != value]
+    if differing:
+        listed = "; ".join(
+            f"`{name}` is {brief(found.settings[name])} there and {brief(wanted.settings[name])} "
+            "here"
+            for name in differing
+        )
+        raise ValueError(
+            f"`{store.title}` was made with other settings: {listed}. Use the same, or choose "
+            "another folder."
+        )
+
+
+# -- checks
+
+
+def _check_settings(title: str, settings: Any) -> None:
+    checks = {
+        "n": is_count,
+        "first": lambda value: value == 0 or is_count(value),
+        "shard_size": is_count,
+        **SAMPLE_CHECKS,
+        "seed": lambda value: is_whole(value) and 0 <= value < 2**64,
+        "strength": _is_real,
+        "balance": lambda value: value in BALANCES,
+        "model": _is_hash,
+        "data": _is_hash,
+    }
+    if not isinstance(settings, dict) or set(settings) != set(checks):
+        raise malformed(title, f"its settings must be {', '.join(checks)}")
+    check_settings(title, settings, checks)
+    if settings["first"] + settings["n"] > MAX_NUMBER:
+        raise malformed(title, "its samples have numbers that are too large")
+    try:
+        Manifest(settings, []).format  # noqa: B018  refuses forms that it can't hold
+    except ValueError as error:
+        raise malformed(title, str(error)) from None
+
+
+def _check_shards(title: str, manifest: Manifest) -> None:
+    plan, shards = manifest.plan, manifest.shards
+    if len(plan) > MAX_SHARDS:
+        raise malformed(title, f"it has {len(plan)} shards, more than {MAX_SHARDS}")
+    if not isinstance(shards, list) or len(shards) != len(plan):
+        raise malformed(title, f"it must list {len(plan)} shards")
+    file_format = manifest.format
+    for number, digests in enumerate(shards):
+        if digests is None:
+            continue
+        names = set(file_format.names(plan[number]))
+        if not isinstance(digests, dict) or set(digests) != names:
+            raise malformed(title, f"its shard {number} must have {', '.join(sorted(names))}")
+        if not all(_is_hash(sha256) for sha256 in digests.values()):
+            raise malformed(title, f"its shard {number} has something else than SHA-256 hashes")
+
+
+def _is_real(value: Any) -> bool:
+    real = isinstance(value, float) or (is_whole(value) and value < MAX_NUMBER)
+    return real and 0.0 <= value < float("inf")
+
+
+def _is_hash(value: Any) -> bool:
+    return isinstance(value, str) and SHA256.fullmatch(value) is not None

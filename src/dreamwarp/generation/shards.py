@@ -1,0 +1,65 @@
+"""How a set of samples is cut into shards."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dreamwarp.augment.source import Form, check_range
+from dreamwarp.core.validation import check_whole
+
+# Shards per set: the manifest, which lists all, is written anew after each.
+MAX_SHARDS = 10_000
+# Unless told otherwise, a shard has so many samples at most, and takes so much before compression.
+# What is lost when a run is killed should be some seconds' work.
+SHARD_SAMPLES, SHARD_BYTES = 100_000, 2**27
+
+
+class Shard(NamedTuple):
+    """Samples ``first`` to ``first + n - 1``, written and checked as a whole."""
+
+    number: int
+    first: int
+    n: int
+
+    def blocks(self, size: int) -> Iterator[tuple[int, int]]:
+        """Number of the first sample, and how many, of one block after the other."""
+        end = self.first + self.n
+        return ((start, min(size, end - start)) for start in range(self.first, end, size))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Samples ``first`` to ``first + n - 1`` in shards of ``shard_size``; the last may be smaller.
+
+    ``len(plan)`` is the number of shards and ``plan[k]`` the k-th.
+    """
+
+    first: int
+    n: int
+    shard_size: int
+
+    def __len__(self) -> int:
+        return -(-self.n // self.shard_size)
+
+    def __getitem__(self, number: int) -> Shard:
+        start = number * self.shard_size
+        if not 0 <= start < self.n:
+            raise IndexError(f"there are {len(self)} shards, and none has number {number}.")
+        return Shard(number, self.first + start, min(self.shard_size, self.n - start))
+
+
+def make_plan(first: int, n: int, shard_size: int | None, form: Form) -> Plan:
+    """The plan for so many samples of a form; ``shard_size`` None: as is usual for it."""
+    first, n = check_range(first, n)
+    if shard_size is None:
+        usual = min(SHARD_SAMPLES, max(1, SHARD_BYTES // max(1, form.n_bytes)))
+        return Plan(first, n, max(usual, -(-n // MAX_SHARDS)))
+    plan = Plan(first, n, check_whole("shard_size", shard_size, 1))
+    if len(plan) > MAX_SHARDS:
+        raise ValueError(
+            f"`shard_size` must be at least {-(-n // MAX_SHARDS)} for {n} samples, which makes "
+            f"{MAX_SHARDS} shards, got {shard_size}."
+        )
+    return plan

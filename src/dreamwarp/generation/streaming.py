@@ -1,0 +1,75 @@
+"""Samples for training without a disk between: the same that :func:`generate` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from numpy.typing import NDArray
+
+from dreamwarp.augment.source import Balance, SampleSource, check_range
+from dreamwarp.core.draws import Seed
+from dreamwarp.core.validation import check_whole
+from dreamwarp.data.dataset import DataSet
+from dreamwarp.data.sample_sets import MAX_NUMBER
+from dreamwarp.model import WarpModel
+
+Batch = tuple[NDArray[Any], NDArray[Any]]
+
+
+def stream(
+    model: WarpModel,
+    data: DataSet | tuple[Any, Any],
+    *,
+    seed: Seed = 0,
+    first: int = 0,
+    n: int | None = None,
+    batch_size: int = 256,
+    strength: float | None = None,
+    balance: Balance = "classes",
+    n_threads: int | None = None,
+) -> Iterator[Batch]:
+    """Batches of new samples and their labels, made as they are asked for.
+
+    Sample k is the one that :func:`generate` writes for the same model, data, seed, strength and
+    balance, whatever the batches.
+
+    Parameters
+    ----------
+    model, data, seed, strength, balance
+        As for :func:`generate`.
+    first : int
+        Number of the first sample.
+    n : int, optional
+        How many samples; the last batch may be smaller. Default: without end.
+    batch_size : int
+    n_threads : int, optional
+
+    Yields
+    ------
+    X : (batch_size, ...)
+        In shape and type like the data.
+    y : (batch_size,)
+
+    Examples
+    --------
+    >>> for X, y in dw.stream(model, dw.data.mnist(), seed=0, batch_size=128):
+    ...     train(X, y)
+    """
+    source = SampleSource(model, data, seed=seed, strength=strength, balance=balance)
+    end = check_end(first, n)
+    size = check_batch_size(batch_size)
+    batches = ((start, min(size, end - start)) for start in range(first, end, size))
+    # A generator's body runs when it is first asked: checks have been made by then.
+    return (source.make(start, count, n_threads=n_threads) for start, count in batches)
+
+
+def check_end(first: int, n: int | None) -> int:
+    """Number after that of the last sample."""
+    first, some = check_range(first, 1 if n is None else n)
+    return MAX_NUMBER if n is None else first + some
+
+
+def check_batch_size(batch_size: int) -> int:
+    """``batch_size``, if it is one."""
+    return check_whole("batch_size", batch_size, 1)

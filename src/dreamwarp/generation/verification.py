@@ -1,0 +1,89 @@
+"""Whether the shards of a set are there, and as they were made."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from dreamwarp.core import compiled
+from dreamwarp.core.progress import ProgressOption, track
+from dreamwarp.generation.ahead import map_ahead
+from dreamwarp.generation.formats import ShardFormat
+from dreamwarp.generation.manifest import Digests, Manifest, read_manifest
+from dreamwarp.generation.shards import Shard
+from dreamwarp.generation.stores import Store, open_store
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What is right and wrong with a set of samples.
+
+    Attributes
+    ----------
+    manifest : Manifest
+    missing, damaged : list of int
+        Numbers of shards that have not been made or have gone, and of those that have changed.
+    """
+
+    manifest: Manifest
+    missing: list[int]
+    damaged: list[int]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether all shards are there and as they were made."""
+        return not self.missing and not self.damaged
+
+
+def verify(
+    out: str | os.PathLike[str], *, progress: ProgressOption = None, n_threads: int | None = None
+) -> Verification:
+    """Compare every shard of a set with its hashes and its number of samples in the manifest.
+
+    Parameters
+    ----------
+    out : path or address
+        Where :func:`generate` wrote.
+    progress : bool or callable, optional
+        A progress bar, or a function of (shards done, shards in all).
+    n_threads : int, optional
+    """
+    store = open_store(out)
+    manifest = read_manifest(store)
+    states = check_all(store, manifest, progress, n_threads)
+    missing, damaged = (
+        [number for number, state in states if state == kind] for kind in ("missing", "damaged")
+    )
+    return Verification(manifest, missing, damaged)
+
+
+def check_all(
+    store: Store, manifest: Manifest, progress: ProgressOption, n_threads: int | None
+) -> list[tuple[int, str]]:
+    """Number and state of every shard."""
+    file_format, plan = manifest.format, manifest.plan
+
+    def check(number: int) -> tuple[int, str]:
+        return number, check_shard(store, file_format, plan[number], manifest.shards[number])
+
+    states = []
+    with track(len(plan), "verifying", progress) as advance:
+        for state in map_ahead(check, range(len(plan)), compiled.thread_count(n_threads)):
+            states.append(state)
+            advance(1)
+    return states
+
+
+def check_shard(
+    store: Store, file_format: ShardFormat, shard: Shard, digests: Digests | None
+) -> str:
+    """``"sound"``, ``"missing"`` or ``"damaged"``."""
+    if digests is None:
+        return "missing"
+    try:
+        is_same = file_format.digests(store, shard) == digests
+        return "sound" if is_same and file_format.holds(store, shard) else "damaged"
+    except FileNotFoundError:
+        return "missing"
+    except ValueError:
+        return "damaged"

@@ -1,0 +1,100 @@
+"""Draws of θ for many samples at a time: normals turned into warps without a detour by memory.
+
+A row of the result depends on its own sample number alone, bit for bit: sums run in the order
+written, whatever the number of rows. A library's matrix product would sum in another order for
+another number of rows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dreamwarp.core.compiled import kernel
+from dreamwarp.core.draws import LINE, Stream, fused, normal_pairs, normal_rows
+from dreamwarp.core.lanes import LANES, read, write
+
+WARP, MIXTURE = np.uint64(Stream.WARP), np.uint64(Stream.MIXTURE)
+
+
+@kernel
+def draw_gaussian(
+    first, last, key_low, key_high, factor, widths, noise, numbers, rows, out
+):  # fmt: skip
+    """``out[rows[t]]`` = F z + noise z' for sample ``numbers[t]``; one task is ``LANES`` samples.
+
+    Parameters
+    ----------
+    factor : (d, rank)
+        F.
+    widths : (d,) int64
+        How many leading entries of each row of F are to be used; the others are zero.
+    noise : float
+    numbers, rows : (n,) int64
+    out : (m, d)
+    """
+    dim, rank = factor.shape
+    n_normals = rank + dim if noise > 0.0 else rank
+    counters = np.empty(2 * LANES, np.uint64)
+    z = np.empty((n_normals + 1) // 2 * 2 * LANES)
+    theta = np.empty(dim * LANES)
+    for task in range(first, last):
+        start = task * LANES
+        active = min(LANES, len(numbers) - start)
+        normal_rows(key_low, key_high, WARP, numbers, start, active, n_normals, counters, z)
+        for i in range(dim):
+            for w in range(active):
+                write(theta, i, w, 0.0 if noise == 0.0 else noise * read(z, rank + i, w))
+            for j in range(widths[i]):
+                entry = factor[i, j]
+                for w in range(active):
+                    write(theta, i, w, fused(entry, read(z, j, w), read(theta, i, w)))
+        for base in range(0, active, LINE):
+            for i in range(dim):
+                for w in range(base, min(base + LINE, active)):
+                    out[rows[start + w], i] = read(theta, i, w)
+
+
+@kernel
+def add_multiples(first, last, points, chosen, multiples, rows, out):
+    """``out[rows[t]]`` += multiples[t] * points[chosen[t]]; one task is a sample."""
+    for t in range(first, last):
+        for i in range(points.shape[1]):
+            out[rows[t], i] += multiples[t] * points[chosen[t], i]
+
+
+@kernel
+def add_mixtures(
+    first, last, key_low, key_high, theta, means, deviations, begins, ends, damping, numbers, rows,
+    out,
+):  # fmt: skip
+    """Random mixtures of θ's, on top of damped noise; one task is a sample.
+
+    ``out[rows[t]]`` = damping[t] * itself + Σ_e (means[e] + deviations[e] z_e) theta[e], over the
+    entries e from begins[t] to ends[t].
+
+    Parameters
+    ----------
+    theta : (n_entries, d)
+    means, deviations : (n_entries,)
+    begins, ends : (n,) int64
+    damping : (n,)
+    numbers, rows : (n,) int64
+    out : (m, d)
+    """
+    dim = theta.shape[1]
+    counters, z = np.empty(2 * LANES, np.uint64), np.empty(2 * LANES)
+    for t in range(first, last):
+        row, n_entries = rows[t], ends[t] - begins[t]
+        for i in range(dim):
+            out[row, i] *= damping[t]
+        for base in range(0, n_entries, 2 * LANES):
+            n_here = min(2 * LANES, n_entries - base)
+            for w in range((n_here + 1) // 2):
+                write(counters, 0, w, np.uint64(numbers[t]))
+                write(counters, 1, w, np.uint64(base // 2 + w))
+            normal_pairs(key_low, key_high, MIXTURE, counters, (n_here + 1) // 2, 0, z)
+            for k in range(n_here):
+                entry = begins[t] + base + k
+                weight = means[entry] + deviations[entry] * read(z, k % 2, k // 2)
+                for i in range(dim):
+                    out[row, i] += weight * theta[entry, i]

@@ -1,0 +1,391 @@
+"""Values at moved points: linear, nearest and cubic interpolation, and rules for what lies outside.
+
+A sample is a grid of values in the unit domain, pixel i of n at (i + 0.5) / n. Beyond its last
+pixel it is carried on for ever by one of the ``FILLS``, pixel by pixel, and every interpolation
+works on that endless grid; nothing else happens at a border. So with ``"constant"`` an image fades
+into the fill value over the width of a pixel (two if cubic), as it does with ``grid-constant`` of
+scipy or the zero padding of torch.
+
+``"linear"`` and ``"cubic"`` pass through the pixels and keep plateaus: a constant region stays that
+constant, to the bit. Cubic is the Catmull-Rom spline, the cubic of four pixels that is exact for
+parabolas. A cubic B-spline is a little sharper, but its prefilter makes every value depend on the
+whole image: one NaN would spoil all of it, integers would need a floating-point copy, and a
+gradient by the image would need the transposed filter.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dreamwarp.core import interpolation as kernels
+from dreamwarp.core.compiled import spread
+from dreamwarp.core.validation import check_choice
+
+Interpolation = Literal["linear", "nearest", "cubic"]
+Smooth = Literal["linear", "cubic"]
+Fill = Literal["edge", "constant", "reflect", "wrap"]
+
+INTERPOLATIONS = ("linear", "nearest", "cubic")
+SMOOTH = ("linear", "cubic")
+FILLS = ("edge", "constant", "reflect", "wrap")
+STENCILS = {"linear": kernels.LINEAR, "cubic": kernels.CUBIC}
+MAX_AXES = 3
+
+
+def resample(
+    values: ArrayLike,
+    positions: ArrayLike,
+    *,
+    interpolation: Interpolation = "linear",
+    fill: Fill = "edge",
+    fill_value: float = 0,
+    n_threads: int | None = None,
+) -> NDArray[Any]:
+    """Values of sampled functions at any points.
+
+    Parameters
+    ----------
+    values : (n or 1, channels, *spatial)
+        One, two or three spatial axes; any real dtype of up to 64 bits.
+    positions : (n or 1, m, ndim)
+        Points in the unit domain: coordinate k belongs to spatial axis k, pixel i of n is centred
+        at (i + 0.5) / n.
+    interpolation : {"linear", "nearest", "cubic"}
+        Cubic is Catmull-Rom; see the head of this module.
+    fill : {"edge", "constant", "reflect", "wrap"}
+        Pixels beyond the border: the nearest one (a a | a b c | c c), ``fill_value``, mirrored in
+        the border (b a | a b c | c b), or from the other side (b c | a b c | a b).
+    fill_value : number
+        Must be a value that the dtype of ``values`` can hold.
+    n_threads : int, optional
+        Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it.
+
+    Returns
+    -------
+    (n, channels, m), in the dtype of ``values``. Integers are rounded, halves up, and clipped to
+    the range of their dtype.
+
+    Notes
+    -----
+    Calculated in float32 for integers of up to 16 bits and for float16 and float32, if the
+    positions are float32 too; else in float64, so 64-bit integers past 2^53 are rounded. Nearest
+    copies.
+    """
+    check_choice("interpolation", interpolation, INTERPOLATIONS)
+    samples, points, n = _check_inputs(values, positions, fill)
+    out = np.empty((n, samples.shape[1], points.shape[1]), samples.dtype)
+    resample_into(
+        out, samples, points, start=0, interpolation=interpolation, fill=fill,
+        fill_value=fill_value, n_threads=n_threads,
+    )  # fmt: skip
+    return out
+
+
+def resample_into(
+    out: NDArray[Any],
+    values: NDArray[Any],
+    positions: NDArray[Any],
+    *,
+    start: int,
+    interpolation: Interpolation,
+    fill: Fill,
+    fill_value: float,
+    n_threads: int | None,
+) -> None:
+    """:func:`resample` into ``out[:, :, start : start + m]``, of inputs known to be good.
+
+    ``out`` (n, channels, start + m or more) must be C-ordered and have the dtype of ``values``.
+    """
+    if interpolation == "nearest":
+        _pick_into(out, values, positions, start, fill, fill_value, n_threads)
+        return
+    setting = _setting(values, positions, interpolation, fill, fill_value)
+    if values.dtype in (np.uint8, np.float32, np.float64):
+        _interpolate_into(out, values, positions, start, setting, n_threads)
+        return
+    images = values.astype(np.result_type(values.dtype, np.float32))
+    numbers = np.empty((*out.shape[:2], positions.shape[1]), images.dtype)
+    _interpolate_into(numbers, images, positions, 0, setting, n_threads)
+    out[:, :, start : start + positions.shape[1]] = _as_type(numbers, out.dtype)
+
+
+def resample_gradient(
+    values: ArrayLike,
+    positions: ArrayLike,
+    *,
+    interpolation: Smooth = "linear",
+    fill: Fill = "edge",
+    fill_value: float = 0,
+    n_threads: int | None = None,
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Values of sampled functions at any points, and their derivatives by the points.
+
+    Parameters
+    ----------
+    values, positions, interpolation, fill, fill_value, n_threads
+        As for :func:`resample`, except ``"nearest"``, which has no derivative. Integers are taken
+        as floating-point numbers.
+
+    Returns
+    -------
+    sampled : (n, channels, m)
+    gradient : (n, channels, m, ndim)
+        Per unit of the domain, not per pixel. Where a linear interpolation has a kink, at pixel
+        centres, the derivative from the right.
+
+    float32, or float64 where :func:`resample` would calculate in that.
+    """
+    check_choice("interpolation", interpolation, SMOOTH)
+    samples, points, n = _check_inputs(values, positions, fill)
+    setting = _setting(samples, points, interpolation, fill, fill_value)
+    number, ndim = setting.sizes.dtype, points.shape[2]
+    sampled = np.empty((n, samples.shape[1], points.shape[1]), number)
+    gradient = np.empty((*sampled.shape, ndim), number)
+    spread(
+        kernels.differentiate, n * _n_chunks(points.shape[1]), *setting,
+        _rows(samples.astype(number, copy=False), 2), _rows(points, 1), sampled, gradient,
+        n_threads=n_threads,
+    )  # fmt: skip
+    return sampled, gradient
+
+
+def resample_vjp(
+    values: ArrayLike,
+    positions: ArrayLike,
+    cotangent: ArrayLike,
+    *,
+    interpolation: Smooth = "linear",
+    fill: Fill = "edge",
+    fill_value: float = 0,
+    by_values: bool = True,
+    by_positions: bool = True,
+    n_threads: int | None = None,
+) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+    """Gradient of Σ cotangent · resample(values, positions), by values and by positions.
+
+    Parameters
+    ----------
+    values, positions, interpolation, fill, fill_value, n_threads
+        As for :func:`resample_gradient`.
+    cotangent : (n, channels, m)
+        Derivative of a loss by the sampled values.
+    by_values, by_positions : bool
+        What is not wanted is not calculated, and None is returned in its place.
+
+    Returns
+    -------
+    by_values : shape of ``values``
+    by_positions : shape of ``positions``
+
+    One image, or one set of points, that serves many samples gets the sum over them. float32, or
+    float64 where :func:`resample` would calculate in that.
+    """
+    check_choice("interpolation", interpolation, SMOOTH)
+    samples, points, n = _check_inputs(values, positions, fill)
+    setting = _setting(samples, points, interpolation, fill, fill_value)
+    number, m = setting.sizes.dtype, points.shape[1]
+    cotangents = _check_cotangent(cotangent, (n, samples.shape[1], m), number)
+    value_gradient = position_gradient = None
+    if by_values:
+        value_gradient = np.zeros(samples.shape, number)
+        rows = value_gradient.reshape(*samples.shape[:2], math.prod(setting.shape))
+        spread(
+            kernels.pull_values, len(samples) * samples.shape[1], *setting[:4], _rows(points, 1),
+            cotangents, rows, n_threads=n_threads,
+        )  # fmt: skip
+    if by_positions:
+        position_gradient = np.zeros((n, m, points.shape[2]), number)
+        spread(
+            kernels.pull_positions, n * _n_chunks(m), *setting,
+            _rows(samples.astype(number, copy=False), 2), _rows(points, 1),
+            cotangents, position_gradient, n_threads=n_threads,
+        )  # fmt: skip
+        if len(points) != n:
+            position_gradient = position_gradient.sum(axis=0, keepdims=True)
+    return value_gradient, position_gradient
+
+
+# -- parts of the above
+
+
+class Setting(NamedTuple):
+    """What the interpolating kernels take between the range of tasks and the arrays."""
+
+    stencil: tuple[int, ...]
+    shape: tuple[int, ...]
+    sizes: NDArray[Any]
+    rule: int
+    fill: Any
+
+
+def _setting(
+    values: NDArray[Any],
+    positions: NDArray[Any],
+    interpolation: Interpolation,
+    fill: Fill,
+    fill_value: float,
+) -> Setting:
+    number = np.result_type(values.dtype, positions.dtype, np.float32).type
+    shape = values.shape[2:]
+    return Setting(
+        STENCILS[interpolation], shape, np.array(shape, number), FILLS.index(fill),
+        number(_fill_number(fill, fill_value, values.dtype)),
+    )  # fmt: skip
+
+
+def _pick_into(
+    out: NDArray[Any],
+    values: NDArray[Any],
+    positions: NDArray[Any],
+    start: int,
+    fill: Fill,
+    fill_value: float,
+    n_threads: int | None,
+) -> None:
+    # Copied bit by bit, so one kernel serves all types of the same size.
+    bits = np.dtype(f"u{values.dtype.itemsize}")
+    number = np.array(_fill_number(fill, fill_value, values.dtype), values.dtype)
+    shape = values.shape[2:]
+    spread(
+        kernels.pick, len(out) * _n_chunks(positions.shape[1]), shape,
+        np.array(shape, positions.dtype), FILLS.index(fill), number.view(bits)[()],
+        _rows(values, 2).view(bits), _rows(positions, 1), start, out.view(bits),
+        n_threads=n_threads,
+    )  # fmt: skip
+
+
+def _interpolate_into(
+    out: NDArray[Any],
+    values: NDArray[Any],
+    positions: NDArray[Any],
+    start: int,
+    setting: Setting,
+    n_threads: int | None,
+) -> None:
+    # For uint8, half more than the clipped value, which storing cuts down to whole numbers.
+    limits = (0, 255, 0.5) if out.dtype == np.uint8 else (-np.inf, np.inf, 0)
+    spread(
+        kernels.interpolate, len(out) * _n_chunks(positions.shape[1]), *setting,
+        tuple(map(setting.sizes.dtype.type, limits)), _rows(values, 2), _rows(positions, 1),
+        start, out, n_threads=n_threads,
+    )  # fmt: skip
+
+
+def _n_chunks(n_points: int) -> int:
+    return -(-n_points // kernels.CHUNK)
+
+
+def _rows(array: NDArray[Any], n_axes: int) -> NDArray[Any]:
+    """All axes past the first ``n_axes`` in one, C-ordered."""
+    kept, joined = array.shape[:n_axes], array.shape[n_axes:]
+    return _frozen(np.ascontiguousarray(array).reshape(*kept, math.prod(joined)))
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """A view that can't be written to.
+
+    To numba that is another type: with all inputs so, read-only ones need no kernel of their own.
+    """
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def _as_type(numbers: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Numbers in another dtype: if of integers, rounded, halves up, and clipped to its range."""
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):  # past the range of float16 lies infinity
+            return numbers.astype(dtype)
+    if dtype.kind == "b":
+        return numbers >= 0.5
+    low, high = float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)
+    if int(high) > np.iinfo(dtype).max:  # no float64 is the largest 64-bit integer
+        high = float(np.nextafter(high, 0.0))
+    return np.clip(np.floor(numbers + 0.5), low, high).astype(dtype)
+
+
+# -- checks
+
+
+def check_values(name: str, values: ArrayLike) -> NDArray[Any]:
+    """``values`` as an array of real numbers of up to 64 bits."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise TypeError(
+            f"`{name}` must be an array of booleans, integers or floating-point numbers of at most "
+            f"64 bits, got dtype {array.dtype}."
+        )
+    return array
+
+
+def check_spatial_shape(shape: tuple[int, ...]) -> None:
+    """Refuse samples without pixels, and those with more than kernels can number."""
+    if min(shape) < 1 or math.prod(shape) > kernels.MAX_PIXELS:
+        raise ValueError(
+            f"samples must have between 1 and {kernels.MAX_PIXELS} pixels per channel, got spatial "
+            f"shape {shape}."
+        )
+
+
+def _fill_number(fill: Fill, fill_value: float, dtype: np.dtype[Any]) -> Any:
+    """The fill value as a scalar of a dtype; zero where none is needed."""
+    if fill != "constant":
+        return dtype.type(0)
+    value = np.asarray(fill_value)
+    if value.ndim > 0 or value.dtype.kind not in "biuf":
+        raise TypeError(f"`fill_value` must be one real number, got {fill_value!r}.")
+    number = value.item()
+    if dtype.kind != "f":
+        low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        if not low <= number <= high or number != int(number):
+            raise ValueError(
+                f"`fill_value` must be a whole number between {low} and {high} for samples of "
+                f"dtype {dtype}, got {fill_value!r}. Convert the samples to a dtype that holds it."
+            )
+    return dtype.type(number)
+
+
+def _check_inputs(
+    values: ArrayLike, positions: ArrayLike, fill: Fill
+) -> tuple[NDArray[Any], NDArray[Any], int]:
+    """Samples (n or 1, channels, *spatial), points (n or 1, m, ndim), and n."""
+    check_choice("fill", fill, FILLS)
+    points = check_values("positions", positions)
+    if points.ndim != 3 or not 1 <= points.shape[2] <= MAX_AXES:
+        raise ValueError(
+            f"`positions` must have shape (n, m, ndim) with 1 to {MAX_AXES} axes, got "
+            f"{points.shape}. Use `positions[None]` for one set of points."
+        )
+    if points.dtype != np.float32:
+        points = points.astype(np.float64, copy=False)
+    if not np.isfinite(points).all():
+        raise ValueError("`positions` must be finite, got NaN or infinity.")
+    samples, ndim = check_values("values", values), points.shape[2]
+    if samples.ndim != ndim + 2:
+        raise ValueError(
+            f"`values` must have shape (n, channels, *spatial) with {ndim} spatial axes, as many "
+            f"as `positions` has coordinates, got {samples.shape}."
+        )
+    check_spatial_shape(samples.shape[2:])
+    n = len(samples) if len(points) == 1 else len(points)
+    if len(samples) not in (1, n):
+        raise ValueError(
+            f"`values` and `positions` must agree in their first axis, or one of them be 1, got "
+            f"{len(samples)} and {len(points)}."
+        )
+    return samples, points, n
+
+
+def _check_cotangent(
+    cotangent: ArrayLike, shape: tuple[int, ...], number: np.dtype[Any]
+) -> NDArray[Any]:
+    array = check_values("cotangent", cotangent)
+    if array.shape != shape:
+        raise ValueError(
+            f"`cotangent` must have the shape of the sampled values, {shape}, got {array.shape}."
+        )
+    return _frozen(np.ascontiguousarray(array, dtype=number))

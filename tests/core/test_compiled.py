@@ -1,0 +1,51 @@
+"""What is said of compiling."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CODE = """
+import sys
+import numpy as np
+import dreamwarp as dw
+from dreamwarp.core import compiled
+
+compiled.TELL_SECONDS = 0.1
+if "align" in sys.argv:
+    X = np.random.default_rng(0).random((4, 9, 9))
+    dw.Augmenter(cells=(1, 1), n_neighbors=1, strength=1.0, progress=False).fit(X, [0, 0, 0, 0])
+else:
+    dw.neighbor_pairs(np.random.default_rng(0).random((9, 4)), n_neighbors=1)
+"""
+
+
+def run(cache: Path, *arguments: str) -> str:
+    command = [sys.executable, "-W", "ignore", "-c", CODE, *arguments]
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(cache)}
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    assert done.stdout == ""
+    return done.stderr
+
+
+def test_compiling_is_told_once_and_the_cache_is_silent(tmp_path: Path) -> None:
+    words = run(tmp_path)
+    assert words.startswith("dreamwarp: compiling (a minute or two, then kept on disk)")
+    assert words.count("\n") <= 2 and "so far" in words
+    assert run(tmp_path) == ""
+
+
+def test_a_cache_that_cant_be_written_is_told() -> None:
+    code = "import numba.core.caching as c; c.CacheImpl._locator_classes = []" + CODE
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "set NUMBA_CACHE_DIR to keep" in done.stderr
+
+
+@pytest.mark.slow  # a minute: everything is compiled anew
+def test_no_word_where_no_progress_is_wanted(tmp_path: Path) -> None:
+    assert run(tmp_path, "align") == ""

@@ -1,0 +1,50 @@
+"""How sets are cut into shards."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from dreamwarp.augment.source import Form
+from dreamwarp.generation.shards import MAX_SHARDS, Plan, Shard, make_plan
+
+DIGITS = Form((28, 28), np.dtype(np.uint8), np.arange(10))
+PHOTOS = Form((3, 1024, 1024), np.dtype(np.uint8), np.arange(10))
+
+
+def test_shards_and_their_blocks_cover_all_samples_once() -> None:
+    plan = Plan(5, 103, 25)
+    shards = [plan[k] for k in range(len(plan))]
+    assert shards[0] == Shard(0, 5, 25) and shards[-1] == Shard(4, 105, 3)
+    blocks = [block for shard in shards for block in shard.blocks(10)]
+    numbers = [k for first, n in blocks for k in range(first, first + n)]
+    assert numbers == list(range(5, 108)) and max(n for _, n in blocks) == 10
+
+
+@pytest.mark.parametrize("number", [-1, 5])
+def test_there_are_no_other_shards(number: int) -> None:
+    with pytest.raises(IndexError, match=f"there are 5 shards, and none has number {number}"):
+        Plan(5, 103, 25)[number]
+
+
+def test_usual_sizes() -> None:
+    assert make_plan(0, 10_000_000, None, DIGITS).shard_size == 100_000
+    assert make_plan(0, 10_000_000, None, PHOTOS).shard_size == 1000
+    assert make_plan(0, 100, None, PHOTOS).shard_size == 42
+    assert len(make_plan(0, 10**15, None, DIGITS)) == MAX_SHARDS
+
+
+@pytest.mark.parametrize(
+    ("shard_size", "message"),
+    [
+        (0, "`shard_size` must be a whole number, at least 1, got 0."),
+        (-3, "`shard_size` must be a whole number, at least 1, got -3."),
+        (2.5, "`shard_size` must be a whole number, at least 1, got 2.5."),
+        (9, "`shard_size` must be at least 10 for 100000 samples, which makes 10000 shards, got 9"),
+    ],
+)
+def test_bad_sizes_are_refused(shard_size: int, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make_plan(0, 100_000, shard_size, DIGITS)
