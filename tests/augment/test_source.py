@@ -9,7 +9,7 @@ import pytest
 
 from dreamwarp import Warp
 from dreamwarp.augment import SampleSource
-from dreamwarp.augment.source import Form, check_range
+from dreamwarp.augment.source import SampleForm, check_range
 from dreamwarp.core.draws import Stream, integers
 from dreamwarp.data import DataSet
 from dreamwarp.data.sample_sets import MAX_NUMBER
@@ -155,7 +155,7 @@ def test_data_that_is_not_finite_is_refused(
 
 def test_blocks_are_bounded_and_never_empty() -> None:
     def size(*shape: int) -> int:
-        return Form(shape, np.dtype(np.uint8), np.arange(2)).block_size
+        return SampleForm(shape, np.dtype(np.uint8), np.arange(2)).block_size
 
     assert size(28, 28) % 64 == 0 and 1000 < size(28, 28) < 1400
     assert size(8) == 4096 and size(3, 512, 512) == 1 and size(3, 4000, 4000) == 1

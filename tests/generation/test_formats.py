@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from dreamwarp.augment import SampleSource
-from dreamwarp.augment.source import Form
+from dreamwarp.augment.source import SampleForm
 from dreamwarp.generation import generate, verify
 from dreamwarp.generation.formats import FORMATS, make_format
 from dreamwarp.generation.formats.pictures import encode_pictures
@@ -162,8 +162,8 @@ def test_headers_are_those_of_tarfile(name: str, size: int) -> None:
 # -- what can't be held
 
 
-def form(dtype: str = "uint8", shape: tuple[int, ...] = SHAPE, classes: Any = (0, 1)) -> Form:
-    return Form(shape, np.dtype(dtype), np.array(classes))
+def form(dtype: str = "uint8", shape: tuple[int, ...] = SHAPE, classes: Any = (0, 1)) -> SampleForm:
+    return SampleForm(shape, np.dtype(dtype), np.array(classes))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def form(dtype: str = "uint8", shape: tuple[int, ...] = SHAPE, classes: Any = (0
         ("zip", form(), r"`format` must be one of 'idx', 'npz', .* got 'zip'"),
     ],
 )
-def test_forms_that_cant_be_held_are_refused(name: str, form: Form, message: str) -> None:
+def test_forms_that_cant_be_held_are_refused(name: str, form: SampleForm, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make_format(name, form)
 

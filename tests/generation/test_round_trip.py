@@ -11,7 +11,7 @@ import pytest
 
 from dreamwarp import cli
 from dreamwarp.augment import SampleSource
-from dreamwarp.augment.source import Form
+from dreamwarp.augment.source import SampleForm
 from dreamwarp.data import DataSet, load
 from dreamwarp.data.sample_sets import MANIFEST
 from dreamwarp.generation import generate
@@ -64,7 +64,7 @@ def assert_refused(out: Path, write_fn: Callable[[], Any], data: DataSet) -> Non
     with pytest.raises(ValueError, match=r"Use format '") as refusal:
         write_fn()
     assert not out.exists()
-    form = Form(data.X.shape[1:], data.X.dtype, data.classes)
+    form = SampleForm(data.X.shape[1:], data.X.dtype, data.classes)
     advised = {name for name in FORMATS if f"'{name}'" in str(refusal.value).split("Use ")[1]}
     assert advised and advised == {n for n, kind in FORMATS.items() if not kind.find_fault(form)}
 
@@ -186,7 +186,7 @@ def test_labels_that_are_no_text_are_refused_where_files_hold_text(tmp_path: Pat
 
 
 def test_pictures_that_are_too_large_to_be_read_are_not_written() -> None:
-    form = Form((2**13, 2**13 + 1), np.dtype("uint8"), np.array([0, 1]))
+    form = SampleForm((2**13, 2**13 + 1), np.dtype("uint8"), np.array([0, 1]))
     with pytest.raises(ValueError, match=r"holds PNG pictures, .*Use format 'idx', 'npz', 'parq"):
         make_format("folder", form)
     assert make_format("webdataset", form)._suffixes == ("npy", "cls")  # type: ignore[attr-defined]

@@ -7,11 +7,11 @@ import re
 import numpy as np
 import pytest
 
-from dreamwarp.augment.source import Form
+from dreamwarp.augment.source import SampleForm
 from dreamwarp.generation.shards import MAX_SHARDS, Plan, Shard, make_plan
 
-DIGITS = Form((28, 28), np.dtype(np.uint8), np.arange(10))
-PHOTOS = Form((3, 1024, 1024), np.dtype(np.uint8), np.arange(10))
+DIGITS = SampleForm((28, 28), np.dtype(np.uint8), np.arange(10))
+PHOTOS = SampleForm((3, 1024, 1024), np.dtype(np.uint8), np.arange(10))
 
 
 def test_shards_and_their_blocks_cover_all_samples_once() -> None:

@@ -19,7 +19,7 @@ from dreamwarp.align.chains import (
     diagnose,
     sample_posterior,
 )
-from dreamwarp.align.posterior import Coordinates, Pairs, Posterior, build_grid, shrink
+from dreamwarp.align.posterior import Coordinates, ImagePairs, Posterior, build_grid, shrink
 from dreamwarp.align.search import find_maximum
 from dreamwarp.align.similarity import Custom, Similarity, SquaredError, squared_error
 from dreamwarp.align.surrogate import Surrogate
@@ -155,7 +155,7 @@ def _at_resolution(
     if grid.shape != tuple(shape):
         sources, targets = shrink(sources, grid.shape), shrink(targets, grid.shape)
     pixels = len(grid.every)
-    pairs = Pairs(
+    pairs = ImagePairs(
         sources.reshape(n, n_channels, pixels), targets.reshape(n, n_channels, pixels), grid
     )
     weight, similarity = math.prod(shape) / pixels, problem.similarity

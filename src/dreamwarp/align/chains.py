@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.align.hamiltonian import Hamiltonian
 from dreamwarp.align.metropolis import Metropolis, count_words
-from dreamwarp.align.posterior import Pairs, Posterior
+from dreamwarp.align.posterior import ImagePairs, Posterior
 from dreamwarp.align.surrogate import Surrogate
 from dreamwarp.core import draws
 
@@ -119,7 +119,7 @@ def sample_posterior(
     """
     n, n_chains = len(modes), options.n_chains
     surrogate = Surrogate.at_modes(posterior, modes).repeated(n_chains)
-    pairs = Pairs(
+    pairs = ImagePairs(
         np.repeat(posterior.pairs.sources, n_chains, axis=0),
         np.repeat(posterior.pairs.targets, n_chains, axis=0),
         posterior.pairs.grid,

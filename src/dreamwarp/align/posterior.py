@@ -116,7 +116,7 @@ def build_grid(space: WarpSpace, shape: tuple[int, ...]) -> kernels.Grid:
     )  # fmt: skip
 
 
-class Pairs(NamedTuple):
+class ImagePairs(NamedTuple):
     """A block of pairs at one resolution."""
 
     sources: NDArray[np.float32]  # (n, channels, m)
@@ -132,7 +132,7 @@ class Posterior:
     coordinates : Coordinates
     precision : (d, d)
         The prior's, for x.
-    pairs : Pairs
+    pairs : ImagePairs
     similarity : Similarity
     weight : float or (n,)
         Times the log-likelihood: pixels of the full image per pixel, at a coarse resolution.
@@ -144,7 +144,7 @@ class Posterior:
         self,
         coordinates: Coordinates,
         precision: Array,
-        pairs: Pairs,
+        pairs: ImagePairs,
         similarity: Similarity,
         *,
         weight: float | Array = 1.0,
@@ -162,7 +162,7 @@ class Posterior:
     def __len__(self) -> int:
         return len(self.pairs.sources)
 
-    def of(self, pairs: Pairs, *, n_words: int = 0) -> Posterior:
+    def of(self, pairs: ImagePairs, *, n_words: int = 0) -> Posterior:
         """The same for other pairs."""
         return Posterior(self.coordinates, self.precision, pairs, self.similarity, n_words=n_words)
 

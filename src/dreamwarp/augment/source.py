@@ -33,7 +33,7 @@ MAX_BLOCK = 4096
 ABREAST = 64
 
 
-class Form(NamedTuple):
+class SampleForm(NamedTuple):
     """What all samples of a set have in common.
 
     Attributes
@@ -114,7 +114,7 @@ class SampleSource:
         _check_classes(model, self.data)
         _check_finite(self.data)
         classes, codes = np.unique(self.data.y, return_inverse=True)
-        self.form = Form(self.data.X.shape[1:], self.data.X.dtype.newbyteorder("="), classes)
+        self.form = SampleForm(self.data.X.shape[1:], self.data.X.dtype.newbyteorder("="), classes)
         self._codes, self._members = codes, Members.of(codes)
         self._names, self._are_known = _names(model, classes), _are_known(model, self.data)
 

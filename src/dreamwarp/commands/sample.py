@@ -194,7 +194,7 @@ def sample(
 
 def choose_format(source: str, data: DataSet) -> Format:
     """The format that data of this kind is kept in or, if it can't be, one that holds it."""
-    from dreamwarp.augment.source import Form
+    from dreamwarp.augment.source import SampleForm
     from dreamwarp.data.readers import PARQUET, PICTURES, SUFFIXES, find_kind
     from dreamwarp.generation.formats import first_that_holds
 
@@ -202,7 +202,7 @@ def choose_format(source: str, data: DataSet) -> Format:
     kind = SUFFIXES.get(suffix) if is_address(source) else find_kind(source)
     own: tuple[Format, ...] = ("folder",) if kind is PICTURES else ()
     own = ("parquet",) if kind is PARQUET else own
-    form = Form(data.X.shape[1:], data.X.dtype.newbyteorder("="), data.classes)
+    form = SampleForm(data.X.shape[1:], data.X.dtype.newbyteorder("="), data.classes)
     return first_that_holds(form, (*own, "idx", "npz"))
 
 

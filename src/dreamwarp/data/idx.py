@@ -33,7 +33,7 @@ TELLING = re.compile(r"[-_.]idx\d?([-_.]|$)", re.IGNORECASE)
 BLOCK_BYTES = 16 * 2**20
 
 
-class Header(NamedTuple):
+class IdxHeader(NamedTuple):
     """What an IDX file declares."""
 
     dtype: np.dtype[Any]
@@ -134,7 +134,7 @@ def write_idx(path: str | os.PathLike[str], array: ArrayLike) -> Path:
 
 
 @contextmanager
-def _open_values(file: Path) -> Iterator[tuple[Header, BufferedIOBase]]:
+def _open_values(file: Path) -> Iterator[tuple[IdxHeader, BufferedIOBase]]:
     """What a file declares, if its size allows that, and a stream of its values."""
     with file.open("rb") as raw:
         n_bytes = os.fstat(raw.fileno()).st_size
@@ -150,7 +150,7 @@ def _open_values(file: Path) -> Iterator[tuple[Header, BufferedIOBase]]:
             yield header, stream
 
 
-def _look(file: Path) -> Header:
+def _look(file: Path) -> IdxHeader:
     with _open_values(file) as (header, _):
         return header
 
@@ -164,7 +164,7 @@ def _map(file: Path) -> NDArray[Any]:
         return np.memmap(stream, header.dtype, "r", header.n_bytes, header.shape)
 
 
-def _fill(file: Path, header: Header, array: NDArray[Any]) -> None:
+def _fill(file: Path, header: IdxHeader, array: NDArray[Any]) -> None:
     """Read a file's values into an array of the shape it declares."""
     with _open_values(file) as (found, stream):
         if found != header:
@@ -174,7 +174,7 @@ def _fill(file: Path, header: Header, array: NDArray[Any]) -> None:
             raise ValueError(f"`{file}` declares {header}, and holds more than that.")
 
 
-def _read_header(file: Path, stream: BufferedIOBase) -> Header:
+def _read_header(file: Path, stream: BufferedIOBase) -> IdxHeader:
     start = stream.read(4)
     if not _is_start(start):
         raise ValueError(
@@ -190,10 +190,10 @@ def _read_header(file: Path, stream: BufferedIOBase) -> Header:
             f"`{file}` declares {n_axes} axes, and ends before their sizes. It is truncated: make "
             "or fetch it again."
         )
-    return Header(np.dtype(TYPES[start[2]]), tuple(np.frombuffer(sizes, ">u4").tolist()))
+    return IdxHeader(np.dtype(TYPES[start[2]]), tuple(np.frombuffer(sizes, ">u4").tolist()))
 
 
-def _check_size(file: Path, header: Header, there: int) -> None:
+def _check_size(file: Path, header: IdxHeader, there: int) -> None:
     declared = count_bytes(file, header.shape, header.dtype)
     if there != declared:
         state = "truncated" if there < declared else "not what its header says"

@@ -34,7 +34,7 @@ UNREADABLE = (OSError, SyntaxError, EOFError, ValueError, LookupError, TypeError
 TEST_NAMES = ("test", "val", "validation")
 
 
-class Form(NamedTuple):
+class PictureForm(NamedTuple):
     """What a picture is before it is decoded."""
 
     rows: int
@@ -137,10 +137,10 @@ def decode_all(
     return samples
 
 
-def read_form(source: Path | BinaryIO, name: object) -> Form:
+def read_form(source: Path | BinaryIO, name: object) -> PictureForm:
     """Size and mode from the head of a picture."""
     with _open_picture(source, name) as picture:
-        form = Form(*picture.size[::-1], picture.mode)
+        form = PictureForm(*picture.size[::-1], picture.mode)
     if form.rows * form.columns > MAX_PIXELS:
         raise ValueError(
             f"`{name}` has {form.size} pixels, and must have at most {MAX_PIXELS:,} in all. Make "
@@ -214,7 +214,7 @@ def _pictures(folder: Path) -> list[Path]:
     return [file for file in files if file.suffix.lower() in SUFFIXES]
 
 
-def _read_forms(files: list[Path]) -> list[Form]:
+def _read_forms(files: list[Path]) -> list[PictureForm]:
     forms = []
     with Meter("looking at pictures", len(files)) as meter:
         for file in files:
@@ -223,7 +223,7 @@ def _read_forms(files: list[Path]) -> list[Form]:
     return forms
 
 
-def _check_sizes(names: Sequence[object], forms: Sequence[Form]) -> tuple[int, int]:
+def _check_sizes(names: Sequence[object], forms: Sequence[PictureForm]) -> tuple[int, int]:
     """The one size, (rows, columns), that all pictures have."""
     first = forms[0]
     for name, form in zip(names, forms, strict=True):
@@ -260,7 +260,7 @@ def _check_resize(resize: tuple[int, int] | None) -> tuple[int, int] | None:
     return rows, columns
 
 
-def _common_mode(forms: Sequence[Form]) -> str:
+def _common_mode(forms: Sequence[PictureForm]) -> str:
     """Pillow's name for what holds all pictures without loss: grey, deep grey or colour."""
     modes = {form.mode for form in forms}
     if modes <= set(DEEP_MODES):

@@ -46,7 +46,7 @@ MAX_HEADER = 10_000
 MAX_AXES = 32
 
 
-class Header(NamedTuple):
+class NpyHeader(NamedTuple):
     """What a ``.npy`` file declares."""
 
     dtype: np.dtype[Any]
@@ -226,7 +226,7 @@ def _read_member(file: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) 
     return array
 
 
-def _read_header(what: object, stream: BufferedIOBase) -> Header:
+def _read_header(what: object, stream: BufferedIOBase) -> NpyHeader:
     start = stream.read(8)
     n_length = {b"\1": 2, b"\2": 4, b"\3": 4}.get(start[6:7])
     if len(start) < 8 or not start.startswith(MAGIC) or n_length is None:
@@ -243,7 +243,7 @@ def _read_header(what: object, stream: BufferedIOBase) -> Header:
     if len(sizes) > MAX_AXES:
         raise ValueError(f"`{what}` declares {len(sizes)} axes, and must have at most {MAX_AXES}.")
     dtype = _plain_type(what, descr[1] or "")
-    return Header(dtype, sizes, order[1] == "True", 8 + n_length + length)
+    return NpyHeader(dtype, sizes, order[1] == "True", 8 + n_length + length)
 
 
 def _plain_type(what: object, description: str) -> np.dtype[Any]:
@@ -259,7 +259,7 @@ def _plain_type(what: object, description: str) -> np.dtype[Any]:
         raise ValueError(f"`{what}` holds {description}, which is unknown here.") from None
 
 
-def _check_size(what: object, header: Header, declared: int, there: int) -> None:
+def _check_size(what: object, header: NpyHeader, declared: int, there: int) -> None:
     if there != declared:
         raise ValueError(
             f"`{what}` declares {header}, {declared:,} bytes, and holds {there:,}. It is truncated "
@@ -267,7 +267,7 @@ def _check_size(what: object, header: Header, declared: int, there: int) -> None
         )
 
 
-def _read_values(what: object, header: Header, stream: BufferedIOBase) -> NDArray[Any]:
+def _read_values(what: object, header: NpyHeader, stream: BufferedIOBase) -> NDArray[Any]:
     shape = header.shape[::-1] if header.columns_first else header.shape
     array = np.empty(shape, header.dtype)
     there = fill_array(what, stream, array)
@@ -275,7 +275,7 @@ def _read_values(what: object, header: Header, stream: BufferedIOBase) -> NDArra
     return _arrange_values(header, array)
 
 
-def _arrange_values(header: Header, array: NDArray[Any]) -> NDArray[Any]:
+def _arrange_values(header: NpyHeader, array: NDArray[Any]) -> NDArray[Any]:
     """Values in the order of their axes and of this machine's bytes."""
     array = array.T if header.columns_first else array
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from dreamwarp.augment.source import BALANCES, Form, SampleSource
+from dreamwarp.augment.source import BALANCES, SampleForm, SampleSource
 from dreamwarp.core.version import __version__
 from dreamwarp.data.sample_sets import (
     KIND,
@@ -64,7 +64,7 @@ class Manifest:
     def format(self) -> ShardFormat:
         """How shards are written."""
         shape, dtype, classes = (self.settings[name] for name in ("shape", "dtype", "classes"))
-        form = Form(tuple(shape), np.dtype(dtype), np.array(classes))
+        form = SampleForm(tuple(shape), np.dtype(dtype), np.array(classes))
         return make_format(self.settings["format"], form)
 
     @property

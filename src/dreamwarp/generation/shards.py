@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dreamwarp.augment.source import Form, check_range
+from dreamwarp.augment.source import SampleForm, check_range
 from dreamwarp.core.validation import check_whole
 
 # Shards per set: the manifest, which lists all, is written anew after each.
@@ -50,7 +50,7 @@ class Plan:
         return Shard(number, self.first + start, min(self.shard_size, self.n - start))
 
 
-def make_plan(first: int, n: int, shard_size: int | None, form: Form) -> Plan:
+def make_plan(first: int, n: int, shard_size: int | None, form: SampleForm) -> Plan:
     """The plan for so many samples of a form; ``shard_size`` None: as is usual for it."""
     first, n = check_range(first, n)
     if shard_size is None:

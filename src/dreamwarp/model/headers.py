@@ -41,7 +41,7 @@ def malformed(file: Path, what: str) -> ValueError:
     return ValueError(f"`{file}` is not a usable model file: {what}. Save the model anew.")
 
 
-class Header(NamedTuple):
+class ModelHeader(NamedTuple):
     """A header whose layout fits the file.
 
     Attributes
@@ -58,7 +58,7 @@ class Header(NamedTuple):
 # -- the layout of safetensors
 
 
-def read_header(file: Path) -> Header:
+def read_header(file: Path) -> ModelHeader:
     """The header of a file, once its layout fits the file's size."""
     with file.open("rb") as stream:
         n_after = os.fstat(stream.fileno()).st_size - LENGTH_BYTES
@@ -72,7 +72,7 @@ def read_header(file: Path) -> Header:
         header = _parse(file, stream.read(length))
     metadata = header.pop("__metadata__", None)
     model = _check_metadata(file, metadata)
-    return Header(_check_layout(file, header, n_after - length), model)
+    return ModelHeader(_check_layout(file, header, n_after - length), model)
 
 
 def _parse(file: Path, text: bytes | str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dreamwarp.augment.source import Form
+from dreamwarp.augment.source import SampleForm
 from dreamwarp.core.validation import check_choice
 from dreamwarp.generation.formats.base import ShardFormat, Writing
 from dreamwarp.generation.formats.folder import FolderFormat
@@ -22,7 +22,7 @@ FORMATS: dict[str, type[ShardFormat]] = {
 __all__ = ["FORMATS", "ShardFormat", "Writing", "first_that_holds", "make_format"]
 
 
-def make_format(name: str, form: Form) -> ShardFormat:
+def make_format(name: str, form: SampleForm) -> ShardFormat:
     """The format of a name, for samples of a form.
 
     ValueError if it can't hold such samples, with formats that can.
@@ -36,6 +36,6 @@ def make_format(name: str, form: Form) -> ShardFormat:
     return kind(form)
 
 
-def first_that_holds(form: Form, names: Sequence[Any]) -> Any:
+def first_that_holds(form: SampleForm, names: Sequence[Any]) -> Any:
     """The first of some formats that can hold samples of a form; the last, if none can."""
     return next((name for name in names if FORMATS[name].find_fault(form) is None), names[-1])

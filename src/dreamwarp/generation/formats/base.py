@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.augment.source import Form
+from dreamwarp.augment.source import SampleForm
 from dreamwarp.data.sample_sets import MAX_NUMBER
 from dreamwarp.generation.shards import MAX_SHARDS, Shard
 from dreamwarp.generation.stores import Store, hash_file
@@ -36,19 +36,19 @@ class ShardFormat(ABC):
 
     Parameters
     ----------
-    form : Form
+    form : SampleForm
         One that the format can hold: :func:`make_format` refuses others.
     """
 
     name: ClassVar[str]
     max_samples: ClassVar[int] = MAX_NUMBER
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: SampleForm) -> None:
         self.form = form
 
     @classmethod
     @abstractmethod
-    def find_fault(cls, form: Form) -> str | None:
+    def find_fault(cls, form: SampleForm) -> str | None:
         """Why samples of a form can't be held, as words that follow the format's name, or None."""
 
     def check_size(self, n: int) -> None:
@@ -95,7 +95,7 @@ class ShardFormat(ABC):
         """
 
 
-def label_type(form: Form) -> np.dtype[Any]:
+def label_type(form: SampleForm) -> np.dtype[Any]:
     """The type that labels are stored in: the smallest that numbers need, or strings."""
     if form.classes.dtype.kind not in "iu":
         return form.classes.dtype
@@ -104,7 +104,7 @@ def label_type(form: Form) -> np.dtype[Any]:
     return np.dtype(np.uint8) if small else np.dtype(np.int64)
 
 
-def find_untext(form: Form) -> str | None:
+def find_untext(form: SampleForm) -> str | None:
     """A fault, if any label can't be stored as UTF-8: half of a pair of surrogates."""
     for label in form.labels:
         if isinstance(label, str) and any("\ud800" <= letter <= "\udfff" for letter in label):

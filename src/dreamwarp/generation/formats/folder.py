@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dreamwarp.augment.source import Form
+from dreamwarp.augment.source import SampleForm
 from dreamwarp.generation.formats.base import ShardFormat, Writing
 from dreamwarp.generation.formats.pictures import encode_pictures, is_picture
 from dreamwarp.generation.shards import Shard
@@ -37,7 +37,7 @@ class FolderFormat(ShardFormat):
     name = "folder"
 
     @classmethod
-    def find_fault(cls, form: Form) -> str | None:
+    def find_fault(cls, form: SampleForm) -> str | None:
         """Why samples of a form can't be held, or None."""
         if not is_picture(form):
             return (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.augment.source import Form
+from dreamwarp.augment.source import SampleForm
 from dreamwarp.data.idx import CODES, TYPES, WORDS, encode_header
 from dreamwarp.generation.formats.base import ShardFormat, Writing, as_bytes, label_type
 from dreamwarp.generation.shards import Shard
@@ -23,7 +23,7 @@ class IdxFormat(ShardFormat):
     max_samples = 2**32 - 1  # the format counts in 32 bits
 
     @classmethod
-    def find_fault(cls, form: Form) -> str | None:
+    def find_fault(cls, form: SampleForm) -> str | None:
         """Why samples of a form can't be held, or None."""
         if form.dtype not in CODES:
             return f"holds {', '.join(map(str, CODES))}, and the data is {form.dtype}"

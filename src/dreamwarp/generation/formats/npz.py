@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.augment.source import Form
+from dreamwarp.augment.source import SampleForm
 from dreamwarp.generation.formats.base import ShardFormat, Writing, as_bytes, label_type
 from dreamwarp.generation.shards import Shard
 from dreamwarp.generation.stores import Store, create_hashed, read_bounded
@@ -29,7 +29,7 @@ class NpzFormat(ShardFormat):
     name = "npz"
 
     @classmethod
-    def find_fault(cls, form: Form) -> str | None:
+    def find_fault(cls, form: SampleForm) -> str | None:
         """None: arrays of any numbers can be held, and labels of any kind."""
         return None
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.augment.source import Form
+from dreamwarp.augment.source import SampleForm
 from dreamwarp.generation.formats.base import ShardFormat, Writing, find_untext, label_type
 from dreamwarp.generation.shards import Shard
 from dreamwarp.generation.stores import Store, create_hashed
@@ -29,12 +29,12 @@ class ParquetFormat(ShardFormat):
 
     name = "parquet"
 
-    def __init__(self, form: Form) -> None:
+    def __init__(self, form: SampleForm) -> None:
         _import_pyarrow()
         super().__init__(form)
 
     @classmethod
-    def find_fault(cls, form: Form) -> str | None:
+    def find_fault(cls, form: SampleForm) -> str | None:
         """Why samples of a form can't be held, or None."""
         if form.dtype.kind not in "iuf" or form.dtype.itemsize > 8:
             return (

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.augment.source import Form
+from dreamwarp.augment.source import SampleForm
 from dreamwarp.data.images import MAX_PIXELS
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
@@ -21,7 +21,7 @@ GREY, COLORED = 0, 2
 LEVEL = 1
 
 
-def is_picture(form: Form) -> bool:
+def is_picture(form: SampleForm) -> bool:
     """Whether samples can be PNG pictures, such as are read: grey of 8 or 16 bits, colour of 8."""
     *channels, rows, columns = form.shape if len(form.shape) > 1 else (0, 0, 0)
     kinds = {np.dtype(np.uint8): ([], [1], [3]), np.dtype(np.uint16): ([], [1])}

@@ -11,7 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from dreamwarp.augment.source import Form
+from dreamwarp.augment.source import SampleForm
 from dreamwarp.generation.formats.base import ShardFormat, Writing, find_untext
 from dreamwarp.generation.formats.pictures import encode_npy, encode_pictures, is_picture
 from dreamwarp.generation.shards import Shard
@@ -40,7 +40,7 @@ class WebDatasetFormat(ShardFormat):
     name = "webdataset"
 
     @classmethod
-    def find_fault(cls, form: Form) -> str | None:
+    def find_fault(cls, form: SampleForm) -> str | None:
         """Why samples of a form can't be held, or None."""
         if form.n_bytes > MAX_BYTES:
             return (
