@@ -32,9 +32,10 @@ test: $(VENV)/.dev ## run the tests; ARGS="tests/space -k flow" to choose, JOBS=
 slow: $(VENV)/.dev ## run the tests that need minutes
 	@$(BIN)/python -m pytest -m slow $(ARGS)
 
-lint: $(VENV)/.dev ## check style and formatting
+lint: $(VENV)/.dev ## check style, formatting and which module imports which
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(BIN)/lint-imports --no-cache --no-logo
 
 types: $(VENV)/.dev ## check types
 	@$(BIN)/mypy
