@@ -126,7 +126,7 @@ def test_works_where_compiled_code_cant_be_kept(run_python: Any, copied_source: 
         HOME=nowhere, NUMBA_CACHE_DIR=nowhere, XDG_CACHE_HOME=nowhere,
     )  # fmt: skip
     assert done.stdout == "[[1.]]\n"
-    told = "compiling (a minute or two; set NUMBA_CACHE_DIR to keep"
+    told = "compiling (about a minute; set NUMBA_CACHE_DIR to keep"
     assert all(told in line for line in done.stderr.splitlines())  # if it takes long
 
 

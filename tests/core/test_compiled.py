@@ -34,7 +34,7 @@ def run(cache: Path, *arguments: str) -> str:
 
 def test_compiling_is_told_once_and_the_cache_is_silent(tmp_path: Path) -> None:
     words = run(tmp_path)
-    assert words.startswith("dreamwarp: compiling (a minute or two, then kept on disk)")
+    assert words.startswith("dreamwarp: compiling (about a minute, then kept on disk)")
     assert words.count("\n") <= 2 and "so far" in words
     assert run(tmp_path) == ""
 
