@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
@@ -15,7 +15,6 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import dreamwarp as dw
 from dreamwarp.augment import AugmentedClassifier
-from dreamwarp.augment.rivals.infimnist_augmenter import InfiMNISTAugmenter
 from tests.augment.cases import QUICK, SIZE, warped_shapes
 
 
@@ -61,9 +60,18 @@ def test_it_has_what_its_classifier_has() -> None:
 
 
 def test_other_augmenters_can_be_used() -> None:
+    class Doubler(BaseEstimator):
+        def __init__(self, sampling_strategy: str = "auto") -> None:
+            self.sampling_strategy = sampling_strategy
+
+        def fit_resample(self, X: Any, y: Any) -> tuple[Any, Any]:
+            assert self.sampling_strategy == "2x"
+            self.classes_ = np.unique(y)
+            return np.concatenate([X, X]), np.concatenate([y, y])
+
     X, y = rows()
-    made = InfiMNISTAugmenter(image_shape=(SIZE, SIZE)).wrap(KNeighborsClassifier(1)).fit(X, y)
-    assert len(made.estimator_._fit_X) == 10 * len(X)
+    made = AugmentedClassifier(KNeighborsClassifier(1), Doubler(), sampling_strategy="2x").fit(X, y)
+    assert len(made.estimator_._fit_X) == 2 * len(X)
 
 
 @pytest.mark.filterwarnings("ignore")
