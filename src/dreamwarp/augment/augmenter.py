@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,10 +13,9 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dreamwarp.align.distributed_blocks import aligning_on
 from dreamwarp.augment.classifier import AugmentedClassifier
 from dreamwarp.augment.fingerprint import fingerprint
-from dreamwarp.augment.learning import Settings, align_neighbors, choose_pairs, fit_model
+from dreamwarp.augment.learning import Settings, fit_model, learn_pairs
 from dreamwarp.augment.members import Members
 from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.resampler import Resampler
@@ -81,8 +79,11 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         holds it, and hampers warps near it; ``"free"`` does not.
     n_neighbors : int
         Neighbours of each sample to align with.
-    method : {"map", "laplace", "metropolis", "hmc"}
-        How pairs are aligned; see :func:`~dreamwarp.align_pairs`.
+    method : {"eb", "map", "laplace", "metropolis", "hmc"}
+        How warps are learned from pairs. ``"eb"``, empirical Bayes: the covariances under which the
+        pairs are likeliest, whatever part of its warp a pair shows; see
+        ``dreamwarp.model.empirical_bayes``. Others: the second moments of posterior modes (the
+        paper's way) or draws; see :func:`~dreamwarp.align_pairs`.
     similarity : {"ssd", "ncc", "mi"}, object or callable
         By which aligned samples are compared; see :func:`~dreamwarp.align_pairs`.
     sigma : float or "auto"
@@ -92,6 +93,9 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         shares of the domain; see :class:`~dreamwarp.SmoothPrior`.
     max_steps, max_draws : int
         How long alignments may search or sample; see :func:`~dreamwarp.align_pairs`.
+    max_pairs : int or None
+        Of more pairs so many are aligned, as many of every class. None: all. ``model="template"``,
+        which needs the neighbours of every sample, always takes all.
     model : {"gaussian", "low-rank", "kde", "template"}
         Kind of distribution; see :meth:`~dreamwarp.WarpModel.fit`.
     strength : float or "auto"
@@ -181,13 +185,14 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         cells: int | Sequence[int] = (4, 4),
         boundary: Literal["zero", "slip", "free", "periodic"] = "zero",
         n_neighbors: int = 5,
-        method: Literal["map", "laplace", "metropolis", "hmc"] = "map",
+        method: Literal["eb", "map", "laplace", "metropolis", "hmc"] = "eb",
         similarity: Any = "ssd",
         sigma: float | Literal["auto"] = "auto",
         displacement: float = 0.05,
         length: float = 0.25,
         max_steps: int = 50,
         max_draws: int = 1600,
+        max_pairs: int | None = 8000,
         model: Literal["gaussian", "low-rank", "kde", "template"] = "gaussian",
         strength: float | Literal["auto"] = "auto",
         keep_unusable: bool = False,
@@ -210,6 +215,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.length = length
         self.max_steps = max_steps
         self.max_draws = max_draws
+        self.max_pairs = max_pairs
         self.model = model
         self.strength = strength
         self.keep_unusable = keep_unusable
@@ -244,23 +250,20 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             not depend on it.
         """
         fitted = copy.copy(self)
-        with (
-            silenced(self.progress),
-            nullcontext() if client is None else aligning_on(client),
-        ):
-            fitted._fit(X, y)
+        with silenced(self.progress):
+            fitted._fit(X, y, client)
         # All at once: what can't be fitted leaves an augmenter as it was.
         self.__dict__ = fitted.__dict__
         return self
 
-    def _fit(self, X: ArrayLike, y: ArrayLike) -> None:
+    def _fit(self, X: ArrayLike, y: ArrayLike, client: Client | None) -> None:
         strength = check_strength(self.strength)
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
         check_progress(self.progress)
         settings = Settings(
             self.n_neighbors, self.method, self.similarity, self.sigma, self.displacement,
             self.length, self.model, self.keep_unusable, self.discount_poor, self.max_steps,
-            self.max_draws,
+            self.max_draws, self.max_pairs,
         )  # fmt: skip
         self.space_ = WarpSpace(self.cells, boundary=self.boundary)
         values = self._read(X, reset=True).copy()  # which its owner may change
@@ -276,18 +279,15 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         # Refuses what can't be warped before it is aligned.
         Warp(self.space_, np.zeros((1, self.space_.dim))).image(self._images[:1])
         self._warn_of_channels(self._images)
-        self._learn(settings)
+        self._learn(settings, client)
         self._set_strength(strength)
 
-    def _learn(self, settings: Settings) -> None:
-        self.edges_, self.alignments_ = align_neighbors(
+    def _learn(self, settings: Settings, client: Client | None) -> None:
+        self.edges_, self.alignments_, pairs = learn_pairs(
             self.space_, self._images, self._codes, self._labels, settings, seed=self._key,
-            progress=self.progress, n_threads=self.n_threads,
+            progress=self.progress, n_threads=self.n_threads, client=client,
         )  # fmt: skip
-        self._pairs = choose_pairs(
-            self.edges_, self.alignments_, self._codes, self._labels, settings
-        )
-        self.model_ = fit_model(self.space_, self._pairs, settings, seed=self._key)
+        self.model_, self._pairs = fit_model(self.space_, pairs, settings, seed=self._key)
         if settings.model == "template":  # which knows samples by their numbers
             self.model_ = self.model_.with_settings(samples=fingerprint(self._images))
 
