@@ -92,7 +92,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         shares of the domain; see :class:`~dreamwarp.SmoothPrior`.
     max_steps, max_draws : int
         How long alignments may search or sample; see :func:`~dreamwarp.align_pairs`.
-    model : {"gaussian", "low-rank", "kde", "template"}
+    model : {"gaussian", "kde", "template"}
         Kind of distribution; see :meth:`~dreamwarp.WarpModel.fit`.
     strength : float or "auto"
         Factor on the learned warps. ``"auto"``: chosen by :meth:`judge`, from 0.4 to 1.6 or, if
@@ -188,7 +188,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         length: float = 0.25,
         max_steps: int = 50,
         max_draws: int = 1600,
-        model: Literal["gaussian", "low-rank", "kde", "template"] = "gaussian",
+        model: Literal["gaussian", "kde", "template"] = "gaussian",
         strength: float | Literal["auto"] = "auto",
         keep_unusable: bool = False,
         discount_poor: bool = False,

@@ -22,7 +22,7 @@ from dreamwarp.space import WarpSpace
 # As many pairs, over all classes, are needed to learn anything: the least that a model takes.
 MIN_PAIRS = 5
 # Single numbers that a model may have been fitted with.
-AMOUNTS = ("rank", "bandwidth", "class_pairs", "drift")
+AMOUNTS = ("bandwidth", "class_pairs", "drift")
 
 
 @dataclass(frozen=True)
