@@ -20,7 +20,7 @@ from dreamwarp.model.comparison import HeldOut
 from experiments.alignment import align_classes
 
 RESULTS = Path(__file__).parent / "results" / "held_out.json"
-KINDS = ("gaussian", "low-rank", "kde", "template")
+KINDS = ("gaussian", "kde", "template")
 
 
 def main() -> None:

@@ -132,7 +132,7 @@ def test_poor_alignments_can_count_less(fitted: dw.Augmenter) -> None:
         quick(discount_poor=True, similarity="ncc").fit(X, y)
 
 
-@pytest.mark.parametrize("kind", ["low-rank", "kde", "template"])
+@pytest.mark.parametrize("kind", ["kde", "template"])
 def test_other_kinds_of_model_are_fitted_and_sampled(kind: Any) -> None:
     made = quick(model=kind).fit(*warped_shapes())
     assert made.model_.kind == kind

@@ -90,7 +90,7 @@ def changed(made: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("settings.balance", "", "its `balance` can't be ''"),
         ("settings.shape", [], r"its `shape` can't be \[\]"),
         ("settings.shape", [28] * 9, "its `shape` can't be"),
-        ("settings.shape", [2**40, 2**40], "none can be so big"),
+        ("settings.shape", [2**40, 2**40], "which no array can have"),
         ("settings.dtype", "object", "its `dtype` can't be 'object'"),
         ("settings.dtype", "uint16", "format 'idx' holds"),
         ("settings.classes", [], r"its `classes` can't be \[\]"),

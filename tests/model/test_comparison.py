@@ -29,7 +29,7 @@ def test_it_is_the_likelihood_of_pairs_not_fitted_to():
 
 def test_kinds_side_by_side():
     theta, edges = graph_classes(labels=("a", "b"), n_samples=40)
-    kinds = ("gaussian", "low-rank", "kde", "template")
+    kinds = ("gaussian", "kde", "template")
     table = held_out_log_likelihood(make_space(), theta, kinds=kinds, edges=edges, n_folds=3)
     assert list(table.mean) == list(table.by_class) == list(table.difference) == list(kinds)
     assert table.difference["gaussian"] == (0.0, 0.0)
@@ -66,7 +66,7 @@ def test_classes_of_which_nothing_can_be_held_out():
     assert "nan" in str(table)
 
 
-def test_low_rank_models_of_a_few_pairs():
+def test_models_of_a_few_pairs():
     theta = np.random.default_rng(0).normal(scale=0.1, size=(3, 50))
     table = held_out_log_likelihood(make_space(), {0: theta, 1: 0.5 * theta[:2]})
     assert all(np.isfinite(value) for value in table.mean.values())

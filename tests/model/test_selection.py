@@ -128,16 +128,6 @@ def test_a_class_that_never_moves_does_no_harm():
     assert np.trace(model.covariance("still")) < 0.6 * np.trace(model.covariance("a"))
 
 
-def test_the_rank_is_chosen():
-    space = make_space()
-    rng = np.random.default_rng(0)
-    factor = rng.normal(size=(space.dim, 4))
-    theta = rng.normal(size=(600, 4)) @ factor.T + 0.05 * rng.normal(size=(600, space.dim))
-    model = WarpModel.fit(space, {"a": theta}, kind="low-rank")
-    assert model.settings["rank"] == 4
-    assert model.components("a").standard_deviations[4] == pytest.approx(0.05, rel=0.05)
-
-
 def test_many_small_classes_that_are_alike_share_everything():
     covariance = random_covariance(50)
     alike = {i: theta_of(covariance, 6, seed=i) for i in range(20)}
@@ -153,7 +143,7 @@ def test_full_pooling_is_the_pool():
 
 def test_fits_are_repeatable():
     theta, edges = graph_classes(n_samples=20)
-    for kind in ("gaussian", "low-rank", "kde", "template"):
+    for kind in ("gaussian", "kde", "template"):
         models = [WarpModel.fit(make_space(), theta, kind=kind, edges=edges) for _ in range(2)]
         assert models[0].fingerprint == models[1].fingerprint
 

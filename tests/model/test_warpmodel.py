@@ -12,7 +12,6 @@ import pytest
 import scipy.stats
 
 from dreamwarp.model import WarpModel
-from dreamwarp.model.gaussian import Gaussian
 from dreamwarp.model.labels import label_key
 from tests.model.cases import (
     graph_classes,
@@ -23,10 +22,9 @@ from tests.model.cases import (
     theta_of,
 )
 
-KINDS = ["gaussian", "low-rank", "kde", "template"]
+KINDS = ["gaussian", "kde", "template"]
 AMOUNTS = {
     "gaussian": {},
-    "low-rank": {"rank": 7},
     "kde": {"bandwidth": 0.5},
     "template": {"class_pairs": 4.0, "drift": 0.5},
 }
@@ -160,42 +158,6 @@ def test_log_prob_is_that_of_scipy():
     np.testing.assert_allclose(model.log_prob(theta, None), pool.logpdf(theta), rtol=1e-10)
 
 
-def test_log_prob_of_low_rank_is_that_of_scipy():
-    model = fit("low-rank")
-    theta = model.sample(50, 1, seed=3)
-    expected = scipy.stats.multivariate_normal(np.zeros(50), model.covariance(1))
-    np.testing.assert_allclose(model.log_prob(theta, 1), expected.logpdf(theta), rtol=1e-10)
-
-
-def test_low_rank_keeps_leading_components_and_evens_out_the_rest():
-    full, low = fit(), fit("low-rank")
-    expected, found = full.components(0), low.components(0)
-    np.testing.assert_allclose(found.standard_deviations[:7], expected.standard_deviations[:7])
-    rest = np.sqrt(np.mean(expected.standard_deviations[7:] ** 2))
-    np.testing.assert_allclose(found.standard_deviations[7:], rest, rtol=1e-6)
-    overlap = np.abs(np.sum(found.directions[:, :7] * expected.directions[:, :7], axis=0))
-    np.testing.assert_allclose(overlap, 1.0, atol=1e-9)
-    whole = fit("low-rank", rank=50)
-    np.testing.assert_allclose(whole.covariance(0), full.covariance(0), atol=1e-14)
-
-
-@pytest.mark.parametrize("dim", [2, 7, 50])
-def test_leading_components_of_a_covariance_that_is_alike_in_all_directions(dim):
-    for scale in np.random.default_rng(0).uniform(1e-6, 10.0, 50):
-        for rank in range(1, dim + 1):
-            leading = Gaussian.from_leading(scale * np.eye(dim), rank)
-            np.testing.assert_allclose(leading.covariance, scale * np.eye(dim), atol=1e-7 * scale)
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_low_rank_models_of_warps_that_are_alike_in_all_directions(seed):
-    random = np.random.default_rng(seed)
-    theta = {label: random.normal(scale=0.1, size=(30, 50)) for label in (0, 1)}
-    model = WarpModel.fit(make_space(), theta, kind="low-rank")
-    assert np.isfinite(model.sample(5, 0)).all()
-    assert np.isfinite(model.covariance(1)).all()
-
-
 def test_a_singular_covariance_can_be_drawn_from_but_has_no_density():
     theta = theta_of(random_covariance(50), 20)
     model = WarpModel.fit(make_space(), {"a": theta}, shrinkage=0.0, pooling=0.0)
@@ -244,12 +206,11 @@ def test_a_recommended_strength_leaves_what_was_learned(kind):
 
 
 def test_draws_have_the_fitted_covariance():
-    for kind in ("gaussian", "low-rank"):
-        model = fit(kind)
-        drawn = model.sample(40_000, 0, seed=1)
-        assert has_covariance(drawn, model.covariance(0))
-        assert not has_covariance(drawn, model.covariance(1))
-        assert not has_covariance(1.05 * drawn, model.covariance(0))
+    model = fit()
+    drawn = model.sample(40_000, 0, seed=1)
+    assert has_covariance(drawn, model.covariance(0))
+    assert not has_covariance(drawn, model.covariance(1))
+    assert not has_covariance(1.05 * drawn, model.covariance(0))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -299,7 +260,7 @@ def test_draws_of_different_labels_are_independent(kind, labels):
         model = WarpModel.fit(make_space(), theta, kind=kind, edges=edges, **settings)
     n = 4000
     drawn = {label: model.sample(n, label, seed=1) for label in (*theta, None)}
-    again = model.scaled(2.0).sample(n, labels[0], seed=1)
+    again = 2.0 * model.sample(n, labels[0], seed=1)
     assert correlation(drawn[labels[0]], again) > 0.999  # what the test below must reject
     for first, second in combinations(drawn.values(), 2):
         # Each of d² correlations has a deviation of n^-½.
@@ -453,14 +414,12 @@ def test_bad_weights_and_edges_are_refused():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "t"}, "`kind` must be one of 'gaussian', 'low-rank', 'kde', 'template', got 't'"),
+        ({"kind": "t"}, "`kind` must be one of 'gaussian', 'kde', 'template', got 't'"),
         ({"shrinkage": 1.5}, '`shrinkage` must be a number from 0 to 1, or "auto" or "oas"'),
         ({"shrinkage": "lw"}, "`shrinkage` must be a number from 0 to 1.*got 'lw'"),
         ({"pooling": -0.1}, '`pooling` must be a number from 0 to 1, or "auto", got -0.1'),
         ({"pooling": True}, "`pooling` must be a number from 0 to 1"),
         ({"min_pairs": 0}, "`min_pairs` must be a whole number, at least 1, got 0"),
-        ({"kind": "low-rank", "rank": 51}, '`rank` must be a whole number from 1 to 50, or "auto"'),
-        ({"kind": "low-rank", "rank": 2.0}, "`rank` must be a whole number .*got 2.0"),
         ({"kind": "kde", "bandwidth": 0.0}, "`bandwidth` must be a number above 0, at most 1, or"),
         ({"kind": "kde", "bandwidth": 2}, "`bandwidth` must be a number above 0, at most 1.*got 2"),
         ({"kind": "template", "class_pairs": np.inf}, '`class_pairs` must be .*above 0, or "auto"'),

@@ -96,7 +96,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     max_pairs : int or None
         Of more pairs so many are aligned, as many of every class. None: all. ``model="template"``,
         which needs the neighbours of every sample, always takes all.
-    model : {"gaussian", "low-rank", "kde", "template"}
+    model : {"gaussian", "kde", "template"}
         Kind of distribution; see :meth:`~dreamwarp.WarpModel.fit`.
     strength : float or "auto"
         Factor on the learned warps. ``"auto"``: chosen by :meth:`judge`, from 0.4 to 1.6 or, if
@@ -193,7 +193,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         max_steps: int = 50,
         max_draws: int = 1600,
         max_pairs: int | None = 8000,
-        model: Literal["gaussian", "low-rank", "kde", "template"] = "gaussian",
+        model: Literal["gaussian", "kde", "template"] = "gaussian",
         strength: float | Literal["auto"] = "auto",
         keep_unusable: bool = False,
         discount_poor: bool = False,

@@ -62,7 +62,7 @@ def fit(
     cells: CellsOption = "4x4",
     boundary: BoundaryOption = "zero",
     kind: Annotated[
-        Literal["gaussian", "low-rank", "kde", "template"],
+        Literal["gaussian", "kde", "template"],
         typer.Option(
             help="Kind of distribution of warps: gaussian is the paper's.", rich_help_panel=WARPS
         ),

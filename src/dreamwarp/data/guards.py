@@ -20,6 +20,8 @@ MOST_EXPANSION = 1032
 BOMB_RATIO = 250
 BOMB_BYTES = 2**28
 UNPACK = "unpack it yourself, and load the unpacked files"
+# What NumPy before 2.0 allows.
+MAX_AXES = 32
 # Bytes taken at a time from a compressed stream.
 CHUNK = 2**20
 
@@ -39,8 +41,11 @@ def check_file(path: str | os.PathLike[str]) -> Path:
 def count_bytes(what: object, shape: Sequence[int], dtype: np.dtype[np.generic]) -> int:
     """Bytes of an array, if an array can have that shape at all."""
     # An array of no elements still has to keep the product of its other axes within range.
-    if math.prod(max(1, size) for size in shape) * max(1, dtype.itemsize) >= 2**63:
-        raise ValueError(f"`{what}` declares an array of shape {tuple(shape)}: none can be so big.")
+    most = math.prod(max(1, size) for size in shape) * max(1, dtype.itemsize)
+    if most >= 2**63 or len(shape) > MAX_AXES or min(shape, default=0) < 0:
+        raise ValueError(
+            f"`{what}` declares an array of shape {tuple(shape)!s:.200}, which no array can have."
+        )
     return math.prod(shape) * dtype.itemsize
 
 

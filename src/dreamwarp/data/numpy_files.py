@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import struct
 import zipfile
 import zlib
@@ -12,9 +11,12 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
+from tokenize import TokenError
+from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from dreamwarp.data.dataset import DataSet, Part, join_parts
@@ -32,18 +34,15 @@ FIELD_NAMES = (
     ("data", "target", "data_test", "target_test"),
     ("arr_0", "arr_1", "arr_2", "arr_3"),
 )
-MAGIC = b"\x93NUMPY"
-# Type descriptions of plain numbers and strings; objects and records have others.
-PLAIN_TYPE = re.compile(r"[<>|=]?(b1|[iu][1248]|f(2|4|8|12|16)|[SU][1-9]\d{0,5})")
-HEADER = {
-    "descr": re.compile(r"['\"]descr['\"]\s*:\s*(?:['\"]([^'\"]*)['\"]|[\[(])"),
-    "order": re.compile(r"['\"]fortran_order['\"]\s*:\s*(True|False)"),
-    "shape": re.compile(r"['\"]shape['\"]\s*:\s*\(([\d\s,L]*)\)"),
-}
-# NumPy itself reads headers up to this size; plain arrays need about a hundred bytes.
-MAX_HEADER = 10_000
-# What NumPy before 2.0 allows.
-MAX_AXES = 32
+# Plain arrays of 32 axes need less than a thousand bytes.
+MAX_HEADER = 4096
+# Booleans, whole and floating-point numbers, bytes and text: nothing pickled, no records.
+PLAIN_KINDS = "biufSU"
+# What NumPy raises for a header, which it parses as Python. A warning may have been made an error.
+HEADER_ERRORS = (
+    ValueError, TypeError, SyntaxError, LookupError, AttributeError, ArithmeticError, MemoryError,
+    RecursionError, TokenError, Warning,
+)  # fmt: skip
 
 
 class NpyHeader(NamedTuple):
@@ -227,36 +226,28 @@ def _read_member(file: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) 
 
 
 def _read_header(what: object, stream: BufferedIOBase) -> NpyHeader:
-    start = stream.read(8)
-    n_length = {b"\1": 2, b"\2": 4, b"\3": 4}.get(start[6:7])
-    if len(start) < 8 or not start.startswith(MAGIC) or n_length is None:
-        raise ValueError(f"`{what}` is not a NumPy array: it begins with {start.hex(' ')!r}.")
-    length = int.from_bytes(stream.read(n_length), "little")
-    if length > MAX_HEADER:
-        raise ValueError(f"`{what}` declares a header of {length:,} bytes: it is damaged.")
-    text = stream.read(length).decode("latin-1")
-    found = {key: pattern.search(text) for key, pattern in HEADER.items()}
-    if any(match is None for match in found.values()) or len(text) < length:
-        raise ValueError(f"`{what}` has a damaged header: {text[:200].strip()!r}.")
-    descr, order, shape = (cast(re.Match[str], found[key]) for key in HEADER)
-    sizes = tuple(int(size) for size in re.findall(r"\d+", shape[1]))
-    if len(sizes) > MAX_AXES:
-        raise ValueError(f"`{what}` declares {len(sizes)} axes, and must have at most {MAX_AXES}.")
-    dtype = _plain_type(what, descr[1] or "")
-    return NpyHeader(dtype, sizes, order[1] == "True", 8 + n_length + length)
+    def read(n: int) -> bytes:
+        if n > MAX_HEADER:  # before a length that lies becomes memory
+            raise ValueError(f"it declares a header of {n:,} bytes")
+        return stream.read(n)
 
-
-def _plain_type(what: object, description: str) -> np.dtype[Any]:
-    if not PLAIN_TYPE.fullmatch(description):
-        kind = "pickled Python objects" if "O" in description else "records or an unknown type"
+    bounded: Any = SimpleNamespace(read=read)
+    try:
+        is_first = npy.read_magic(bounded) == (1, 0)
+        parse = npy.read_array_header_1_0 if is_first else npy.read_array_header_2_0
+        shape, columns_first, dtype = parse(bounded)
+    except HEADER_ERRORS as error:
+        raise ValueError(
+            f"`{what}` is not a NumPy array, or has a damaged header: {str(error)[:200]}. Make or "
+            "fetch it again."
+        ) from error
+    if dtype.kind not in PLAIN_KINDS or not dtype.itemsize:
+        kind = "pickled Python objects" if dtype.hasobject else f"values of type {dtype!s:.80}"
         raise ValueError(
             f"`{what}` holds {kind}, which are not read: only plain numbers and strings are. Save "
             "it again from an array of those."
         )
-    try:
-        return np.dtype(description)
-    except TypeError:  # extended precision that this machine does not have
-        raise ValueError(f"`{what}` holds {description}, which is unknown here.") from None
+    return NpyHeader(dtype, tuple(map(int, shape)), columns_first, stream.tell())
 
 
 def _check_size(what: object, header: NpyHeader, declared: int, there: int) -> None:

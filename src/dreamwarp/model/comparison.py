@@ -60,7 +60,7 @@ def held_out_log_likelihood(
     space: WarpSpace,
     theta_by_class: Mapping[Any, ArrayLike],
     *,
-    kinds: Sequence[str] = ("gaussian", "low-rank", "kde"),
+    kinds: Sequence[str] = ("gaussian", "kde"),
     weights: Mapping[Any, ArrayLike] | None = None,
     edges: Mapping[Any, ArrayLike] | None = None,
     shrinkage: float | str = "auto",
@@ -75,7 +75,7 @@ def held_out_log_likelihood(
     ----------
     space, theta_by_class, weights, edges, shrinkage, pooling
         As for :meth:`WarpModel.fit`.
-    kinds : sequence of {"gaussian", "low-rank", "kde", "template"}
+    kinds : sequence of {"gaussian", "kde", "template"}
         ``"template"`` needs ``edges``. It can only be tested on samples of which it has seen other
         pairs, so with it among the kinds all are tested on single pairs held out. Without it, and
         with ``edges``, whole samples are.
@@ -86,7 +86,7 @@ def held_out_log_likelihood(
             f'`kinds` must be a list of at least one kind, such as ["gaussian"], got {kinds!r}.'
         )
     for kind in kinds:
-        check_amounts(kind, "auto", "auto", "auto", "auto", space.dim)
+        check_amounts(kind, "auto", "auto", "auto")
     if "template" in kinds and edges is None:
         raise ValueError(
             'kind "template" needs `edges`, the samples that each pair joins. '
@@ -118,7 +118,7 @@ def _score(
     rule = choose_rule(fold.train, shrinkage, pooling, dim)
     scores = {}
     for kind in kinds:
-        unsettled = check_amounts(kind, "auto", "auto", "auto", "auto", dim)
+        unsettled = check_amounts(kind, "auto", "auto", "auto")
         amounts = choose_amounts(fold.train, rule, unsettled, dim)
         fitted = fit_by(fold.train, Recipe(rule, amounts, 1))
         scores[kind] = {

@@ -17,33 +17,29 @@ WARP, MIXTURE = np.uint64(Stream.WARP), np.uint64(Stream.MIXTURE)
 
 
 @kernel
-def draw_gaussian(
-    first, last, key_low, key_high, factor, widths, noise, numbers, rows, out
-):  # fmt: skip
-    """``out[rows[t]]`` = F z + noise z' for sample ``numbers[t]``; one task is ``LANES`` samples.
+def draw_gaussian(first, last, key_low, key_high, factor, widths, numbers, rows, out):
+    """``out[rows[t]]`` = F z for sample ``numbers[t]``; one task is ``LANES`` samples.
 
     Parameters
     ----------
-    factor : (d, rank)
+    factor : (d, d)
         F.
     widths : (d,) int64
         How many leading entries of each row of F are to be used; the others are zero.
-    noise : float
     numbers, rows : (n,) int64
     out : (m, d)
     """
-    dim, rank = factor.shape
-    n_normals = rank + dim if noise > 0.0 else rank
+    dim = len(factor)
     counters = np.empty(2 * LANES, np.uint64)
-    z = np.empty((n_normals + 1) // 2 * 2 * LANES)
+    z = np.empty((dim + 1) // 2 * 2 * LANES)
     theta = np.empty(dim * LANES)
     for task in range(first, last):
         start = task * LANES
         active = min(LANES, len(numbers) - start)
-        normal_rows(key_low, key_high, WARP, numbers, start, active, n_normals, counters, z)
+        normal_rows(key_low, key_high, WARP, numbers, start, active, dim, counters, z)
         for i in range(dim):
             for w in range(active):
-                write(theta, i, w, 0.0 if noise == 0.0 else noise * read(z, rank + i, w))
+                write(theta, i, w, 0.0)
             for j in range(widths[i]):
                 entry = factor[i, j]
                 for w in range(active):

@@ -19,7 +19,6 @@ from dreamwarp.model.kinds import (
     Distribution,
     choose_amounts,
     fit_class,
-    fit_pool,
 )
 from dreamwarp.model.labels import Label
 from dreamwarp.model.moments import (
@@ -93,7 +92,6 @@ def fit_distributions(
     weights: Mapping[Any, ArrayLike] | None,
     edges: Mapping[Any, ArrayLike] | None,
     min_pairs: int,
-    rank: int | str,
     bandwidth: float | str,
     class_pairs: float | str,
     drift: float | str,
@@ -101,7 +99,7 @@ def fit_distributions(
     """What :meth:`WarpModel.fit` does; see there."""
     shrinkage = check_share("shrinkage", shrinkage, others=("auto", *FORMULAS))
     pooling = check_share("pooling", pooling, others=("auto",))
-    amounts = check_amounts(kind, rank, bandwidth, class_pairs, drift, space.dim)
+    amounts = check_amounts(kind, bandwidth, class_pairs, drift)
     if kind == "template" and edges is None:
         raise ValueError(
             'kind="template" needs `edges`, the samples that each pair joins. '
@@ -138,7 +136,7 @@ def fit_by(classes: Mapping[Label, Pairs], recipe: Recipe) -> Fitted:
 
 def _fit_by(classes: Mapping[Label, Pairs], rule: Rule, amounts: Amounts, min_pairs: int) -> Fitted:
     pool = pool_covariance(classes, rule)
-    pooled = fit_pool(pool, amounts)
+    pooled = Gaussian.from_covariance(pool)
     distributions: dict[Label, Distribution] = {}
     fits = {}
     for label, pairs in classes.items():
@@ -163,7 +161,7 @@ def describe(rule: Rule, amounts: Amounts, min_pairs: int) -> dict[str, Any]:
         settings["prior_pairs"] = rule.prior_pairs
     if rule.smooth is not None:
         settings["smooth_pairs"] = rule.smooth_pairs
-    for name in ("rank", "bandwidth", "class_pairs", "drift"):
+    for name in ("bandwidth", "class_pairs", "drift"):
         if getattr(amounts, name) is not None:
             settings[name] = getattr(amounts, name)
     settings["min_pairs"] = min_pairs
@@ -174,17 +172,10 @@ def describe(rule: Rule, amounts: Amounts, min_pairs: int) -> dict[str, Any]:
 
 
 def check_amounts(
-    kind: str,
-    rank: int | str,
-    bandwidth: float | str,
-    class_pairs: float | str,
-    drift: float | str,
-    dim: int,
+    kind: str, bandwidth: float | str, class_pairs: float | str, drift: float | str
 ) -> Amounts:
     """The amounts of a kind; "auto" becomes None, and so does what the kind has no use for."""
     check_choice("kind", kind, KINDS)
-    if kind == "low-rank":
-        return Amounts(kind, rank=_check_rank(rank, dim))
     if kind == "kde":
         return Amounts(kind, bandwidth=_check_positive("bandwidth", bandwidth, 1.0))
     if kind == "template":
@@ -195,15 +186,6 @@ def check_amounts(
             drift=None if isinstance(share, str) else share,
         )
     return Amounts(kind)
-
-
-def _check_rank(rank: int | str, dim: int) -> int | None:
-    if isinstance(rank, str) and rank == "auto":
-        return None
-    whole = isinstance(rank, int | np.integer) and not isinstance(rank, bool)
-    if not whole or not 1 <= int(rank) <= dim:
-        raise ValueError(f'`rank` must be a whole number from 1 to {dim}, or "auto", got {rank!r}.')
-    return int(rank)
 
 
 def _check_positive(name: str, value: float | str, largest: float) -> float | None:

@@ -48,41 +48,24 @@ class Components:
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
-    """N(0, F Fᵀ + noise² I).
+    """N(0, F Fᵀ).
 
     Attributes
     ----------
-    factor : (d, rank)
-        F: lower triangular for a full covariance, leading components for a low-rank one.
-    noise : float
-        Standard deviation of what F leaves out, alike in all directions.
+    factor : (d, d)
+        F, lower triangular.
     """
 
     factor: Array
-    noise: float = 0.0
 
     kind: ClassVar[str] = "gaussian"
-    shapes: ClassVar[Shapes] = {"factor": ("F64", "dim", "rank")}
-    scalars: ClassVar[tuple[str, ...]] = ("noise",)
+    shapes: ClassVar[Shapes] = {"factor": ("F64", "dim", "dim")}
+    scalars: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def from_covariance(cls, covariance: Array) -> Gaussian:
         """The Gaussian with this covariance (d, d), definite or not."""
         return cls(triangular_factor(covariance))
-
-    @classmethod
-    def from_leading(cls, covariance: Array, rank: int) -> Gaussian:
-        """The leading components of a covariance, and the mean of the rest as noise.
-
-        The maximum-likelihood solution of probabilistic principal components (Tipping and Bishop,
-        1999): F = U (Λ - noise² I)^½.
-        """
-        values, vectors = np.linalg.eigh(covariance)
-        values, vectors = np.maximum(values[::-1], 0.0), vectors[:, ::-1]
-        variance = float(values[rank:].mean()) if rank < len(values) else 0.0
-        # Where all are alike, the mean of some can be above the others by rounding.
-        factor = vectors[:, :rank] * np.sqrt(np.maximum(values[:rank] - variance, 0.0))
-        return cls(np.ascontiguousarray(factor), float(np.sqrt(variance)))
 
     # -- what it is
 
@@ -94,23 +77,18 @@ class Gaussian:
     @cached_property
     def covariance(self) -> Array:
         """(d, d)."""
-        covariance = self.factor @ self.factor.T + self.noise**2 * np.eye(self.dim)
+        covariance = self.factor @ self.factor.T
         return (covariance + covariance.T) / 2.0
 
-    @cached_property
+    @property
     def lower(self) -> Array:
-        """L, lower triangular with L Lᵀ the covariance; refuses a singular one."""
-        triangular = self.noise == 0.0 and self.factor.shape == (self.dim, self.dim)
-        if triangular and not np.triu(self.factor, 1).any():
-            lower = self.factor
-        else:
-            lower = triangular_factor(self.covariance)
-        if not is_definite(lower):
+        """The factor; raises if the covariance is singular."""
+        if not is_definite(self.factor):
             raise ValueError(
                 "the covariance of these warps is singular, so they have no density. Fit with more "
                 'pairs, or with shrinkage="auto".'
             )
-        return lower
+        return self.factor
 
     def log_prob(self, theta: Array, templates: Integers | None = None) -> Array:
         """Log density at θ (n, d): (n,). The templates change nothing."""
@@ -136,8 +114,7 @@ class Gaussian:
         """Put θ of sample ``numbers[t]`` into ``out[rows[t]]``. The templates change nothing."""
         spread(
             kernels.draw_gaussian, count_chunks(len(rows), LANES), *split_key(key), self.factor,
-            self._widths, self.noise, numbers, rows, out, n_threads=n_threads,
-            smallest_block=TASKS_PER_BLOCK,
+            self._widths, numbers, rows, out, n_threads=n_threads, smallest_block=TASKS_PER_BLOCK,
         )  # fmt: skip
 
     # -- files
@@ -148,17 +125,17 @@ class Gaussian:
 
     def parameters(self) -> dict[str, float]:
         """Single numbers that go with the arrays."""
-        return {"noise": self.noise}
+        return {}
 
     @classmethod
     def from_arrays(
         cls, arrays: Mapping[str, NDArray[Any]], parameters: Mapping[str, float]
     ) -> Gaussian:
         """The reverse of ``arrays`` and ``parameters``; refuses what can't be."""
-        noise = parameters["noise"]
-        if noise < 0.0:
-            raise ValueError(f"a noise of {noise}")
-        return cls(arrays["factor"], noise)
+        factor = arrays["factor"]
+        if np.triu(factor, 1).any() or np.diag(factor).min() < 0.0:
+            raise ValueError("a factor that is not lower triangular with a diagonal of at least 0")
+        return cls(factor)
 
 
 # -- parts that other distributions use

@@ -147,9 +147,8 @@ def check_model(file: Path, model: Record) -> None:
     if model["strength"] < 0.0:
         raise malformed(file, f"its strength is {model['strength']}")
     _check_part(file, "the pool", model["pool"], "gaussian")
-    kind = {"low-rank": "gaussian"}.get(model["settings"]["kind"], model["settings"]["kind"])
     for number, record in enumerate(model["classes"]):
-        _check_class(file, f"class number {number}", record, kind)
+        _check_class(file, f"class number {number}", record, model["settings"]["kind"])
     try:
         check_classes(record["label"] for record in model["classes"])
     except (TypeError, ValueError) as error:
@@ -233,8 +232,6 @@ def _check_shapes(file: Path, prefix: str, shapes: Shapes, layout: Layout) -> in
                 f"array '{prefix}.{name}' should be {kind} of shape "
                 f"({', '.join(map(str, words))}), got {got_kind!r:.20} of {tuple(got)}",
             )
-    if sizes["rank"] > sizes["dim"]:
-        raise malformed(file, f"array '{prefix}.factor' has more columns than rows")
     return sizes["dim"]
 
 

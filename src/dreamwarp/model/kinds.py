@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.model.gaussian import Array, Gaussian, Integers, Shapes
@@ -16,13 +15,12 @@ from dreamwarp.model.moments import Pairs, Rule
 from dreamwarp.model.selection import choose, make_folds, thin_out
 from dreamwarp.model.template import TemplateMixture
 
-KINDS = ("gaussian", "low-rank", "kde", "template")
+KINDS = ("gaussian", "kde", "template")
 DISTRIBUTIONS: dict[str, type[Any]] = {
     cls.kind: cls for cls in (Gaussian, KernelDensity, TemplateMixture)
 }
 
-# What "auto" tries, the first where nothing can be held out. Ranks are shares of d.
-RANKS = (0.02, 0.04, 0.08, 0.12, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+# What "auto" tries, the first where nothing can be held out.
 BANDWIDTHS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
 CLASS_PAIRS = (7.0, 1.0, 2.0, 4.0, 12.0, 25.0, 100.0)
 DRIFTS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -69,14 +67,12 @@ class Amounts:
 
     Attributes
     ----------
-    kind : {"gaussian", "low-rank", "kde", "template"}
-    rank : int, for "low-rank"
+    kind : {"gaussian", "kde", "template"}
     bandwidth : float, for "kde"
     class_pairs, drift : float, for "template"
     """
 
     kind: str
-    rank: int | None = None
     bandwidth: float | None = None
     class_pairs: float | None = None
     drift: float | None = None
@@ -84,9 +80,6 @@ class Amounts:
 
 def fit_class(pairs: Pairs, covariance: Array, amounts: Amounts) -> Distribution:
     """The distribution of a class, from its pairs and the covariance estimated for it."""
-    if amounts.kind == "low-rank":
-        assert amounts.rank is not None
-        return Gaussian.from_leading(covariance, amounts.rank)
     if amounts.kind == "kde":
         assert amounts.bandwidth is not None
         return KernelDensity.fit(pairs.theta, pairs.weights, covariance, amounts.bandwidth)
@@ -105,21 +98,13 @@ def fit_class(pairs: Pairs, covariance: Array, amounts: Amounts) -> Distribution
     )  # fmt: skip
 
 
-def fit_pool(covariance: Array, amounts: Amounts) -> Gaussian:
-    """The distribution for all classes: Gaussian, or low-rank if that is the kind."""
-    if amounts.kind == "low-rank":
-        assert amounts.rank is not None
-        return Gaussian.from_leading(covariance, amounts.rank)
-    return Gaussian.from_covariance(covariance)
-
-
 def choose_amounts(
     classes: Mapping[Label, Pairs], rule: Rule, amounts: Amounts, dim: int
 ) -> Amounts:
     """The amounts that were left to be chosen, by held-out likelihood."""
     few = thin_out(classes, dim)
     by_sample = amounts.kind != "template" and all(p.edges is not None for p in few.values())
-    for given in _grids(amounts, dim):
+    for given in _grids(amounts):
         if len(given) > 1:
             folds = make_folds(few, by_sample=by_sample)
             candidates = [replace(amounts, **values) for values in given]
@@ -129,11 +114,8 @@ def choose_amounts(
     return amounts
 
 
-def _grids(amounts: Amounts, dim: int) -> list[list[dict[str, Any]]]:
+def _grids(amounts: Amounts) -> list[list[dict[str, Any]]]:
     """Values to try, one list after the other."""
-    if amounts.kind == "low-rank" and amounts.rank is None:
-        ranks = np.unique(np.ceil(np.array(RANKS) * dim).astype(int))
-        return [[{"rank": int(rank)} for rank in ranks[::-1]]]
     if amounts.kind == "kde" and amounts.bandwidth is None:
         return [[{"bandwidth": bandwidth} for bandwidth in BANDWIDTHS]]
     if amounts.kind == "template":

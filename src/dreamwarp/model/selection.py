@@ -1,4 +1,4 @@
-"""Amounts chosen by held-out likelihood: shrinkage, pooling, rank, bandwidth, template share.
+"""Amounts chosen by held-out likelihood: shrinkage, pooling, bandwidth, template share.
 
 Pairs that share a sample are not independent: a warp from a to b and one from b to c tell much
 about the one from a to c. Where it is known which samples pairs join, folds are therefore made of

@@ -18,7 +18,7 @@ from dreamwarp.model.kinds import Distribution
 from dreamwarp.model.labels import USE_NONE, Label, check_label, encode, label_key, refuse_unknown
 from dreamwarp.space import WarpSpace
 
-Kind = Literal["gaussian", "low-rank", "kde", "template"]
+Kind = Literal["gaussian", "kde", "template"]
 Unknown = Literal["error", "pool"]
 
 NO_TEMPLATE = -1
@@ -85,7 +85,6 @@ class WarpModel:
         weights: Mapping[Any, ArrayLike] | None = None,
         edges: Mapping[Any, ArrayLike] | None = None,
         min_pairs: int = 5,
-        rank: int | Literal["auto"] = "auto",
         bandwidth: float | Literal["auto"] = "auto",
         class_pairs: float | Literal["auto"] = "auto",
         drift: float | Literal["auto"] = "auto",
@@ -101,11 +100,10 @@ class WarpModel:
         theta_by_class : mapping of label to (n_pairs, d)
             Each pair once, in either direction; the other is -θ and understood. Labels are strings,
             whole numbers or booleans, all of one type. Float labels are refused.
-        kind : {"gaussian", "low-rank", "kde", "template"}
-            ``"gaussian"``: zero mean, full covariance. ``"low-rank"``: its leading components, and
-            the rest alike in all directions. ``"kde"``: a kernel density around the warps seen.
-            ``"template"``: the warps of a sample toward its own neighbours, mixed at random, plus
-            class noise; needs ``edges``.
+        kind : {"gaussian", "kde", "template"}
+            ``"gaussian"``: zero mean, full covariance. ``"kde"``: a kernel density around the warps
+            seen. ``"template"``: the warps of a sample toward its own neighbours, mixed at random,
+            plus class noise; needs ``edges``.
         shrinkage : float, "auto", "oas" or "ledoit-wolf"
             Share of the isotropic covariance in that of a class.
         pooling : float or "auto"
@@ -118,8 +116,6 @@ class WarpModel:
             pairs that share a sample together when some are held out.
         min_pairs : int
             A class of fewer gets the warps of all classes, with a warning.
-        rank : int or "auto"
-            For ``"low-rank"``: number of components, from 1 to d.
         bandwidth : float or "auto"
             For ``"kde"``: width of kernels relative to the class, above 0, at most 1.
         class_pairs : float or "auto"
@@ -129,7 +125,7 @@ class WarpModel:
         """
         fitted = fit_distributions(
             space, theta_by_class, kind=kind, shrinkage=shrinkage, pooling=pooling,
-            weights=weights, edges=edges, min_pairs=min_pairs, rank=rank, bandwidth=bandwidth,
+            weights=weights, edges=edges, min_pairs=min_pairs, bandwidth=bandwidth,
             class_pairs=class_pairs, drift=drift,
         )  # fmt: skip
         return cls(space, *fitted)
