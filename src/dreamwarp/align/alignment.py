@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
@@ -190,7 +190,7 @@ def align_pairs(
     flat = _is_flat(source_images) | _is_flat(target_images)
     with silenced(progress):
         if not calibrated:
-            found = _calibrate(problem, source_images, target_images, flat, n_threads)
+            found = _calibrate(problem, source_images, target_images, flat, progress, n_threads)
             problem = replace(problem, similarity=found)
         keep = _decide_to_keep(keep_chains, problem, len(source_images))
         work = problem, source_images, target_images, keep, progress
@@ -210,6 +210,18 @@ def _align_all(
     progress: ProgressOption,
     n_threads: int | None,
 ) -> list[Aligned]:
+    with track(len(sources), "aligning", progress) as advance:
+        return _align_blocks(problem, sources, targets, keep, advance, n_threads)
+
+
+def _align_blocks(
+    problem: Problem,
+    sources: Images,
+    targets: Images,
+    keep: bool,
+    advance: Callable[[int], None],
+    n_threads: int | None,
+) -> list[Aligned]:
     n_threads = thread_count(n_threads)
     blocks = split_pairs(len(sources), problem.coordinates.dim, n_threads)
     stop = threading.Event()
@@ -219,8 +231,7 @@ def _align_all(
         found = align_block(problem, sources[block], targets[block], numbers, stop)
         return found if keep else replace(found, chains=[], densities=[])
 
-    with track(len(sources), "aligning", progress) as advance:
-        return list(_map_blocks(align, blocks, advance, stop, n_threads))
+    return list(_map_blocks(align, blocks, advance, stop, n_threads))
 
 
 def _map_blocks(
@@ -252,6 +263,7 @@ def _calibrate(
     sources: Images,
     targets: Images,
     flat: NDArray[np.bool_],
+    progress: ProgressOption,
     n_threads: int | None,
 ) -> Similarity:
     """The similarity by ``align.noise``, from some of the pairs that have structure."""
@@ -262,12 +274,14 @@ def _calibrate(
     some = candidates[spaced.round().astype(np.int64)]
     sources, targets = sources[some], targets[some]
     similarity = noise.first_guess(problem.similarity, sources, targets)
-    for _ in range(noise.N_ROUNDS):
-        trial = replace(problem, method="map", similarity=similarity)
-        blocks = _align_all(trial, sources, targets, False, False, n_threads)
-        theta = np.concatenate([block.theta for block in blocks])
-        seen = Warp(problem.coordinates.space, theta).image(sources)
-        similarity = noise.calibrate(similarity, seen, sources, targets)
+    shown = None if progress is None or progress is True else False  # functions count pairs
+    with track(noise.N_ROUNDS * len(some), "estimating noise", shown) as advance:
+        for _ in range(noise.N_ROUNDS):
+            trial = replace(problem, method="map", similarity=similarity)
+            blocks = _align_blocks(trial, sources, targets, False, advance, n_threads)
+            theta = np.concatenate([block.theta for block in blocks])
+            seen = Warp(problem.coordinates.space, theta).image(sources)
+            similarity = noise.calibrate(similarity, seen, sources, targets)
     return similarity
 
 
