@@ -3,25 +3,40 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dreamwarp.space import WarpSpace
-from dreamwarp.warp import Warp
-
-from dreamwarp import data  # isort: skip
-from dreamwarp.align import Alignments, GMRFPrior, SmoothPrior, align_pairs, neighbor_pairs
 from dreamwarp.listing import public_names
-from dreamwarp.model import WarpModel, alignment_weights, held_out_log_likelihood
 
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from dreamwarp import data
+    from dreamwarp.align import Alignments, GMRFPrior, SmoothPrior, align_pairs, neighbor_pairs
     from dreamwarp.augment.augmenter import Augmenter
     from dreamwarp.augment.generation import generate
     from dreamwarp.augment.streaming import stream
     from dreamwarp.augment.verification import verify
+    from dreamwarp.model import WarpModel, alignment_weights, held_out_log_likelihood
+    from dreamwarp.space import WarpSpace
+    from dreamwarp.warp import Warp
 
-# Looked up when they are first asked for: scikit-learn takes long to load, torch may not be there.
-LAZY = ("Augmenter", "generate", "stream", "verify")
-SUBMODULES = ("align", "augment", "model", "report", "space", "torch", "torchvision")
+# Public names by the module that has them, looked up when they are first asked for: numba and
+# scikit-learn take long to load, and before that a command must be ready for Ctrl-C.
+LAZY = {
+    "Alignments": "align",
+    "Augmenter": "augment",
+    "GMRFPrior": "align",
+    "SmoothPrior": "align",
+    "Warp": "warp",
+    "WarpModel": "model",
+    "WarpSpace": "space",
+    "align_pairs": "align",
+    "alignment_weights": "model",
+    "generate": "augment",
+    "held_out_log_likelihood": "model",
+    "neighbor_pairs": "align",
+    "stream": "augment",
+    "verify": "augment",
+}
+SUBMODULES = ("align", "augment", "data", "model", "report", "space", "torch", "torchvision")
 
 __all__ = [
     "Alignments",
@@ -45,7 +60,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name in LAZY:
-        return getattr(import_module("dreamwarp.augment"), name)
+        return getattr(import_module(f"dreamwarp.{LAZY[name]}"), name)
     if name not in SUBMODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
