@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
@@ -191,7 +191,9 @@ def align_pairs(
     with silenced(progress):
         if not calibrated:
             some = choose_some(np.flatnonzero(~flat))
-            problem = calibrate(problem, source_images[some], target_images[some], n_threads)
+            problem = calibrate(
+                problem, source_images[some], target_images[some], progress, n_threads
+            )
         keep = _decide_to_keep(keep_chains, problem, len(source_images))
         work = problem, source_images, target_images, keep, progress
         blocks = _align_all(*work, n_threads) if client is None else align_all_on(client, *work)
@@ -209,6 +211,18 @@ def _align_all(
     progress: ProgressOption,
     n_threads: int | None,
 ) -> list[Aligned]:
+    with track(len(sources), "aligning", progress) as advance:
+        return _align_blocks(problem, sources, targets, keep, advance, n_threads)
+
+
+def _align_blocks(
+    problem: Problem,
+    sources: Images,
+    targets: Images,
+    keep: bool,
+    advance: Callable[[int], None],
+    n_threads: int | None,
+) -> list[Aligned]:
     n_threads = thread_count(n_threads)
     blocks = split_pairs(len(sources), problem.coordinates.dim, n_threads)
     stop = threading.Event()
@@ -218,8 +232,7 @@ def _align_all(
         found = align_block(problem, sources[block], targets[block], numbers, stop)
         return found if keep else replace(found, chains=[], densities=[])
 
-    with track(len(sources), "aligning", progress) as advance:
-        return list(_map_blocks(align, blocks, advance, stop, n_threads))
+    return list(_map_blocks(align, blocks, advance, stop, n_threads))
 
 
 def _map_blocks(
@@ -252,17 +265,25 @@ def choose_some(candidates: NDArray[np.int64]) -> NDArray[np.int64]:
     return candidates[spaced.round().astype(np.int64)]
 
 
-def calibrate(problem: Problem, sources: Images, targets: Images, n_threads: int | None) -> Problem:
+def calibrate(
+    problem: Problem,
+    sources: Images,
+    targets: Images,
+    progress: ProgressOption,
+    n_threads: int | None,
+) -> Problem:
     """The problem with its similarity calibrated by ``align.noise`` on some pairs."""
     if not len(sources):
         return problem
     similarity = noise.first_guess(problem.similarity, sources, targets)
-    for _ in range(noise.N_ROUNDS):
-        trial = replace(problem, method="map", similarity=similarity)
-        blocks = _align_all(trial, sources, targets, False, False, n_threads)
-        theta = np.concatenate([block.theta for block in blocks])
-        seen = Warp(problem.coordinates.space, theta).image(sources)
-        similarity = noise.calibrate(similarity, seen, sources, targets)
+    shown = None if progress is None or progress is True else False  # functions count pairs
+    with track(noise.N_ROUNDS * len(sources), "estimating noise", shown) as advance:
+        for _ in range(noise.N_ROUNDS):
+            trial = replace(problem, method="map", similarity=similarity)
+            blocks = _align_blocks(trial, sources, targets, False, advance, n_threads)
+            theta = np.concatenate([block.theta for block in blocks])
+            seen = Warp(problem.coordinates.space, theta).image(sources)
+            similarity = noise.calibrate(similarity, seen, sources, targets)
     return replace(problem, similarity=similarity)
 
 

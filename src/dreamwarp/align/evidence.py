@@ -38,6 +38,7 @@ from dreamwarp.align.search import climb, find_maximum
 from dreamwarp.align.similarity import SquaredError
 from dreamwarp.core.cluster import run_on
 from dreamwarp.core.compiled import thread_count
+from dreamwarp.core.progress import ProgressOption
 from dreamwarp.space import WarpSpace
 
 if TYPE_CHECKING:
@@ -233,7 +234,8 @@ class EvidenceFinder:
         similarity: Any,
         sigma: Any,
         max_steps: int,
-        n_threads: int | None,
+        progress: ProgressOption = None,
+        n_threads: int | None = None,
     ) -> EvidenceFinder:
         """For images (n, *spatial) or with channels; options as in :func:`align_pairs`.
 
@@ -250,7 +252,9 @@ class EvidenceFinder:
         )  # fmt: skip
         if not calibrated:
             some = edges[choose_some(np.arange(len(edges)))]
-            problem = calibrate(problem, values[some[:, 0]], values[some[:, 1]], n_threads)
+            problem = calibrate(
+                problem, values[some[:, 0]], values[some[:, 1]], progress, n_threads
+            )
         return cls(problem, Frame.of(prior), values)
 
     @property

@@ -199,7 +199,8 @@ def _learn_by_empirical_bayes(
     check_number(len(edges), len(edges))
     finder = EvidenceFinder.for_images(
         prior, images, edges, similarity=settings.similarity, sigma=settings.sigma,
-        max_steps=settings.max_steps, n_threads=options["n_threads"],
+        max_steps=settings.max_steps, progress=options["progress"],
+        n_threads=options["n_threads"],
     )  # fmt: skip
     pair_codes = codes[edges[:, 0]]
     learned = empirical_bayes.learn(
