@@ -30,12 +30,8 @@ from dreamwarp.augment.samples import (
     require_labels,
     warn_of_channels_last,
 )
-from dreamwarp.augment.strength import (
-    Judgement,
-    check_strength,
-    judge_strengths,
-    not_judged,
-)
+from dreamwarp.augment.strength import judge_strengths
+from dreamwarp.augment.verdict import Judgement, check_strength, not_judged
 from dreamwarp.data.fingerprint import fingerprint
 from dreamwarp.data.members import Members
 from dreamwarp.data.sampling_strategy import (
