@@ -216,7 +216,7 @@ class _Judge(NamedTuple):
         if labels.shape != (n,):
             raise ValueError(
                 f"{self.name} must predict a label for each of {n} samples, shape ({n},), got "
-                f"{labels.shape} {where}. Probabilities go through `argmax(axis=1)` and the classes."
+                f"{labels.shape} {where}. Turn probabilities into labels first."
             )
         # Words and numbers never match, and numpy would make words of numbers to compare them.
         are_words = labels.dtype.kind == "U", known.dtype.kind == "U"

@@ -17,7 +17,8 @@ Strengths race. All start with few copies of each sample, on the same warps but 
 Errors fall with the logarithm of the number of copies, and faster for stronger warps, so what a
 strength will reach is extrapolated from what two numbers of copies gave. Those that would end worse
 than the best by two standard errors stop, and so do the worst where too many are left. The others
-go on with more copies. If the strongest is the best in the end, stronger ones are tried.
+go on with more copies. The strength is chosen by what 100 copies would give, extrapolated likewise;
+the verdict is on the copies that were made. If the strongest is the best, stronger ones are tried.
 
 How the strength is chosen, and the verdict made, is in ``dreamwarp.augment.verdict``.
 """
@@ -69,10 +70,11 @@ STRONGER = (2.0, 2.5, 3.2, 4.0)
 # many. For images of 28 x 28 on two cores, 1,000 take 4 s and 5,000 take 15 s; see
 # ``benchmarks/judge.py``.
 N_WARPED, N_WARPED_PER_SAMPLE, MOST_WARPED = 25_000, 25, 140_000
-# Copies of a sample among them. With few copies, warps look best that are weaker than those that
-# are best with many: of 1,000 digits, 0.6 with 10 copies each, 0.8 to 1 with 100. So many samples
-# are subsampled to have MIN_COPIES each.
+# Copies of a sample among them. Many samples are subsampled to have MIN_COPIES each.
 MIN_COPIES, MAX_COPIES = 24, 200
+# The strength is chosen for so many copies. With few, warps look best that are weaker than those
+# that are best with many: of 1,000 digits, 0.6 with 10 copies each, 0.8 to 1 with 100.
+MANY_COPIES = 100
 # Shares of the copies after which errors are taken: to stop strengths, and to see how many copies
 # are enough.
 SHARES = (0.125, 0.25, 0.5, 1.0)
@@ -129,7 +131,20 @@ def judge_strengths(
             more = _race(folds, data, [stronger], terms.copies, shown)
             race = race.join(more)
             tried.append(stronger)
-    return conclude(race.errors, race.strengths, terms, stopped=race.stopped)
+    expected = expect(race.errors, terms.copies)
+    return conclude(race.errors, race.strengths, terms, expected=expected, stopped=race.stopped)
+
+
+def expect(errors: Sequence[Errors], copies: Sequence[int]) -> Array:
+    """Errors e (n_strengths, n_held_out) at ``MANY_COPIES``, from those at fewer.
+
+    Extrapolated in the logarithm of the number, from a quarter of the copies and all of them.
+    """
+    last = errors[-1].smooth
+    if len(copies) < 3 or copies[-1] >= MANY_COPIES:
+        return last
+    n_steps = math.log(MANY_COPIES / copies[-1]) / math.log(copies[-1] / copies[-3])
+    return last + n_steps * (last - errors[-3].smooth)
 
 
 def held_out_masks(
@@ -276,7 +291,7 @@ def _add_copies(
     nearest: dict[float, list[ClassDistances]],
     copies: range,
 ) -> None:
-    """Let the samples of a fold meet more warped copies, at each strength; the same warps for all."""
+    """Compare the samples of a fold with more copies; strengths differ by the factor alone."""
     for templates, theta in _draw_warps(fold, data, copies):
         for strength, distances in nearest.items():
             if strength > 0.0:

@@ -212,6 +212,7 @@ def conclude(
     strengths: Sequence[float],
     terms: Terms,
     *,
+    expected: Array | None = None,
     stopped: Mapping[float, Array] | None = None,
 ) -> Judgement:
     """The strength to take, and the verdict, from the errors for each number of copies.
@@ -220,18 +221,22 @@ def conclude(
     ----------
     strengths : ascending, 0 the first
         Those with errors to the last.
+    expected : (n_strengths, n_held_out), optional
+        Errors to choose by. Default: the last of ``errors``, near misses counted in part.
     stopped : dict of float to (n_held_out,), optional
         Errors of strengths that stopped early, as in ``Judgement.errors``.
     """
     smooth = errors[-1].smooth
-    rows = dict(sorted([*zip(map(float, strengths), smooth, strict=True), *(stopped or {}).items()]))
+    ruling = smooth if expected is None else expected
+    rows = dict(zip(map(float, strengths), smooth, strict=True)) | dict(stopped or {})
+    rows = dict(sorted(rows.items()))
     means = {strength: float(row.mean()) for strength, row in rows.items()}
     spreads = {strength: standard_error(row) for strength, row in rows.items()}
     none = np.zeros((1, smooth.shape[1]), np.int64)
-    verdict = compare(errors[-1].at(none), errors[-1].at(cross_choose(smooth)), terms)
+    verdict = compare(errors[-1].at(none), errors[-1].at(cross_choose(ruling)), terms)
     if not verdict.probably:
         return Judgement(0.0, means, verdict, spreads, terms.is_smooth)
-    place = 1 + choose_place(smooth[1:])
+    place = 1 + choose_place(ruling[1:])
     n_enough = count_enough([some.smooth[place] for some in errors], terms.copies)
     advice = _advise(n_enough, terms)
     if len(rows) > 2 and strengths[-1] == max(rows) and is_last_best(errors[-1]):
