@@ -177,6 +177,7 @@ def test_copies_are_checked(copies: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:1 of 2 classes have a single sample:UserWarning")
+@pytest.mark.filterwarnings("ignore:classes with fewer than 5 pairs:RuntimeWarning")
 def test_one_class_and_few_samples_are_refused() -> None:
     X, y = textures(8, 0)
     alone = dw.Augmenter(cells=(3, 3), strength=1.0, progress=False).fit(X[y == 0], y[y == 0])

@@ -246,11 +246,14 @@ def test_a_network_of_ones_own_is_used_and_named() -> None:
     model, X, y = task()
     choice = choose_strength(model, X, y, network=linear, strengths=[1.0], **QUICK)
     assert "the network of `linear` mistakes" in str(choice.verdict)
-    normed = lambda: nn.Sequential(
-        nn.BatchNorm2d(1), nn.LazyConv2d(3, 3), nn.Flatten(), nn.LazyLinear(4)
-    )  # noqa: E731, E501
+
+    def normed() -> nn.Module:
+        return nn.Sequential(
+            nn.BatchNorm2d(1), nn.LazyConv2d(3, 3), nn.Flatten(), nn.LazyLinear(4)
+        )  # fmt: skip
+
     choice = choose_strength(model, X, y, network=normed, strengths=[1.0], **QUICK)
-    assert "the network mistakes" in str(choice.verdict)
+    assert "the network of `normed` mistakes" in str(choice.verdict)
 
 
 def test_words_and_booleans_are_labels() -> None:
@@ -286,7 +289,7 @@ def test_what_cannot_be_judged_is_refused() -> None:
     with pytest.raises(ValueError, match="`n_steps`"):
         choose_strength(model, X, y, n_steps=2)
     with pytest.raises(ValueError, match="must be finite"):
-        choose_strength(model, np.where(X > X.mean(), np.nan, X), y, **QUICK)
+        choose_strength(model, np.full_like(X, np.nan), y, **QUICK)
     with pytest.raises(ValueError, match="the model must know every class"):
         choose_strength(model, X, y + 1, **QUICK)
 
