@@ -14,6 +14,7 @@ from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dreamwarp.augment.classifier import AugmentedClassifier
+from dreamwarp.augment.estimators import Samples, judge_estimator
 from dreamwarp.augment.fingerprint import fingerprint
 from dreamwarp.augment.learning import Settings, fit_model, learn_pairs
 from dreamwarp.augment.members import Members
@@ -37,12 +38,8 @@ from dreamwarp.augment.sampling_strategy import (
     number_new,
     warn_of_replacement,
 )
-from dreamwarp.augment.strength import (
-    Judgement,
-    check_strength,
-    judge_strengths,
-    not_judged,
-)
+from dreamwarp.augment.strength import judge_strengths
+from dreamwarp.augment.verdict import Judgement, check_strength, not_judged
 from dreamwarp.core.draws import Seed, Stream, as_key, integers
 from dreamwarp.core.progress import ProgressOption, check_progress, silenced
 from dreamwarp.core.validation import check_choice, check_factor, check_whole, warn_user
@@ -314,27 +311,68 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         other._set_strength(check_strength(strength))
         return other
 
-    def judge(self, *, strengths: Sequence[float] | None = None) -> Judgement:
-        """Whether warps help, and at which strength, by held-out training samples.
+    def judge(
+        self,
+        estimator: Any = None,
+        *,
+        strengths: Sequence[float] | None = None,
+        copies: int | None = None,
+    ) -> Judgement:
+        """Whether warps help a classifier, and at which strength, by held-out training samples.
 
         Changes nothing: ``with_strength(judgement.strength)`` takes the strength.
 
         Parameters
         ----------
+        estimator : classifier of scikit-learn, or callable, optional
+            Whom warps should help. A classifier is cloned for every fit, and gets samples as rows
+            (n, features). A callable ``(X_train, y_train, X_test) -> predictions`` gets them in the
+            shape in which they were fitted. Default: a nearest neighbour, whose near misses count
+            in part. For networks: :func:`dreamwarp.torch.choose_strength`.
         strengths : sequence of float, optional
             What to compare with no warps. Default: as for ``strength="auto"``.
+        copies : int, optional
+            Warped copies of each sample to train ``estimator`` on, besides the samples. Default: 3
+            to 10, for about 8,000 training samples, and of more than 2,000 samples as many.
 
         Returns
         -------
         Judgement
-            ``.verdict``, ``.errors`` by strength, and ``.strength``, the one to take.
+            ``.verdict``, ``.errors`` by strength with their ``.spreads``, and ``.strength``, the
+            one to take.
+
+        Raises
+        ------
+        RuntimeError
+            If the estimator fails; the error it raised is the cause.
+        ValueError
+            If its predictions are not labels of the classes, one for each sample; if there is one
+            class, or too few samples to hold some out. Without an estimator, the verdict says so.
 
         Notes
         -----
-        How it is done is explained in ``dreamwarp.augment.strength``.
+        How it is done is explained in ``dreamwarp.augment.strength`` and ``.estimators``. An
+        estimator is fitted about 20 times: three folds or more, at each strength.
+
+        Examples
+        --------
+        >>> judgement = augmenter.judge(RandomForestClassifier(random_state=0))
+        >>> print(judgement.verdict)
+        >>> augmenter = augmenter.with_strength(judgement.strength)
         """
         check_is_fitted(self)
-        return self._judge(strengths)
+        if estimator is None:
+            if copies is not None:
+                raise ValueError(
+                    "`copies` must be None without `estimator`: the nearest neighbour is judged "
+                    f"with growing numbers of copies, got {copies!r}."
+                )
+            return self._judge(strengths)
+        samples = Samples(self._images, self._codes, self._y, self._sample_shape, self._apply)
+        return judge_estimator(
+            estimator, self.model_, self._pairs, samples, strengths=strengths, copies=copies,
+            seed=self._key, progress=self.progress, n_threads=self.n_threads,
+        )  # fmt: skip
 
     def _judge(self, strengths: Sequence[float] | None) -> Judgement:
         return judge_strengths(
