@@ -351,9 +351,10 @@ def measure_block(
     # Free coordinates x of components u.
     to_x = coordinates.from_theta(frame.matrix.T).T
     full = np.triu(hessians) + np.swapaxes(np.triu(hessians, 1), 1, 2)
-    curvatures, slopes = to_x.T @ full @ to_x, gradients @ to_x
+    # einsum: a matrix product may sum in another order for another number of pairs.
+    curvatures, slopes = to_x.T @ full @ to_x, np.einsum("nx,xr->nr", gradients, to_x)
     theta = coordinates.to_theta(x)
-    u = theta @ frame.inverse.T
+    u = np.einsum("nd,rd->nr", theta, frame.inverse)
     bent = np.einsum("nij,nj->ni", curvatures, u)
     likelihoods = problem.similarity.log_likelihood(fine.states.values, fine.pairs.targets)
     constants = likelihoods - np.einsum("ni,ni->n", slopes + 0.5 * bent, u)

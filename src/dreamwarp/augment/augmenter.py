@@ -73,7 +73,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         how ``X`` is read: its last axes, as many as there are numbers, are spatial.
     boundary : {"zero", "slip", "free", "periodic"}
         What warps do at the border; see :class:`~dreamwarp.WarpSpace`. ``"zero"``, the paper's,
-        holds it, and hampers warps near it; ``"free"`` does not.
+        holds it, and hampers warps near it; ``"free"`` does not, and serves networks better.
     n_neighbors : int
         Neighbours of each sample to align with.
     method : {"eb", "map", "laplace", "metropolis", "hmc"}
@@ -87,7 +87,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Noise of a pixel, for ``"ssd"``; on the [0, 1] scale for integers.
     displacement, length : float
         What alignments may look like: root mean square displacement and correlation length, as
-        shares of the domain; see :class:`~dreamwarp.SmoothPrior`.
+        shares of the domain; see :class:`~dreamwarp.SmoothPrior`. For ``method="eb"`` the
+        displacement is only where the search for the true one starts.
     max_steps, max_draws : int
         How long alignments may search or sample; see :func:`~dreamwarp.align_pairs`.
     max_pairs : int or None
@@ -180,12 +181,12 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self,
         *,
         cells: int | Sequence[int] = (4, 4),
-        boundary: Literal["zero", "slip", "free", "periodic"] = "zero",
+        boundary: Literal["zero", "slip", "free", "periodic"] = "free",
         n_neighbors: int = 5,
         method: Literal["eb", "map", "laplace", "metropolis", "hmc"] = "eb",
         similarity: Any = "ssd",
         sigma: float | Literal["auto"] = "auto",
-        displacement: float = 0.05,
+        displacement: float = 0.08,
         length: float = 0.25,
         max_steps: int = 50,
         max_draws: int = 1600,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
 from dreamwarp.align.alignment import METHODS, is_flat, warn_of_failures
 from dreamwarp.align.evidence import EvidenceFinder, spread_evenly
+from dreamwarp.align.prior import mass_matrix
 from dreamwarp.align.similarity import SquaredError
 from dreamwarp.core.progress import ProgressOption
 from dreamwarp.core.validation import check_choice, check_whole
@@ -217,7 +218,11 @@ def _learn_by_empirical_bayes(
     )  # fmt: skip
     spread = Spread(learned.spreads, frame.matrix, frame.rest)
     rule = Rule(
-        0.0, prior_pairs=learned.pool_pairs, smooth=prior.covariance, smooth_pairs=frame.rank
+        0.0,
+        prior_pairs=learned.pool_pairs,
+        smooth=prior.covariance,
+        smooth_pairs=frame.rank,
+        mass=mass_matrix(prior.space),
     )
     amounts = Amounts(settings.model)
     if settings.model == "template":

@@ -5,15 +5,16 @@ edge. The mode of its posterior is therefore too small, and a draw from it mostl
 covariance that maximises the marginal likelihood of all pairs errs neither way. It is found by
 expectation maximisation, with posteriors by Laplace's approximation (``align.evidence``):
 
-    pool       S   = (Σ_i E[u uᵀ] + ν₀ I) / (n + ν₀)        over all pairs i, u as in the evidence
+    pool       S   = (Σ_i E[u uᵀ] + ν₀ c I) / (n + ν₀)      over all pairs i, u as in the evidence
     class y    S_y = (Σ_i E[u uᵀ] + ν S) / (n_y + ν)        over the pairs of y
     noise      σ²  = κ E[Σ (source ∘ T - target)²] / m      m numbers per image
 
-The prior counts as ν₀ = r pairs, one per component, which a handful of pairs outweighs along the
-directions they show; the pool counts as ν pairs, which is chosen by the marginal likelihood of
-held-out pairs. κ, the number of pixels that err together (``align.noise``), is measured once, after
-the first alignment, and then held: with it fixed, every step raises one and the same likelihood, so
-that σ and S settle. If both followed the residuals, each round would fit closer than the last.
+The prior counts as ν₀ = r pairs, one per component, at the scale c at which it displaces points as
+far as the pairs do: it lends its shape, not its size. The pool counts as ν pairs, which is chosen
+by the marginal likelihood of held-out pairs. κ, the number of pixels that err together
+(``align.noise``), is measured in the first rounds and then held: with it fixed, every step raises
+one and the same likelihood, so that σ and S settle. If both followed the residuals, each round
+would fit closer than the last.
 
 The pool is found first, from some of the pairs, which are aligned again in every round, since
 where a likelihood is approximated depends on the prior. Then all pairs are aligned, once.
@@ -29,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align import noise
-from dreamwarp.align.evidence import Array, Evidence, EvidenceFinder, Integers, spread_evenly
+from dreamwarp.align.evidence import Array, Evidence, EvidenceFinder, Frame, Integers, spread_evenly
 from dreamwarp.align.similarity import SquaredError
 from dreamwarp.core.progress import ProgressOption, track
 from dreamwarp.space.warp import Warp
@@ -38,17 +39,24 @@ if TYPE_CHECKING:
     from distributed import Client
 
 # Pairs by which the pool and the noise are found.
-N_FIRST = 512
+N_FIRST = 400
 # Rounds of aligning them again, at most, and the relative change of displacement that ends them.
 MAX_ROUNDS, SETTLED = 15, 0.005
+# Rounds in which κ is measured: before the third, the prior is still far off, and what it leaves
+# over comes in larger patches than noise does.
+PATCH_ROUNDS = 3
+# Largest factor on displacements by which the next round is anticipated.
+LARGEST_LEAP = 1.3
 # Steps of expectation maximisation between alignments.
 N_STEPS = 8
 # Steps for all pairs, which start at the pool of some, and for a class, which starts at the pool.
 N_POOL_STEPS, N_CLASS_STEPS = 4, 4
+# Steps for a class where only ν is at stake.
+N_TRIAL_STEPS = 2
 # Pairs that the pool counts as, relative to the number of components.
 POOL_PAIRS = (0.3, 1.0, 3.0, 10.0, 30.0)
 # Parts that samples are divided into to hold some out, and pairs that are used for that, at most.
-N_FOLDS, MAX_HELD_OUT = 2, 2500
+N_FOLDS, MAX_HELD_OUT = 2, 2000
 
 
 @dataclass(frozen=True)
@@ -124,8 +132,8 @@ def learn(
         evidence = finder.find(
             edges, pool, sigma=sigma, advance=advance, n_threads=n_threads, client=client
         )
-    pool = fit_pool(evidence, pool, n_threads)
-    pool_pairs, held_out = choose_pool_pairs(evidence, edges, codes, pool, n_threads)
+    pool = fit_pool(finder.frame, evidence, pool, n_threads)
+    pool_pairs, held_out = choose_pool_pairs(finder.frame, evidence, edges, codes, pool, n_threads)
     means = np.empty((len(edges), len(pool)))
     spreads = np.empty((len(edges), *pool.shape), np.float32)
     for code in np.unique(codes):
@@ -149,14 +157,16 @@ def find_pool(
     while len(rounds) < MAX_ROUNDS:
         evidence = finder.find(edges, pool, sigma=sigma, start=theta, n_threads=n_threads)
         theta = evidence.theta
-        if sigma is not None and not fixed_sigma and patch is None:
+        if sigma is not None and not fixed_sigma and len(rounds) < PATCH_ROUNDS:
             patch = measure_patch(finder, edges, theta)
         pool, sigma, log_marginal = maximise(finder, evidence, pool, sigma, patch, n_threads)
         rounds.append(Round(finder.frame.displacement(pool), sigma, log_marginal))
         if len(rounds) > 1:
-            change = rounds[-1].displacement / rounds[-2].displacement - 1.0
-            if abs(change) < SETTLED:
+            change = rounds[-1].displacement / rounds[-2].displacement
+            if len(rounds) > PATCH_ROUNDS and abs(change - 1.0) < SETTLED:
                 break
+            # Rounds close about half of the gap each: as far again saves half of them.
+            pool = pool * np.clip(change, 1.0 / LARGEST_LEAP, LARGEST_LEAP) ** 2
     return pool, sigma, tuple(rounds)
 
 
@@ -189,7 +199,7 @@ def maximise(
             likelihood = evidence.constants.sum() + 0.5 * (inside + outside / weight)
             squares = -2.0 * sigma**2 * likelihood / n
             weight = sigma**2 / max(patch * squares / finder.n_values, 1e-4 * sigma**2)
-        pool = (found.moment + rank * np.eye(rank)) / (n + rank)
+        pool = shrink_to_prior(finder.frame, found.moment / n, n)
     if sigma is None:
         return pool, None, log_marginal
     sigma = float(sigma / np.sqrt(weight))
@@ -198,12 +208,18 @@ def maximise(
     return pool, sigma, log_marginal
 
 
-def fit_pool(evidence: Evidence, pool: Array, n_threads: int | None) -> Array:
+def shrink_to_prior(frame: Frame, moment: Array, n_pairs: int) -> Array:
+    """S from the mean of E[u uᵀ] over so many pairs."""
+    rank = frame.rank
+    scale = (frame.displacement(moment) / frame.displacement(np.eye(rank))) ** 2
+    return (n_pairs * moment + rank * scale * np.eye(rank)) / (n_pairs + rank)
+
+
+def fit_pool(frame: Frame, evidence: Evidence, pool: Array, n_threads: int | None) -> Array:
     """S of all pairs, from where it was found for some."""
-    rank = len(pool)
+    n = len(evidence)
     for _ in range(N_POOL_STEPS):
-        moment = evidence.condition(pool, n_threads=n_threads).moment
-        pool = (moment + rank * np.eye(rank)) / (len(evidence) + rank)
+        pool = shrink_to_prior(frame, evidence.condition(pool, n_threads=n_threads).moment / n, n)
     return pool
 
 
@@ -216,16 +232,18 @@ def fit_class(
     pool: Array,
     pool_pairs: float,
     n_threads: int | None,
+    n_steps: int = N_CLASS_STEPS,
 ) -> Array:
     """S_y from the chosen pairs; the pool, if there are none."""
     own = pool
-    for _ in range(N_CLASS_STEPS if len(chosen) else 0):
+    for _ in range(n_steps if len(chosen) else 0):
         moment = evidence.condition(own, chosen, n_threads=n_threads).moment
         own = (moment + pool_pairs * pool) / (len(chosen) + pool_pairs)
     return own
 
 
 def choose_pool_pairs(
+    frame: Frame,
     evidence: Evidence,
     edges: Integers,
     codes: Integers,
@@ -248,13 +266,13 @@ def choose_pool_pairs(
         train, test = few[train], few[test]
         if not len(train) or not len(test):
             continue
-        without = fit_pool(evidence.only(train), pool, n_threads)
+        without = fit_pool(frame, evidence.only(train), pool, n_threads)
         for code in np.unique(codes[test]):
             mine, asked = train[codes[train] == code], test[codes[test] == code]
             base = evidence.condition(without, asked, n_threads=n_threads).log_marginals.sum()
             n_tested += len(asked)
             for k, pool_pairs in enumerate(candidates):
-                own = fit_class(evidence, mine, without, pool_pairs, n_threads)
+                own = fit_class(evidence, mine, without, pool_pairs, n_threads, N_TRIAL_STEPS)
                 found = evidence.condition(own, asked, n_threads=n_threads)
                 scores[k] += found.log_marginals.sum() - base
     if not n_tested:
