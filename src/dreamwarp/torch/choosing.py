@@ -98,8 +98,8 @@ def choose_strength(
 ) -> Judgement:
     """The strength of warps that is best for a network, and whether warps help it.
 
-    Takes minutes: for 1,000 images, some 14,000 steps of training in all. Leaves the model as it is:
-    give the strength to :class:`LearnedWarp`, or keep it in ``model.with_strength(choice.strength)``.
+    Takes minutes: some 14,000 steps of training in all for 1,000 images. Leaves the model as it is.
+    Give the strength to :class:`LearnedWarp`, or keep it by ``model.with_strength``.
 
     Parameters
     ----------
