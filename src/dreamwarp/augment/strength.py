@@ -67,8 +67,7 @@ Array = NDArray[np.float64]
 STRENGTHS = (0.0, 0.4, 0.6, 0.8, 1.0, 1.25, 1.6)
 STRONGER = (2.0, 2.5, 3.2, 4.0)
 # Warped samples per strength, over all folds: as many, and as many more per sample, at most so
-# many. For images of 28 x 28 on two cores, 1,000 take 4 s and 5,000 take 15 s; see
-# ``benchmarks/judge.py``.
+# many. 1,000 images of 28 x 28 then take about 10 s of processor time, over all cores.
 N_WARPED, N_WARPED_PER_SAMPLE, MOST_WARPED = 25_000, 25, 140_000
 # Copies of a sample among them. Many samples are subsampled to have MIN_COPIES each.
 MIN_COPIES, MAX_COPIES = 24, 200
