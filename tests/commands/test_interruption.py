@@ -24,28 +24,37 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of its own")
 MAX_SECONDS = 1.0
 
 
+def hear_signals() -> None:
+    """Shells let what they start in the background, as tests may be, ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def interrupt(folder: Path, words: str, *arguments: str, after: float = 0.0, **more: str) -> str:
     """Start a command, send it a signal some time after it has said something; what it said."""
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", "dreamwarp", *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder,
-        env={**os.environ, **more},
+        env={**os.environ, **more}, preexec_fn=hear_signals,
     )  # fmt: skip
     said = ""
-    for line in process.stdout or ():
-        said += line
-        if words in line:
-            break
-    else:
-        pytest.fail(f"ended too soon: {said}")
-    time.sleep(after)
-    assert process.poll() is None, said
-    start = time.perf_counter()
-    process.send_signal(signal.SIGINT)
-    said += process.communicate(timeout=60)[0]
-    seconds = time.perf_counter() - start
+    try:
+        for line in process.stdout or ():
+            said += line
+            if words in line:
+                break
+        else:
+            pytest.fail(f"ended too soon: {said}")
+        time.sleep(after)
+        assert process.poll() is None, said
+        start = time.perf_counter()
+        process.send_signal(signal.SIGINT)
+        said += process.communicate(timeout=60)[0]
+        seconds = time.perf_counter() - start
+    finally:
+        process.kill()
+        process.communicate()
     assert process.returncode == cli.INTERRUPTED, said
-    assert "Traceback" not in said
+    assert "Traceback" not in said, said
     assert seconds < MAX_SECONDS, said
     return said
 
@@ -65,7 +74,7 @@ def test_any_command_while_it_loads(tmp_path: Path, share: float) -> None:
     first = modules.index("dreamwarp")  # before which there is only Python itself
     module = modules[first + int(share * (len(modules) - first))]
     command = [sys.executable, "-c", INTERRUPT_AT.format(module=module)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=hear_signals)
     assert (done.returncode, done.stdout) == (cli.INTERRUPTED, "")
     assert done.stderr == "dreamwarp: interrupted\n"
 
@@ -95,7 +104,10 @@ with ending_soon():
     ctypes.CFUNCTYPE(None)(call)()
     time.sleep(60)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30,
+        preexec_fn=hear_signals,
+    )  # fmt: skip
     assert (done.returncode, done.stderr) == (cli.INTERRUPTED, "dreamwarp: interrupted\n")
 
 
