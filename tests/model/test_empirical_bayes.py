@@ -14,7 +14,7 @@ from tests.augment.cases import warped_shapes
 RANK = 6
 TRUE = np.diag([4.0, 2.0, 1.0, 0.5, 0.25, 0.1])
 # Six components that displace points alike.
-FRAME = Frame(dw.WarpSpace((2, 2)), *3 * [np.eye(RANK)], np.ones(RANK))
+FRAME = Frame(dw.WarpSpace((2, 2)), *4 * [np.eye(RANK)], np.ones(RANK))
 
 
 def error(covariance: np.ndarray) -> float:
