@@ -18,9 +18,11 @@ pytest.importorskip("distributed")
 
 from distributed import Client, LocalCluster
 
+import dreamwarp as dw
 from dreamwarp import WarpSpace, cli
 from dreamwarp.align import alignment
-from dreamwarp.align.distributed_blocks import align_all_on, aligning_on, current_client
+from dreamwarp.align.distributed_blocks import align_all_on
+from dreamwarp.align.evidence import EvidenceFinder
 from dreamwarp.core.cluster import connect, run_on
 from dreamwarp.generation import distributed_shards as augment_cluster
 from dreamwarp.generation import generate, verify
@@ -207,9 +209,15 @@ def test_a_cluster_aligns_alike(client: Client) -> None:
         np.testing.assert_array_equal(one.loss_after, other.loss_after)
 
 
-def test_clients_hold_within_their_block() -> None:
-    client: Any = object()
-    assert current_client() is None
-    with aligning_on(client):
-        assert current_client() is client
-    assert current_client() is None
+def test_evidence_of_a_cluster_is_that_of_threads(client: Any) -> None:
+    images = np.random.default_rng(0).random((60, 1, 12, 12)).astype(np.float32)
+    edges = np.stack([np.arange(59), np.arange(1, 60)], axis=1)
+    prior = dw.SmoothPrior(dw.WarpSpace((2, 2)))
+    finder = EvidenceFinder.for_images(
+        prior, images, edges, similarity="ssd", sigma=0.3, max_steps=5, progress=False
+    )
+    covariance = np.eye(finder.frame.rank)
+    here = finder.find(edges, covariance, n_threads=2)
+    there = finder.find(edges, covariance, client=client)
+    np.testing.assert_array_equal(here.theta, there.theta)
+    np.testing.assert_array_equal(here.curvatures, there.curvatures)

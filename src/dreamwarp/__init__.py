@@ -3,28 +3,39 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dreamwarp import data
-from dreamwarp.align import Alignments, GMRFPrior, SmoothPrior, align_pairs, neighbor_pairs
 from dreamwarp.core.listing import public_names
 from dreamwarp.core.version import __version__
-from dreamwarp.model import WarpModel, alignment_weights, held_out_log_likelihood
-from dreamwarp.space import Warp, WarpSpace
 
 if TYPE_CHECKING:
+    from dreamwarp import data
+    from dreamwarp.align import Alignments, GMRFPrior, SmoothPrior, align_pairs, neighbor_pairs
     from dreamwarp.augment.augmenter import Augmenter
     from dreamwarp.generation.generating import generate
     from dreamwarp.generation.streaming import stream
     from dreamwarp.generation.verification import verify
+    from dreamwarp.model import WarpModel, alignment_weights, held_out_log_likelihood
+    from dreamwarp.space import Warp, WarpSpace
 
-# Looked up when they are first asked for: scikit-learn takes long to load, torch may not be there.
+# Public names by the module that has them, looked up when they are first asked for: numba and
+# scikit-learn take long to load, and before that a command must be ready for Ctrl-C.
 LAZY = {
+    "Alignments": "align",
     "Augmenter": "augment",
+    "GMRFPrior": "align",
+    "SmoothPrior": "align",
+    "Warp": "space",
+    "WarpModel": "model",
+    "WarpSpace": "space",
+    "align_pairs": "align",
+    "alignment_weights": "model",
     "generate": "generation",
+    "held_out_log_likelihood": "model",
+    "neighbor_pairs": "align",
     "stream": "generation",
     "verify": "generation",
 }
 SUBMODULES = (
-    "align", "augment", "generation", "model", "report", "space", "torch", "torchvision",
+    "align", "augment", "data", "generation", "model", "report", "space", "torch", "torchvision",
 )  # fmt: skip
 
 __all__ = [

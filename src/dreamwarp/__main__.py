@@ -1,5 +1,26 @@
-"""``python -m dreamwarp`` is the ``dreamwarp`` command."""
+"""The ``dreamwarp`` command, and ``python -m dreamwarp``: ready for Ctrl-C, then all the rest."""
 
-from dreamwarp.cli import main
+import os
+import signal
+from typing import Any, NoReturn
 
-main()
+
+def main() -> NoReturn:
+    """Load the command line and run it. Ctrl-C meanwhile is one line, as it is later."""
+    is_heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not under nohup
+    if is_heard:
+        signal.signal(signal.SIGINT, _end)
+    from dreamwarp.cli import main as run
+
+    if is_heard:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    run()
+
+
+def _end(*signalled: Any) -> NoReturn:
+    os.write(2, b"dreamwarp: interrupted\n")
+    os._exit(130)
+
+
+if __name__ == "__main__":
+    main()

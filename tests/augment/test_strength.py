@@ -12,22 +12,25 @@ from scipy.special import expit
 import dreamwarp as dw
 from dreamwarp.augment import strength
 from dreamwarp.augment.class_distances import ClassDistances
-from dreamwarp.augment.strength import (
+from dreamwarp.augment.folds import (
     N_HELD_OUT,
-    STRENGTHS,
-    STRONGER,
+    choose_some,
+    count_folds,
+    first_alike,
+    make_folds,
+    shrink_images,
+    standardize,
+)
+from dreamwarp.augment.strength import STRENGTHS, STRONGER, smooth_errors
+from dreamwarp.augment.verdict import (
     Errors,
     Judgement,
     Terms,
+    are_as_good,
     choose_place,
     compare,
     conclude,
-    first_alike,
-    make_folds,
     mean_interval,
-    shrink_images,
-    smooth_errors,
-    standardize,
 )
 from tests.augment.cases import heights, textures
 
@@ -74,7 +77,7 @@ def test_folds_divide_every_class_and_hold_out_about_as_many(counts: tuple[int, 
     assert min(N_HELD_OUT, (~alone).sum()) * 0.99 <= n_held_out <= 1.5 * N_HELD_OUT
     for fold in folds:
         for code, count in enumerate(counts):
-            expected = count * len(fold) / len(codes) / max(5, np.ceil(len(codes) / N_HELD_OUT))
+            expected = count / count_folds(len(codes))
             assert abs(fold[codes == code].sum() - expected) <= 1
     assert any(
         (fold != other).any()
@@ -161,23 +164,19 @@ def test_warps_of_no_strength_are_left() -> None:
     assert "-0.0" not in str(verdict)
 
 
-def test_of_many_samples_only_some_are_copied_but_often_enough() -> None:
-    images, codes = np.zeros((1000, 4), np.float32), np.zeros(1000, np.int64)
-    kept = np.arange(1000) % 5 > 0
-    few = strength._Data(images, codes, 100 * strength.MIN_COPIES, 3, None)
-    chosen = strength._some_of(few, kept)
+def test_of_many_samples_only_some_are_copied() -> None:
+    codes, kept = np.zeros(1000, np.int64), np.arange(1000) % 5 > 0
+    chosen = choose_some(codes, kept, 100, 3)
     assert len(np.unique(chosen)) == 100
     assert kept[chosen].all()
     assert chosen.max() > 900
-    many = strength._Data(images, codes, 800 * strength.MIN_COPIES, 3, None)
-    np.testing.assert_array_equal(strength._some_of(many, kept), np.flatnonzero(kept))
+    np.testing.assert_array_equal(choose_some(codes, kept, 800, 3), np.flatnonzero(kept))
 
 
 def test_a_rare_class_is_not_lost_among_many_samples() -> None:
-    images, codes = np.zeros((1000, 4), np.float32), np.zeros(1000, np.int64)
+    codes = np.zeros(1000, np.int64)
     codes[[3, 500]], codes[600:700] = 1, 2
-    data = strength._Data(images, codes, 100 * strength.MIN_COPIES, 3, None)
-    chosen = strength._some_of(data, np.ones(1000, np.bool_))
+    chosen = choose_some(codes, np.ones(1000, np.bool_), 100, 3)
     assert np.bincount(codes[chosen]).tolist() == [90, 1, 10]
 
 
@@ -242,7 +241,7 @@ def test_the_middle_of_good_strengths_loses_least_and_is_not_too_weak() -> None:
                 for row, n in enumerate((50, 300)):
                     errors = with_effect(random, n, best, 0.05, noise)[1:]
                     means = errors.mean(axis=1)
-                    good = strength._are_as_good(errors, int(means.argmin()))
+                    good = are_as_good(errors, int(means.argmin()))
                     places = [choose_place(errors), int(means.argmin()), int(good.argmax())]
                     losses[row] += truth[places] - truth.min()
                     factors.append(strengths[places] / strengths[truth.argmin()])
@@ -308,11 +307,16 @@ def test_stronger_warps_are_tried_while_they_are_better(
 ) -> None:
     monkeypatch.setattr(strength, "N_WARPED", 500)
 
-    def errors_at(fold: Any, data: Any, some: float, copies: Any) -> Any:
-        level = 0.5 - 0.1 * some if some < worst_from else 0.5
-        return np.full((len(copies), 2, len(fold.truth)), level)
+    def take_strength(fold: Any, number: int, data: Any, nearest: Any, copies: Any) -> None:
+        for some, distances in nearest.items():
+            distances[number] = some
 
-    monkeypatch.setattr(strength, "_fold_errors", errors_at)
+    def errors_at(folds: Any, nearest: Any) -> Errors:
+        level = 0.5 - 0.1 * nearest[0] if nearest[0] < worst_from else 0.5
+        return as_errors(np.full(sum(len(fold.truth) for fold in folds), level))
+
+    monkeypatch.setattr(strength, "_add_copies", take_strength)
+    monkeypatch.setattr(strength, "_errors_of", errors_at)
     fitted = dw.Augmenter(cells=(3, 3), strength=1.0, progress=False).fit(*textures(8, 0))
     judged = fitted.judge()
     n_tried = min(n_more + 1, len(STRONGER))

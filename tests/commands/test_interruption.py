@@ -24,28 +24,37 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of its own")
 MAX_SECONDS = 1.0
 
 
+def hear_signals() -> None:
+    """Shells let what they start in the background, as tests may be, ignore Ctrl-C."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def interrupt(folder: Path, words: str, *arguments: str, after: float = 0.0, **more: str) -> str:
     """Start a command, send it a signal some time after it has said something; what it said."""
     process = subprocess.Popen(
         [sys.executable, "-u", "-m", "dreamwarp", *arguments],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=folder,
-        env={**os.environ, **more},
+        env={**os.environ, **more}, preexec_fn=hear_signals,
     )  # fmt: skip
     said = ""
-    for line in process.stdout or ():
-        said += line
-        if words in line:
-            break
-    else:
-        pytest.fail(f"ended too soon: {said}")
-    time.sleep(after)
-    assert process.poll() is None, said
-    start = time.perf_counter()
-    process.send_signal(signal.SIGINT)
-    said += process.communicate(timeout=60)[0]
-    seconds = time.perf_counter() - start
+    try:
+        for line in process.stdout or ():
+            said += line
+            if words in line:
+                break
+        else:
+            pytest.fail(f"ended too soon: {said}")
+        time.sleep(after)
+        assert process.poll() is None, said
+        start = time.perf_counter()
+        process.send_signal(signal.SIGINT)
+        said += process.communicate(timeout=60)[0]
+        seconds = time.perf_counter() - start
+    finally:
+        process.kill()
+        process.communicate()
     assert process.returncode == cli.INTERRUPTED, said
-    assert "Traceback" not in said
+    assert "Traceback" not in said, said
     assert seconds < MAX_SECONDS, said
     return said
 
@@ -55,6 +64,51 @@ def data(tmp_path: Path) -> Path:
     X = np.cumsum(np.random.default_rng(0).normal(size=(4000, 28, 28)), axis=2)
     np.savez(tmp_path / "data.npz", X=X, y=np.arange(4000) % 2)
     return tmp_path
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.7, 0.9])
+def test_any_command_while_it_loads(tmp_path: Path, share: float) -> None:
+    command = [sys.executable, "-X", "importtime", "-m", "dreamwarp", "--version"]
+    loading = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    modules = [line.rpartition("|")[2].strip() for line in loading.splitlines()]
+    first = modules.index("dreamwarp")  # before which there is only Python itself
+    module = modules[first + int(share * (len(modules) - first))]
+    command = [sys.executable, "-c", INTERRUPT_AT.format(module=module)]
+    done = subprocess.run(command, capture_output=True, text=True, preexec_fn=hear_signals)
+    assert (done.returncode, done.stdout) == (cli.INTERRUPTED, "")
+    assert done.stderr == "dreamwarp: interrupted\n"
+
+
+# Runs the command, and interrupts it when it begins to load a module.
+INTERRUPT_AT = """
+import os, runpy, signal, sys
+class Finder:
+    def find_spec(self, name, *more):
+        if name == "{module}":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Finder())
+sys.argv[1:] = ["fit", "nothing.npz", "-o", "m.dwm"]
+runpy.run_module("dreamwarp", run_name="__main__")
+"""
+
+
+def test_interruptions_that_callbacks_swallow_are_not_shown() -> None:
+    code = """
+import ctypes, os, signal, time
+from dreamwarp.commands.interruption import ending_soon
+def call():
+    os.kill(os.getpid(), signal.SIGINT)
+    for _ in range(9):
+        pass
+with ending_soon():
+    ctypes.CFUNCTYPE(None)(call)()
+    time.sleep(60)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=30,
+        preexec_fn=hear_signals,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (cli.INTERRUPTED, "dreamwarp: interrupted\n")
 
 
 @pytest.mark.parametrize("after", [0.0, 0.5, 2.0])
@@ -83,6 +137,17 @@ def test_fit_while_it_compiles(data: Path, tmp_path_factory: Any, after: float) 
     arguments = ["fit", "data.npz", "-o", "m.dwm"]
     interrupt(data, "compiling", *arguments, after=after, NUMBA_CACHE_DIR=cache)
     assert [path.name for path in data.iterdir()] == ["data.npz"]
+
+
+@pytest.mark.parametrize("method", ["map", "hmc"])
+def test_align_while_it_aligns(tmp_path: Path, method: str) -> None:
+    samples = np.cumsum(np.random.default_rng(0).normal(size=(2, 256, 256)), axis=2)
+    for name, sample in zip("ab", samples, strict=True):
+        np.save(tmp_path / f"{name}.npy", sample)
+    options = ["--cells", "12x12", "--method", method, "--theta", "theta.json"]
+    said = interrupt(tmp_path, "estimating noise", "align", "a.npy", "b.npy", *options)
+    assert said.endswith("dreamwarp: interrupted\n")
+    assert {path.name for path in tmp_path.iterdir()} == {"a.npy", "b.npy"}
 
 
 def test_compile(tmp_path: Path) -> None:

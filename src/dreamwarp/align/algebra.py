@@ -80,6 +80,20 @@ def factorise(matrix):
     return True
 
 
+@part
+def invert(factor, row):
+    """U⁻¹ of an upper triangle U, in place; zeros below it. ``row`` (n,) is overwritten."""
+    n = len(factor)
+    for i in range(n - 1, -1, -1):
+        for j in range(n):
+            row[j] = factor[i, j]
+            factor[i, j] = 0.0
+        factor[i, i] = 1.0
+        for k in range(i + 1, n):
+            subtract_row(row[k], factor, k * n + k, i * n + k, n - k)
+        scale_row(1.0 / row[i], factor, i * n + i, n - i)
+
+
 @lane_kernel
 def divide_transposed(factor, values):
     """values <- U⁻ᵀ values."""
@@ -201,3 +215,44 @@ def multiply_symmetric(first, last, matrices, which, rows, values, products):
             for j in range(i):
                 total += matrix[j, i] * values[t, j]
             products[t, r] = total + multiply_row(matrix, i, values[t], i)
+
+
+@kernel
+def condition_gaussians(
+    first, last, curvatures, linear, weight, precision, means, roots, log_determinants
+):
+    """Posteriors N(m, X Xᵀ) of u ~ N(0, Q⁻¹) with log-likelihoods weight (bᵀu - uᵀHu / 2).
+
+    Parameters
+    ----------
+    curvatures : (n, d, d)
+        H, upper triangles.
+    linear : (n, d)
+        b.
+    precision : (d, d)
+        Q.
+    means : (n, d)
+        m = A⁻¹ weight b, with A = Q + weight H.
+    roots : (n, d, d)
+        X, upper triangular.
+    log_determinants : (n,)
+        log |A|; NaN where A is not positive definite.
+    """
+    d = len(precision)
+    row = np.empty(d)
+    for t in range(first, last):
+        root, mean = roots[t], means[t]
+        for i in range(d):
+            mean[i] = weight * linear[t, i]
+            for j in range(i, d):
+                root[i, j] = precision[i, j] + weight * curvatures[t, i, j]
+        if not factorise(root):
+            log_determinants[t] = np.nan
+            continue
+        total = 0.0
+        for i in range(d):
+            total += np.log(root[i, i])
+        log_determinants[t] = 2.0 * total
+        divide_transposed(root, mean)
+        divide(root, mean)
+        invert(root, row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from dreamwarp.align import noise
 from dreamwarp.align.block import Aligned, Problem, align_block, pyramid, split_pairs
 from dreamwarp.align.chains import MAX_CHAINS, Chains
-from dreamwarp.align.distributed_blocks import align_all_on, current_client
+from dreamwarp.align.distributed_blocks import align_all_on
 from dreamwarp.align.posterior import Coordinates
 from dreamwarp.align.prior import Prior, SmoothPrior
 from dreamwarp.align.similarity import (
@@ -182,20 +182,21 @@ def align_pairs(
     prior = _check_prior(space, prior)
     options = _check_chains(n_chains, n_burn_in, n_draws, max_draws, r_hat)
     coordinates, shape = Coordinates(space), source_images.shape[2:]
-    chosen, calibrated = _choose_similarity(similarity, sigma, shape)
+    chosen, calibrated = choose_similarity(similarity, sigma, shape)
     problem = Problem(
         coordinates, coordinates.precision(prior.precision), chosen, pyramid(coordinates, shape),
-        method, _check_count("max_steps", max_steps), options, draws.as_key(seed),
+        method, check_count("max_steps", max_steps), options, draws.as_key(seed),
     )  # fmt: skip
-    flat = _is_flat(source_images) | _is_flat(target_images)
+    flat = is_flat(source_images) | is_flat(target_images)
     with silenced(progress):
         if not calibrated:
-            found = _calibrate(problem, source_images, target_images, flat, n_threads)
-            problem = replace(problem, similarity=found)
+            some = choose_some(np.flatnonzero(~flat))
+            problem = calibrate(
+                problem, source_images[some], target_images[some], progress, n_threads
+            )
         keep = _decide_to_keep(keep_chains, problem, len(source_images))
         work = problem, source_images, target_images, keep, progress
-        cluster = current_client() if client is None else client
-        blocks = _align_all(*work, n_threads) if cluster is None else align_all_on(cluster, *work)
+        blocks = _align_all(*work, n_threads) if client is None else align_all_on(client, *work)
     return _join(problem, blocks, flat)
 
 
@@ -210,6 +211,18 @@ def _align_all(
     progress: ProgressOption,
     n_threads: int | None,
 ) -> list[Aligned]:
+    with track(len(sources), "aligning", progress) as advance:
+        return _align_blocks(problem, sources, targets, keep, advance, n_threads)
+
+
+def _align_blocks(
+    problem: Problem,
+    sources: Images,
+    targets: Images,
+    keep: bool,
+    advance: Callable[[int], None],
+    n_threads: int | None,
+) -> list[Aligned]:
     n_threads = thread_count(n_threads)
     blocks = split_pairs(len(sources), problem.coordinates.dim, n_threads)
     stop = threading.Event()
@@ -219,8 +232,7 @@ def _align_all(
         found = align_block(problem, sources[block], targets[block], numbers, stop)
         return found if keep else replace(found, chains=[], densities=[])
 
-    with track(len(sources), "aligning", progress) as advance:
-        return list(_map_blocks(align, blocks, advance, stop, n_threads))
+    return list(_map_blocks(align, blocks, advance, stop, n_threads))
 
 
 def _map_blocks(
@@ -247,28 +259,32 @@ def _map_blocks(
             yield future.result()
 
 
-def _calibrate(
+def choose_some(candidates: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Pairs to calibrate a similarity by, spread evenly over those that have structure (n,)."""
+    spaced = np.linspace(0, len(candidates) - 1, min(noise.N_PAIRS, len(candidates)))
+    return candidates[spaced.round().astype(np.int64)]
+
+
+def calibrate(
     problem: Problem,
     sources: Images,
     targets: Images,
-    flat: NDArray[np.bool_],
+    progress: ProgressOption,
     n_threads: int | None,
-) -> Similarity:
-    """The similarity by ``align.noise``, from some of the pairs that have structure."""
-    candidates = np.flatnonzero(~flat)
-    if not len(candidates):
-        return problem.similarity
-    spaced = np.linspace(0, len(candidates) - 1, min(noise.N_PAIRS, len(candidates)))
-    some = candidates[spaced.round().astype(np.int64)]
-    sources, targets = sources[some], targets[some]
+) -> Problem:
+    """The problem with its similarity calibrated by ``align.noise`` on some pairs."""
+    if not len(sources):
+        return problem
     similarity = noise.first_guess(problem.similarity, sources, targets)
-    for _ in range(noise.N_ROUNDS):
-        trial = replace(problem, method="map", similarity=similarity)
-        blocks = _align_all(trial, sources, targets, False, False, n_threads)
-        theta = np.concatenate([block.theta for block in blocks])
-        seen = Warp(problem.coordinates.space, theta).image(sources)
-        similarity = noise.calibrate(similarity, seen, sources, targets)
-    return similarity
+    shown = None if progress is None or progress is True else False  # functions count pairs
+    with track(noise.N_ROUNDS * len(sources), "estimating noise", shown) as advance:
+        for _ in range(noise.N_ROUNDS):
+            trial = replace(problem, method="map", similarity=similarity)
+            blocks = _align_blocks(trial, sources, targets, False, advance, n_threads)
+            theta = np.concatenate([block.theta for block in blocks])
+            seen = Warp(problem.coordinates.space, theta).image(sources)
+            similarity = noise.calibrate(similarity, seen, sources, targets)
+    return replace(problem, similarity=similarity)
 
 
 def _join(problem: Problem, blocks: list[Aligned], flat: NDArray[np.bool_]) -> Alignments:
@@ -285,7 +301,7 @@ def _join(problem: Problem, blocks: list[Aligned], flat: NDArray[np.bool_]) -> A
     }
     before, after, converged = join("loss_before"), join("loss_after"), join("converged")
     usable = ~flat & np.isfinite(diagnostics["log_posterior"])
-    _warn(problem, converged, usable)
+    warn_of_failures(problem.method, converged, usable)
     return Alignments(
         join("theta"), before, after, converged, usable, diagnostics, problem.similarity,
         [chain for block in blocks for chain in block.chains],
@@ -293,10 +309,11 @@ def _join(problem: Problem, blocks: list[Aligned], flat: NDArray[np.bool_]) -> A
     )  # fmt: skip
 
 
-def _warn(problem: Problem, converged: NDArray[np.bool_], usable: NDArray[np.bool_]) -> None:
+def warn_of_failures(method: str, converged: NDArray[np.bool_], usable: NDArray[np.bool_]) -> None:
+    """Say how many alignments have not converged, and how many pairs could not be aligned."""
     n = len(converged)
     if not converged.all():
-        remedy = "max_steps" if problem.method in ("map", "laplace") else "max_draws"
+        remedy = "max_draws" if method in ("metropolis", "hmc") else "max_steps"
         warn_user(
             f"{n - converged.sum()} of {n} alignments have not converged: see `converged` of the "
             f"result. A larger `{remedy}` may help.",
@@ -310,6 +327,14 @@ def _warn(problem: Problem, converged: NDArray[np.bool_], usable: NDArray[np.boo
 
 
 # -- checks
+
+
+def scale_images(space: WarpSpace, name: str, images: NDArray[Any]) -> Images:
+    """As float32 (n, channels, *spatial), on the [0, 1] scale for integers."""
+    values = _as_images(space, name, images)
+    if images.dtype.kind in "iu":
+        values /= np.float32(_full_scale(images, (images,)))
+    return values
 
 
 def _check_images(
@@ -378,10 +403,10 @@ def _check_prior(space: WarpSpace, prior: Prior | None) -> Prior:
 def _check_chains(
     n_chains: int, n_burn_in: int, n_draws: int, max_draws: int, r_hat: float
 ) -> Chains:
-    n_chains = _check_count("n_chains", n_chains)
-    n_draws = _check_count("n_draws", n_draws, lowest=4)
-    n_burn_in = _check_count("n_burn_in", n_burn_in, lowest=0)
-    max_draws = max(_check_count("max_draws", max_draws), n_draws)
+    n_chains = check_count("n_chains", n_chains)
+    n_draws = check_count("n_draws", n_draws, lowest=4)
+    n_burn_in = check_count("n_burn_in", n_burn_in, lowest=0)
+    max_draws = max(check_count("max_draws", max_draws), n_draws)
     if n_chains > MAX_CHAINS:
         raise ValueError(f"`n_chains` must be at most {MAX_CHAINS}, got {n_chains}.")
     if not isinstance(r_hat, Real) or not float(r_hat) > 1:
@@ -389,13 +414,14 @@ def _check_chains(
     return Chains(n_chains, n_burn_in, n_draws, max_draws, float(r_hat))
 
 
-def _check_count(name: str, value: int, lowest: int = 1) -> int:
+def check_count(name: str, value: int, lowest: int = 1) -> int:
+    """A whole number of at least ``lowest``."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < lowest:
         raise ValueError(f"`{name}` must be a whole number, {lowest} or more, got {value!r}.")
     return int(value)
 
 
-def _choose_similarity(
+def choose_similarity(
     similarity: Any, sigma: Any, shape: tuple[int, ...]
 ) -> tuple[Similarity, bool]:
     """The similarity, and whether it needs no calibration."""
@@ -428,7 +454,7 @@ def _check_sigma(sigma: Any) -> float | Literal["auto"]:
     return float(sigma)
 
 
-def _is_flat(images: Images) -> NDArray[np.bool_]:
+def is_flat(images: Images) -> NDArray[np.bool_]:
     """Which of the images (n, channels, *spatial) are constant."""
     axes = tuple(range(1, images.ndim))
     low, high = images.min(axis=axes), images.max(axis=axes)

@@ -114,10 +114,10 @@ def align_block(
     stop: threading.Event,
 ) -> Aligned:
     """Align pairs of images (n, channels, *spatial), known by their numbers (n,)."""
-    levels = [_at_resolution(problem, sources, targets, grid) for grid in problem.grids]
+    levels = [at_resolution(problem, sources, targets, grid) for grid in problem.grids]
     fine, everyone = levels[-1], np.arange(len(sources))
-    loss_before = _loss(fine, np.zeros((len(sources), problem.coordinates.dim)))
-    found = find_maximum(levels, _excess(fine, loss_before), max_steps=problem.max_steps)
+    loss_before = loss_at(fine, np.zeros((len(sources), problem.coordinates.dim)))
+    found = find_maximum(levels, excess(fine, loss_before), max_steps=problem.max_steps)
     x, converged = found.x, found.converged
     diagnostics: dict[str, NDArray[Any]] = {"n_steps": found.n_steps}
     sampled: Sampled | None = None
@@ -139,7 +139,7 @@ def align_block(
             "n_sweeps": sampled.n_sweeps,
         }  # fmt: skip
     diagnostics["log_posterior"] = fine.log_density(x, everyone)
-    loss_after = _loss(fine, x)
+    loss_after = loss_at(fine, x)
     to_theta = problem.coordinates.to_theta
     return Aligned(
         to_theta(x), loss_before, loss_after, converged, diagnostics,
@@ -148,9 +148,10 @@ def align_block(
     )  # fmt: skip
 
 
-def _at_resolution(
+def at_resolution(
     problem: Problem, sources: Images, targets: Images, grid: kernels.Grid
 ) -> Posterior:
+    """The posterior of pairs of images (n, channels, *spatial), on a grid as fine or coarser."""
     n, n_channels, *shape = sources.shape
     if grid.shape != tuple(shape):
         sources, targets = shrink(sources, grid.shape), shrink(targets, grid.shape)
@@ -164,7 +165,7 @@ def _at_resolution(
     return Posterior(problem.coordinates, problem.precision, pairs, similarity, weight=weight)
 
 
-def _excess(posterior: Posterior, loss: Array) -> Array:
+def excess(posterior: Posterior, loss: Array) -> Array:
     """Root mean square difference of images in units of the noise; 1 where noise has no part."""
     if not isinstance(posterior.similarity, SquaredError):
         return np.ones(len(loss))
@@ -172,7 +173,7 @@ def _excess(posterior: Posterior, loss: Array) -> Array:
     return np.sqrt(loss / size) / posterior.similarity.sigma
 
 
-def _loss(posterior: Posterior, x: Array) -> Array:
+def loss_at(posterior: Posterior, x: Array) -> Array:
     """Sum of squared differences or, for other similarities, minus the log-likelihood."""
     posterior.log_density(x, np.arange(len(x)))
     seen, targets = posterior.states.values, posterior.pairs.targets

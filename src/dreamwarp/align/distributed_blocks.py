@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,27 +14,6 @@ from dreamwarp.core.progress import ProgressOption, track
 
 if TYPE_CHECKING:
     from distributed import Client
-
-_current: ContextVar[Client | None] = ContextVar("current client", default=None)
-
-
-@contextmanager
-def aligning_on(client: Client) -> Iterator[None]:
-    """Within the block, alignments are made by the workers of a cluster.
-
-    For what aligns out of sight, such as ``Augmenter.fit``; scikit-learn would copy a client that
-    were one of its parameters.
-    """
-    token = _current.set(client)
-    try:
-        yield
-    finally:
-        _current.reset(token)
-
-
-def current_client() -> Client | None:
-    """The client of the innermost :func:`aligning_on`."""
-    return _current.get()
 
 
 def align_all_on(

@@ -58,28 +58,28 @@ class Prior:
 
     def __init__(self, space: WarpSpace, root: Array, whitener: Array) -> None:
         self.space = space
-        self._root, self._whitener = root, whitener
+        self.root, self.whitener = root, whitener
 
     @property
     def rank(self) -> int:
         """Number of directions along which the density falls off: d if it is proper."""
-        return len(self._whitener)
+        return len(self.whitener)
 
     @cached_property
     def covariance(self) -> Array:
         """Covariance of the draws: (d, d)."""
-        return _read_only(self._root @ self._root.T)
+        return _read_only(self.root @ self.root.T)
 
     @cached_property
     def precision(self) -> Array:
         """Q in log p(θ) = -½ θᵀ Q θ + constant: (d, d)."""
-        return _read_only(self._whitener.T @ self._whitener)
+        return _read_only(self.whitener.T @ self.whitener)
 
     @cached_property
     def _log_constant(self) -> float:
         if self.rank < self.space.dim:
             return 0.0
-        log_volume = np.linalg.slogdet(self._whitener)[1]
+        log_volume = np.linalg.slogdet(self.whitener)[1]
         return float(log_volume - 0.5 * self.space.dim * np.log(2.0 * np.pi))
 
     def log_prob(self, theta: ArrayLike) -> Any:
@@ -88,7 +88,7 @@ class Prior:
         Without its constant where the density is improper, and so has none.
         """
         values, single = self.space._check_theta(theta)
-        white = np.einsum("rd,nd->nr", self._whitener, values)
+        white = np.einsum("rd,nd->nr", self.whitener, values)
         out = self._log_constant - 0.5 * np.einsum("nr,nr->n", white, white)
         return float(out[0]) if single else out
 
@@ -107,7 +107,7 @@ class Prior:
             raise ValueError(f"`n` must be a whole number, 0 or more, got {n!r}.")
         normal = np.random.default_rng(seed).standard_normal((int(n), self.rank))
         # einsum: a matrix product may sum in another order for another number of draws.
-        return np.asarray(np.einsum("dr,nr->nd", self._root, normal))
+        return np.asarray(np.einsum("dr,nr->nd", self.root, normal))
 
 
 class SmoothPrior(Prior):
@@ -273,6 +273,12 @@ def _project(fields: Array, matrix: Array) -> Array:
     """Quadratic form of vertex values, (n_vertices, n_vertices), as one of θ: (n, n)."""
     out = np.add.reduce([values @ matrix @ values.T for values in fields])
     return 0.5 * (out + out.T)
+
+
+def mass_matrix(space: WarpSpace) -> Array:
+    """∫ v_i · v_j of the basis fields: (d, d). θᵀ M θ is the mean square displacement of θ."""
+    fields = np.moveaxis(space.vertex_velocities(np.eye(space.dim)), 2, 0)
+    return _project(fields, _mass(space))
 
 
 def _few_threads(space: WarpSpace) -> threadpool_limits:

@@ -39,7 +39,13 @@ class Maximum(NamedTuple):
     n_steps: NDArray[np.int64]  # (n,)
 
 
-def find_maximum(levels: Sequence[Posterior], excess: Array, *, max_steps: int) -> Maximum:
+def find_maximum(
+    levels: Sequence[Posterior],
+    excess: Array,
+    *,
+    max_steps: int,
+    smallest_gain: float = SMALLEST_GAIN,
+) -> Maximum:
     """Search from the identity, on coarse images first; the last level is what counts.
 
     Where noise is small, the posterior has many peaks, and the nearest is hardly ever the highest.
@@ -53,6 +59,8 @@ def find_maximum(levels: Sequence[Posterior], excess: Array, *, max_steps: int) 
         From coarse to fine.
     excess : (n,)
         By how much the images differ before they are aligned, in units of the noise: 1 if no more.
+    smallest_gain : float
+        The search ends when a step promises less log-density than this.
     """
     everyone, fine = np.arange(len(levels[-1])), levels[-1]
     x = np.zeros((len(everyone), fine.coordinates.dim))
@@ -72,7 +80,7 @@ def find_maximum(levels: Sequence[Posterior], excess: Array, *, max_steps: int) 
     density[suggested] = np.maximum(density[suggested], found_there)
     x[worse] = 0.0
     fine.log_density(x[worse], worse)
-    found = climb(fine, x, density, everyone, max_steps=max_steps, smallest_gain=SMALLEST_GAIN)
+    found = climb(fine, x, density, everyone, max_steps=max_steps, smallest_gain=smallest_gain)
     return found._replace(n_steps=n_steps + found.n_steps)
 
 

@@ -14,10 +14,10 @@ from dreamwarp.core.listing import public_names
 PUBLIC = {
     "AugmentedClassifier": "classifier",
     "Augmenter": "augmenter",
-    "Judgement": "strength",
+    "Judgement": "verdict",
     "Resampler": "resampler",
     "SampleSource": "source",
-    "Verdict": "strength",
+    "Verdict": "verdict",
 }
 
 __all__ = [

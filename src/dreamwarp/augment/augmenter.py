@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -14,10 +13,10 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dreamwarp.align.distributed_blocks import aligning_on
 from dreamwarp.augment.classifier import AugmentedClassifier
+from dreamwarp.augment.estimators import Samples, judge_estimator
 from dreamwarp.augment.fingerprint import fingerprint
-from dreamwarp.augment.learning import Settings, align_neighbors, choose_pairs, fit_model
+from dreamwarp.augment.learning import Settings, fit_model, learn_pairs
 from dreamwarp.augment.members import Members
 from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.resampler import Resampler
@@ -39,12 +38,8 @@ from dreamwarp.augment.sampling_strategy import (
     number_new,
     warn_of_replacement,
 )
-from dreamwarp.augment.strength import (
-    Judgement,
-    check_strength,
-    judge_strengths,
-    not_judged,
-)
+from dreamwarp.augment.strength import judge_strengths
+from dreamwarp.augment.verdict import Judgement, check_strength, not_judged
 from dreamwarp.core.draws import Seed, Stream, as_key, integers
 from dreamwarp.core.progress import ProgressOption, check_progress, silenced
 from dreamwarp.core.validation import check_choice, check_factor, check_whole, warn_user
@@ -78,20 +73,27 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         how ``X`` is read: its last axes, as many as there are numbers, are spatial.
     boundary : {"zero", "slip", "free", "periodic"}
         What warps do at the border; see :class:`~dreamwarp.WarpSpace`. ``"zero"``, the paper's,
-        holds it, and hampers warps near it; ``"free"`` does not.
+        holds it, and hampers warps near it; ``"free"`` does not, and serves networks better.
     n_neighbors : int
         Neighbours of each sample to align with.
-    method : {"map", "laplace", "metropolis", "hmc"}
-        How pairs are aligned; see :func:`~dreamwarp.align_pairs`.
+    method : {"eb", "map", "laplace", "metropolis", "hmc"}
+        How warps are learned from pairs. ``"eb"``, empirical Bayes: the covariances under which the
+        pairs are likeliest, whatever part of its warp a pair shows; see
+        ``dreamwarp.model.empirical_bayes``. Others: the second moments of posterior modes (the
+        paper's way) or draws; see :func:`~dreamwarp.align_pairs`.
     similarity : {"ssd", "ncc", "mi"}, object or callable
         By which aligned samples are compared; see :func:`~dreamwarp.align_pairs`.
     sigma : float or "auto"
         Noise of a pixel, for ``"ssd"``; on the [0, 1] scale for integers.
     displacement, length : float
         What alignments may look like: root mean square displacement and correlation length, as
-        shares of the domain; see :class:`~dreamwarp.SmoothPrior`.
+        shares of the domain; see :class:`~dreamwarp.SmoothPrior`. For ``method="eb"`` the
+        displacement is only where the search for the true one starts.
     max_steps, max_draws : int
         How long alignments may search or sample; see :func:`~dreamwarp.align_pairs`.
+    max_pairs : int or None
+        Of more pairs so many are aligned, as many of every class. None: all. ``model="template"``,
+        which needs the neighbours of every sample, always takes all.
     model : {"gaussian", "kde", "template"}
         Kind of distribution; see :meth:`~dreamwarp.WarpModel.fit`.
     strength : float or "auto"
@@ -179,15 +181,16 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self,
         *,
         cells: int | Sequence[int] = (4, 4),
-        boundary: Literal["zero", "slip", "free", "periodic"] = "zero",
+        boundary: Literal["zero", "slip", "free", "periodic"] = "free",
         n_neighbors: int = 5,
-        method: Literal["map", "laplace", "metropolis", "hmc"] = "map",
+        method: Literal["eb", "map", "laplace", "metropolis", "hmc"] = "eb",
         similarity: Any = "ssd",
         sigma: float | Literal["auto"] = "auto",
-        displacement: float = 0.05,
+        displacement: float = 0.08,
         length: float = 0.25,
         max_steps: int = 50,
         max_draws: int = 1600,
+        max_pairs: int | None = 8000,
         model: Literal["gaussian", "kde", "template"] = "gaussian",
         strength: float | Literal["auto"] = "auto",
         keep_unusable: bool = False,
@@ -210,6 +213,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.length = length
         self.max_steps = max_steps
         self.max_draws = max_draws
+        self.max_pairs = max_pairs
         self.model = model
         self.strength = strength
         self.keep_unusable = keep_unusable
@@ -244,23 +248,20 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             not depend on it.
         """
         fitted = copy.copy(self)
-        with (
-            silenced(self.progress),
-            nullcontext() if client is None else aligning_on(client),
-        ):
-            fitted._fit(X, y)
+        with silenced(self.progress):
+            fitted._fit(X, y, client)
         # All at once: what can't be fitted leaves an augmenter as it was.
         self.__dict__ = fitted.__dict__
         return self
 
-    def _fit(self, X: ArrayLike, y: ArrayLike) -> None:
+    def _fit(self, X: ArrayLike, y: ArrayLike, client: Client | None) -> None:
         strength = check_strength(self.strength)
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
         check_progress(self.progress)
         settings = Settings(
             self.n_neighbors, self.method, self.similarity, self.sigma, self.displacement,
             self.length, self.model, self.keep_unusable, self.discount_poor, self.max_steps,
-            self.max_draws,
+            self.max_draws, self.max_pairs,
         )  # fmt: skip
         self.space_ = WarpSpace(self.cells, boundary=self.boundary)
         values = self._read(X, reset=True).copy()  # which its owner may change
@@ -276,18 +277,15 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         # Refuses what can't be warped before it is aligned.
         Warp(self.space_, np.zeros((1, self.space_.dim))).image(self._images[:1])
         self._warn_of_channels(self._images)
-        self._learn(settings)
+        self._learn(settings, client)
         self._set_strength(strength)
 
-    def _learn(self, settings: Settings) -> None:
-        self.edges_, self.alignments_ = align_neighbors(
+    def _learn(self, settings: Settings, client: Client | None) -> None:
+        self.edges_, self.alignments_, pairs = learn_pairs(
             self.space_, self._images, self._codes, self._labels, settings, seed=self._key,
-            progress=self.progress, n_threads=self.n_threads,
+            progress=self.progress, n_threads=self.n_threads, client=client,
         )  # fmt: skip
-        self._pairs = choose_pairs(
-            self.edges_, self.alignments_, self._codes, self._labels, settings
-        )
-        self.model_ = fit_model(self.space_, self._pairs, settings, seed=self._key)
+        self.model_, self._pairs = fit_model(self.space_, pairs, settings, seed=self._key)
         if settings.model == "template":  # which knows samples by their numbers
             self.model_ = self.model_.with_settings(samples=fingerprint(self._images))
 
@@ -314,27 +312,68 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         other._set_strength(check_strength(strength))
         return other
 
-    def judge(self, *, strengths: Sequence[float] | None = None) -> Judgement:
-        """Whether warps help, and at which strength, by held-out training samples.
+    def judge(
+        self,
+        estimator: Any = None,
+        *,
+        strengths: Sequence[float] | None = None,
+        copies: int | None = None,
+    ) -> Judgement:
+        """Whether warps help a classifier, and at which strength, by held-out training samples.
 
         Changes nothing: ``with_strength(judgement.strength)`` takes the strength.
 
         Parameters
         ----------
+        estimator : classifier of scikit-learn, or callable, optional
+            Whom warps should help. A classifier is cloned for every fit, and gets samples as rows
+            (n, features). A callable ``(X_train, y_train, X_test) -> predictions`` gets them in the
+            shape in which they were fitted. Default: a nearest neighbour, whose near misses count
+            in part. For networks: :func:`dreamwarp.torch.choose_strength`.
         strengths : sequence of float, optional
             What to compare with no warps. Default: as for ``strength="auto"``.
+        copies : int, optional
+            Warped copies of each sample to train ``estimator`` on, besides the samples. Default: 3
+            to 10, for about 8,000 training samples, and of more than 2,000 samples as many.
 
         Returns
         -------
         Judgement
-            ``.verdict``, ``.errors`` by strength, and ``.strength``, the one to take.
+            ``.verdict``, ``.errors`` by strength with their ``.spreads``, and ``.strength``, the
+            one to take.
+
+        Raises
+        ------
+        RuntimeError
+            If the estimator fails; the error it raised is the cause.
+        ValueError
+            If its predictions are not labels of the classes, one for each sample; if there is one
+            class, or too few samples to hold some out. Without an estimator, the verdict says so.
 
         Notes
         -----
-        How it is done is explained in ``dreamwarp.augment.strength``.
+        How it is done is explained in ``dreamwarp.augment.strength`` and ``.estimators``. An
+        estimator is fitted about 20 times: three folds or more, at each strength.
+
+        Examples
+        --------
+        >>> judgement = augmenter.judge(RandomForestClassifier(random_state=0))
+        >>> print(judgement.verdict)
+        >>> augmenter = augmenter.with_strength(judgement.strength)
         """
         check_is_fitted(self)
-        return self._judge(strengths)
+        if estimator is None:
+            if copies is not None:
+                raise ValueError(
+                    "`copies` must be None without `estimator`: the nearest neighbour is judged "
+                    f"with growing numbers of copies, got {copies!r}."
+                )
+            return self._judge(strengths)
+        samples = Samples(self._images, self._codes, self._y, self._sample_shape, self._apply)
+        return judge_estimator(
+            estimator, self.model_, self._pairs, samples, strengths=strengths, copies=copies,
+            seed=self._key, progress=self.progress, n_threads=self.n_threads,
+        )  # fmt: skip
 
     def _judge(self, strengths: Sequence[float] | None) -> Judgement:
         return judge_strengths(

@@ -46,15 +46,17 @@ class ClassDistances:
 
     def improve(self, samples: NDArray[Any], codes: NDArray[np.int64]) -> ClassDistances:
         """Let the queries meet more samples (n, ...): a block of them, at least one."""
-        order = np.argsort(codes, kind="stable")
-        others, present = _flatten(samples[order]), codes[order]
-        distances = self.queries @ others.T
-        distances *= -2.0
-        distances += _squares(others)
-        starts = np.flatnonzero(np.diff(present, prepend=-1))
-        nearest = np.minimum.reduceat(distances, starts, axis=1) + self.squares[:, None]
+        if (np.diff(codes) < 0).any():
+            order = np.argsort(codes, kind="stable")
+            samples, codes = samples[order], codes[order]
+        others = _flatten(samples)
+        # |q - x|² = |q|² - 2 (q x - |x|² / 2): the nearest has the largest bracket.
+        closeness = self.queries @ others.T
+        closeness -= _squares(others) / 2
+        starts = np.flatnonzero(np.diff(codes, prepend=-1))
+        nearest = self.squares[:, None] - 2 * np.maximum.reduceat(closeness, starts, axis=1)
         values = self.values.copy()
-        values[:, present[starts]] = np.minimum(values[:, present[starts]], nearest)
+        values[:, codes[starts]] = np.minimum(values[:, codes[starts]], nearest)
         return ClassDistances(self.queries, self.squares, values)
 
     def errors(self, truth: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -63,7 +65,7 @@ class ClassDistances:
 
 
 def _flatten(samples: NDArray[Any]) -> NDArray[np.float32]:
-    return samples.reshape(len(samples), -1).astype(np.float32)
+    return samples.reshape(len(samples), -1).astype(np.float32, copy=False)
 
 
 def _squares(flat: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
-from dreamwarp.align.alignment import Method
+from dreamwarp.align.alignment import METHODS, is_flat, warn_of_failures
+from dreamwarp.align.evidence import EvidenceFinder, spread_evenly
+from dreamwarp.align.prior import mass_matrix
+from dreamwarp.align.similarity import SquaredError
 from dreamwarp.core.progress import ProgressOption
-from dreamwarp.core.validation import check_choice
-from dreamwarp.model import WarpModel, alignment_weights
-from dreamwarp.model.fitting import fit_by
+from dreamwarp.core.validation import check_choice, check_whole
+from dreamwarp.model import WarpModel, alignment_weights, empirical_bayes
+from dreamwarp.model.fitting import Recipe, check_enough, choose_recipe, fit_by, warn_of_fallbacks
 from dreamwarp.model.kinds import KINDS, Amounts
-from dreamwarp.model.moments import Rule, check_pairs
+from dreamwarp.model.moments import Pairs, Rule, Spread
 from dreamwarp.space import WarpSpace
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+LearningMethod = Literal["eb", "map", "laplace", "metropolis", "hmc"]
+LEARNING_METHODS = ("eb", *METHODS)
 
 # As many pairs, over all classes, are needed to learn anything: the least that a model takes.
 MIN_PAIRS = 5
-# Single numbers that a model may have been fitted with.
-AMOUNTS = ("bandwidth", "class_pairs", "drift")
+# Kinds of model that posteriors can be made into.
+EB_KINDS = ("gaussian", "template")
+# Template-conditional model of posteriors: how many neighbours the class counts as, and no drift.
+EB_CLASS_PAIRS, EB_DRIFT = 7.0, 0.0
 
 
 @dataclass(frozen=True)
@@ -30,7 +40,7 @@ class Settings:
     """How warps are learned; each is an option of ``Augmenter``."""
 
     n_neighbors: int
-    method: Method
+    method: LearningMethod
     similarity: Any
     sigma: Any
     displacement: float
@@ -40,9 +50,13 @@ class Settings:
     discount_poor: bool
     max_steps: int = 50
     max_draws: int = 1600
+    max_pairs: int | None = 8000
 
     def __post_init__(self) -> None:
         check_choice("model", self.model, KINDS)
+        check_choice("method", self.method, LEARNING_METHODS)
+        if self.max_pairs is not None:
+            check_whole("max_pairs", self.max_pairs, MIN_PAIRS)
         for name in ("keep_unusable", "discount_poor"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise TypeError(f"`{name}` must be True or False, got {getattr(self, name)!r}.")
@@ -50,6 +64,17 @@ class Settings:
             raise ValueError(
                 "`discount_poor` needs similarity='ssd', whose losses can be compared, got "
                 f"{self.similarity!r}."
+            )
+
+        if self.method == "eb" and self.model not in EB_KINDS:
+            raise ValueError(
+                f"method='eb' needs model='gaussian' or 'template', got {self.model!r}. Use "
+                "method='map' or 'laplace' for other models."
+            )
+        if self.method == "eb" and self.discount_poor:
+            raise ValueError(
+                "`discount_poor` must be False with method='eb', which weighs every pair by what "
+                "it shows."
             )
 
     def describe(self) -> dict[str, str | int | float]:
@@ -67,6 +92,7 @@ class Settings:
             "discount_poor": int(self.discount_poor),
             "max_steps": int(self.max_steps),
             "max_draws": int(self.max_draws),
+            "max_pairs": "all" if self.max_pairs is None else int(self.max_pairs),
         }
 
 
@@ -83,6 +109,10 @@ class AlignedPairs:
     theta : (n_pairs, d)
     edges : (n_pairs, 2)
     weights : (n_pairs,)
+    spread : Spread or None
+        Where θ are posterior means: their covariances.
+    recipe : Recipe or None
+        How distributions are made of them, once that is settled.
     """
 
     labels: list[Any]
@@ -90,28 +120,31 @@ class AlignedPairs:
     theta: NDArray[np.float64]
     edges: NDArray[np.int64]
     weights: NDArray[np.float64]
+    spread: Spread | None = None
+    recipe: Recipe | None = None
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def among(self, kept: NDArray[np.bool_]) -> AlignedPairs:
         """The pairs that join two samples of those that are kept (n_samples,)."""
-        some = kept[self.edges].all(axis=1)
+        some = np.flatnonzero(kept[self.edges].all(axis=1))
+        spread = None if self.spread is None else self.spread.only(some)
         return AlignedPairs(
-            self.labels, self.codes[some], self.theta[some], self.edges[some], self.weights[some]
-        )
+            self.labels, self.codes[some], self.theta[some], self.edges[some], self.weights[some],
+            spread, self.recipe,
+        )  # fmt: skip
 
-    def by_class(self) -> tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any]]:
-        """θ, edges and weights of every class, by its label."""
-        members = [np.flatnonzero(self.codes == code) for code in range(len(self.labels))]
-        theta, edges, weights = (
-            {label: values[some] for label, some in zip(self.labels, members, strict=True)}
-            for values in (self.theta, self.edges, self.weights)
-        )
-        return theta, edges, weights
+    def by_class(self) -> dict[Any, Pairs]:
+        """The pairs of every class, by its label."""
+        everything = Pairs(self.theta, self.weights, self.edges, self.spread)
+        members = (np.flatnonzero(self.codes == code) for code in range(len(self.labels)))
+        return {
+            label: everything.only(some) for label, some in zip(self.labels, members, strict=True)
+        }
 
 
-def align_neighbors(
+def learn_pairs(
     space: WarpSpace,
     images: NDArray[Any],
     codes: NDArray[np.int64],
@@ -121,59 +154,115 @@ def align_neighbors(
     seed: int,
     progress: ProgressOption,
     n_threads: int | None,
-) -> tuple[NDArray[np.int64], Alignments]:
-    """Edges (e, 2) between neighbours of each class, and their alignments, each made once."""
+    client: Client | None,
+) -> tuple[NDArray[np.int64], Alignments, AlignedPairs]:
+    """Edges (e, 2) between neighbours of each class, their alignments, and what to learn from.
+
+    Each pair is aligned once. Of more than ``max_pairs`` some are taken, as many of every class,
+    unless the model needs those of every sample.
+    """
     prior = SmoothPrior(space, displacement=settings.displacement, length=settings.length)
     edges = neighbor_pairs(
         images, np.array(labels)[codes], n_neighbors=settings.n_neighbors, n_threads=n_threads
     )
+    if settings.max_pairs is not None and settings.model != "template":
+        edges = edges[spread_evenly(codes[edges[:, 0]], settings.max_pairs)]
+    options: Any = {"progress": progress, "n_threads": n_threads, "client": client}
+    if settings.method == "eb":
+        return _learn_by_empirical_bayes(prior, images, edges, codes, labels, settings, options)
     alignments = align_pairs(
         space, images[edges[:, 0]], images[edges[:, 1]], method=settings.method, prior=prior,
         sigma=settings.sigma, similarity=settings.similarity, seed=seed,
-        max_steps=settings.max_steps, max_draws=settings.max_draws, progress=progress,
-        n_threads=n_threads,
+        max_steps=settings.max_steps, max_draws=settings.max_draws, **options,
     )  # fmt: skip
-    return edges, alignments
-
-
-def choose_pairs(
-    edges: NDArray[np.int64],
-    alignments: Alignments,
-    codes: NDArray[np.int64],
-    labels: list[Any],
-    settings: Settings,
-) -> AlignedPairs:
-    """The pairs to learn from, and how much each counts."""
     some = np.flatnonzero(alignments.usable | settings.keep_unusable)
-    if len(some) < MIN_PAIRS:
-        raise ValueError(
-            f"`X` must have at least {MIN_PAIRS} pairs of neighbours of the same class that can be "
-            f"aligned, got {len(some)} of {len(edges)}. Give more samples of a class, or larger "
-            "`n_neighbors`; samples without structure can't be aligned."
-        )
+    check_number(len(some), len(edges))
     weights = np.ones(len(some))
     if settings.discount_poor:
         weights = alignment_weights(alignments.loss_before[some], alignments.loss_after[some])
-    pair_codes = codes[edges[some, 0]]
-    return AlignedPairs(labels, pair_codes, alignments.theta[some], edges[some], weights)
-
-
-def fit_model(space: WarpSpace, pairs: AlignedPairs, settings: Settings, *, seed: int) -> WarpModel:
-    """The distributions of warps; amounts are chosen by held-out likelihood."""
-    theta, edges, weights = pairs.by_class()
-    kind: Any = settings.model
-    model = WarpModel.fit(
-        space, theta, kind=kind, edges=edges, weights=weights, min_pairs=MIN_PAIRS
+    pairs = AlignedPairs(
+        labels, codes[edges[some, 0]], alignments.theta[some], edges[some], weights
     )
-    return model.with_settings(**settings.describe(), seed=seed)
+    return edges, alignments, pairs
+
+
+def _learn_by_empirical_bayes(
+    prior: SmoothPrior,
+    images: NDArray[Any],
+    edges: NDArray[np.int64],
+    codes: NDArray[np.int64],
+    labels: list[Any],
+    settings: Settings,
+    options: Any,
+) -> tuple[NDArray[np.int64], Alignments, AlignedPairs]:
+    flat = is_flat(images if images.ndim > prior.space.ndim + 1 else images[:, None])
+    edges = edges[~flat[edges].any(axis=1)]
+    check_number(len(edges), len(edges))
+    finder = EvidenceFinder.for_images(
+        prior, images, edges, similarity=settings.similarity, sigma=settings.sigma,
+        max_steps=settings.max_steps, progress=options["progress"],
+        n_threads=options["n_threads"],
+    )  # fmt: skip
+    pair_codes = codes[edges[:, 0]]
+    learned = empirical_bayes.learn(
+        finder, edges, pair_codes, fixed_sigma=settings.sigma != "auto", **options
+    )
+    evidence, frame = learned.evidence, finder.frame
+    usable = np.ones(len(edges), bool)
+    warn_of_failures("map", evidence.converged, usable)
+    sigma = learned.sigma
+    alignments = Alignments(
+        evidence.theta, evidence.loss_before, evidence.loss_after, evidence.converged, usable,
+        {"n_steps": evidence.n_steps},
+        finder.problem.similarity if sigma is None else SquaredError(sigma),
+    )  # fmt: skip
+    spread = Spread(learned.spreads, frame.matrix, frame.rest)
+    rule = Rule(
+        0.0,
+        prior_pairs=learned.pool_pairs,
+        smooth=prior.covariance,
+        smooth_pairs=frame.rank,
+        mass=mass_matrix(prior.space),
+    )
+    amounts = Amounts(settings.model)
+    if settings.model == "template":
+        amounts = Amounts("template", class_pairs=EB_CLASS_PAIRS, drift=EB_DRIFT)
+    pairs = AlignedPairs(
+        labels, pair_codes, learned.means @ frame.matrix.T, edges, np.ones(len(edges)), spread,
+        Recipe(rule, amounts, MIN_PAIRS),
+    )  # fmt: skip
+    return edges, alignments, pairs
+
+
+def check_number(n_usable: int, n_pairs: int) -> None:
+    """Raise if there are too few pairs to learn from."""
+    if n_usable < MIN_PAIRS:
+        raise ValueError(
+            f"`X` must have at least {MIN_PAIRS} pairs of neighbours of the same class that can be "
+            f"aligned, got {n_usable} of {n_pairs}. Give more samples of a class, or larger "
+            "`n_neighbors`; samples without structure can't be aligned."
+        )
+
+
+def fit_model(
+    space: WarpSpace, pairs: AlignedPairs, settings: Settings, *, seed: int
+) -> tuple[WarpModel, AlignedPairs]:
+    """The distributions of warps, and the pairs with the recipe that they were made by.
+
+    What the recipe leaves open is chosen by held-out likelihood.
+    """
+    classes = pairs.by_class()
+    check_enough(classes, MIN_PAIRS)
+    recipe = pairs.recipe or choose_recipe(
+        classes, "auto", "auto", Amounts(settings.model), MIN_PAIRS, space.dim
+    )
+    fitted = fit_by(classes, recipe)
+    warn_of_fallbacks(fitted, MIN_PAIRS)
+    model = WarpModel(space, *fitted).with_settings(**settings.describe(), seed=seed)
+    return model, replace(pairs, recipe=recipe)
 
 
 def refit(model: WarpModel, pairs: AlignedPairs) -> WarpModel:
-    """The model of other pairs, with every amount as it was chosen."""
-    settings = model.settings
-    rule = Rule(settings["shrinkage"], settings.get("pooling"), settings.get("prior_pairs", 0.0))
-    amounts = Amounts(model.kind, **{name: settings.get(name) for name in AMOUNTS})
-    theta, edges, weights = pairs.by_class()
-    classes = check_pairs(model.space, theta, weights, edges)
-    with threadpool_limits(1):  # small matrices: threads would only wait for each other
-        return WarpModel(model.space, *fit_by(classes, rule, amounts, settings["min_pairs"]))
+    """The model of other pairs, by their recipe."""
+    assert pairs.recipe is not None
+    return WarpModel(model.space, *fit_by(pairs.by_class(), pairs.recipe))

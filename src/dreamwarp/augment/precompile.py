@@ -11,7 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dreamwarp.align import align_pairs, neighbor_pairs
+from dreamwarp.align import SmoothPrior, align_pairs, neighbor_pairs
+from dreamwarp.align.evidence import EvidenceFinder
 from dreamwarp.align.image_kernels import trace
 from dreamwarp.augment.source import SampleSource
 from dreamwarp.core.compiled import TELL_SECONDS, mark_of, thread_count
@@ -66,9 +67,15 @@ def ensure_compiled(space: WarpSpace) -> None:
 
 
 def _align(cells: tuple[int, ...]) -> None:
-    """The most plausible warps between random samples."""
+    """The most plausible warps between random samples, and what these say of warps."""
     samples = np.random.default_rng(0).random((2 * N, *len(cells) * (SIZE,)), np.float32)
     align_pairs(WarpSpace(cells), samples[:N], samples[N:], progress=False)
+    edges, prior = np.arange(2 * N).reshape(-1, 2), SmoothPrior(WarpSpace(cells))
+    finder = EvidenceFinder.for_images(
+        prior, samples, edges, similarity="ssd", sigma=1.0, max_steps=5, progress=False
+    )
+    unit = np.eye(finder.frame.rank)
+    finder.find(edges, unit).condition(unit)
 
 
 def _warp(cells: tuple[int, ...]) -> None:

@@ -18,7 +18,6 @@ from dreamwarp.commands.options import (
     LengthOption,
     MaxDrawsOption,
     MaxStepsOption,
-    MethodOption,
     OverwriteOption,
     PadOption,
     ResizeOption,
@@ -60,7 +59,7 @@ def fit(
         ),
     ],
     cells: CellsOption = "4x4",
-    boundary: BoundaryOption = "zero",
+    boundary: BoundaryOption = "free",
     kind: Annotated[
         Literal["gaussian", "kde", "template"],
         typer.Option(
@@ -82,10 +81,27 @@ def fit(
             rich_help_panel=ALIGNMENT,
         ),
     ] = 5,
-    method: MethodOption = "map",
+    method: Annotated[
+        Literal["eb", "map", "laplace", "metropolis", "hmc"],
+        typer.Option(
+            help="How warps are learned. eb: the distribution under which the pairs are likeliest. "
+            "map: from the most plausible warp of each pair. The others: from one drawn at random "
+            "from its posterior, as metropolis does in the paper, hmc faster, laplace "
+            "approximately.",
+            rich_help_panel=ALIGNMENT,
+        ),
+    ] = "eb",
+    max_pairs: Annotated[
+        int,
+        typer.Option(
+            min=5,
+            help="Pairs to align, at most, as many of every class.",
+            rich_help_panel=ALIGNMENT,
+        ),
+    ] = 8000,
     similarity: SimilarityOption = "ssd",
     sigma: SigmaOption = "auto",
-    displacement: DisplacementOption = 0.05,
+    displacement: DisplacementOption = 0.08,
     length: LengthOption = 0.25,
     max_steps: MaxStepsOption = 50,
     max_draws: MaxDrawsOption = 1600,
@@ -120,7 +136,7 @@ def fit(
     augmenter = Augmenter(
         cells=parse_cells(cells), boundary=boundary, n_neighbors=neighbors, method=method,
         similarity=similarity, sigma=parse_amount("sigma", sigma), displacement=displacement,
-        length=length, max_steps=max_steps, max_draws=max_draws, model=kind,
+        length=length, max_steps=max_steps, max_draws=max_draws, max_pairs=max_pairs, model=kind,
         strength=parse_amount("strength", strength), seed=seed,
     )  # fmt: skip
     options = data_options(fields, shape, resize, pad)

@@ -17,14 +17,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from dreamwarp.core.files import remove_unfinished
 from dreamwarp.core.progress import clear_screen
 
 INTERRUPTED = 130
 # Time for a command to end by itself.
-GRACE_SECONDS = 0.5
+GRACE_SECONDS = 0.3
 # Time for the thread to learn of a signal that the command knows of.
 NEWS_SECONDS = 0.1
 
@@ -44,10 +44,12 @@ def ending_soon() -> Iterator[None]:
     awaiting, telling = socket.socketpair()
     telling.setblocking(False)
     before = signal.set_wakeup_fd(telling.fileno(), warn_on_full_buffer=False)
+    hook, sys.unraisablehook = sys.unraisablehook, _hide_interruption
     threading.Thread(target=_end_when_told, args=(awaiting,), daemon=True).start()
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         signal.set_wakeup_fd(before)
         telling.close()  # which ends the thread, unless it has been told
 
@@ -80,6 +82,12 @@ def _tell() -> None:
         _is_told.set()
         words = "; ".join(["interrupted", *_remedies])
         print(f"dreamwarp: {words}", file=sys.stderr, flush=True)
+
+
+def _hide_interruption(error: Any) -> None:
+    """Say nothing of an interruption that a callback of LLVM can't pass on: the thread knows."""
+    if error.exc_type is not KeyboardInterrupt:
+        sys.__unraisablehook__(error)
 
 
 def _end_when_told(awaiting: socket.socket) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
 from dreamwarp.core.validation import check_whole, warn_user
-from dreamwarp.model.fitting import check_amounts, check_enough, fit_by
+from dreamwarp.model.fitting import Recipe, check_amounts, check_enough, fit_by
 from dreamwarp.model.gaussian import Array
 from dreamwarp.model.kinds import choose_amounts
 from dreamwarp.model.labels import Label
@@ -120,7 +120,7 @@ def _score(
     for kind in kinds:
         unsettled = check_amounts(kind, "auto", "auto", "auto")
         amounts = choose_amounts(fold.train, rule, unsettled, dim)
-        fitted = fit_by(fold.train, rule, amounts, min_pairs=1)
+        fitted = fit_by(fold.train, Recipe(rule, amounts, 1))
         scores[kind] = {
             label: held_out_log_prob(fitted.distributions[label], test)
             for label, test in fold.test.items()

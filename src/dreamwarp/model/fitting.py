@@ -28,8 +28,7 @@ from dreamwarp.model.moments import (
     check_pairs,
     check_share,
     class_covariance,
-    join,
-    own_covariance,
+    pool_covariance,
 )
 from dreamwarp.model.selection import choose_rule
 from dreamwarp.space import WarpSpace
@@ -66,6 +65,23 @@ class Fitted(NamedTuple):
     settings: dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Recipe:
+    """How distributions are made of pairs, with every amount settled.
+
+    Attributes
+    ----------
+    rule : Rule
+    amounts : Amounts
+    min_pairs : int
+        A class of fewer gets the distribution of all classes.
+    """
+
+    rule: Rule
+    amounts: Amounts
+    min_pairs: int
+
+
 def fit_distributions(
     space: WarpSpace,
     theta_by_class: Mapping[Any, ArrayLike],
@@ -92,17 +108,34 @@ def fit_distributions(
     classes = check_pairs(space, theta_by_class, weights, edges)
     min_pairs = check_whole("min_pairs", min_pairs, 1)
     check_enough(classes, min_pairs)
-    with threadpool_limits(1):  # small matrices: threads would only wait for each other
-        rule = choose_rule(classes, shrinkage, pooling, space.dim)
-        amounts = choose_amounts(classes, rule, amounts, space.dim)
-        fitted = fit_by(classes, rule, amounts, min_pairs)
-    _warn_of_fallbacks(fitted, min_pairs)
+    recipe = choose_recipe(classes, shrinkage, pooling, amounts, min_pairs, space.dim)
+    fitted = fit_by(classes, recipe)
+    warn_of_fallbacks(fitted, min_pairs)
     return fitted
 
 
-def fit_by(classes: Mapping[Label, Pairs], rule: Rule, amounts: Amounts, min_pairs: int) -> Fitted:
-    """Every class and the pool, with amounts that are settled."""
-    pool, _ = own_covariance(join(classes), rule.shrinkage)
+def choose_recipe(
+    classes: Mapping[Label, Pairs],
+    shrinkage: float | str,
+    pooling: float | str,
+    amounts: Amounts,
+    min_pairs: int,
+    dim: int,
+) -> Recipe:
+    """The recipe under which held-out pairs are likeliest."""
+    with threadpool_limits(1):  # small matrices: threads would only wait for each other
+        rule = choose_rule(classes, shrinkage, pooling, dim)
+        return Recipe(rule, choose_amounts(classes, rule, amounts, dim), min_pairs)
+
+
+def fit_by(classes: Mapping[Label, Pairs], recipe: Recipe) -> Fitted:
+    """Every class and the pool, by a recipe."""
+    with threadpool_limits(1):
+        return _fit_by(classes, recipe.rule, recipe.amounts, recipe.min_pairs)
+
+
+def _fit_by(classes: Mapping[Label, Pairs], rule: Rule, amounts: Amounts, min_pairs: int) -> Fitted:
+    pool = pool_covariance(classes, rule)
     pooled = Gaussian.from_covariance(pool)
     distributions: dict[Label, Distribution] = {}
     fits = {}
@@ -126,6 +159,8 @@ def describe(rule: Rule, amounts: Amounts, min_pairs: int) -> dict[str, Any]:
         settings["pooling"] = 1.0
     else:
         settings["prior_pairs"] = rule.prior_pairs
+    if rule.smooth is not None:
+        settings["smooth_pairs"] = rule.smooth_pairs
     for name in ("bandwidth", "class_pairs", "drift"):
         if getattr(amounts, name) is not None:
             settings[name] = getattr(amounts, name)
@@ -177,7 +212,8 @@ def check_enough(classes: Mapping[Label, Pairs], min_pairs: int) -> None:
         )
 
 
-def _warn_of_fallbacks(fitted: Fitted, min_pairs: int) -> None:
+def warn_of_fallbacks(fitted: Fitted, min_pairs: int) -> None:
+    """Name the classes that had too few pairs."""
     fallen = [f"{label!r} ({fit.n_pairs})" for label, fit in fitted.fits.items() if fit.fell_back]
     if fallen:
         warn_user(

@@ -14,7 +14,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.validation import as_finite_array
 from dreamwarp.model.gaussian import Array, Integers
@@ -22,6 +22,34 @@ from dreamwarp.model.labels import Label, check_classes, check_label
 from dreamwarp.space import WarpSpace
 
 FORMULAS = ("oas", "ledoit-wolf")
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """How uncertain the θ of pairs are: posterior covariances F V Fᵀ + C.
+
+    Attributes
+    ----------
+    covariances : (n_pairs, r, r), float32
+        V.
+    frame : (d, r)
+        F.
+    rest : (d, d)
+        C, the same for all pairs.
+    """
+
+    covariances: NDArray[np.float32]
+    frame: Array
+    rest: Array
+
+    def only(self, chosen: Any) -> Spread:
+        """That of some of the pairs."""
+        return Spread(self.covariances[chosen], self.frame, self.rest)
+
+    def mean(self, weights: Array) -> Array:
+        """Weighted mean of the covariances of θ: (d, d)."""
+        total = np.einsum("n,nij->ij", weights, self.covariances, dtype=np.float64)
+        return self.frame @ (total / weights.sum()) @ self.frame.T + self.rest
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,11 +64,14 @@ class Pairs:
         Positive.
     edges : (n_pairs, 2) int64 or None
         The samples that each joins: from the first to the second.
+    spread : Spread or None
+        Where θ are posterior means: their covariances.
     """
 
     theta: Array
     weights: Array
     edges: Integers | None = None
+    spread: Spread | None = None
 
     def __len__(self) -> int:
         return len(self.theta)
@@ -48,7 +79,8 @@ class Pairs:
     def only(self, chosen: Any) -> Pairs:
         """Some of the pairs."""
         edges = None if self.edges is None else self.edges[chosen]
-        return Pairs(self.theta[chosen], self.weights[chosen], edges)
+        spread = None if self.spread is None else self.spread.only(chosen)
+        return Pairs(self.theta[chosen], self.weights[chosen], edges, spread)
 
     @property
     def effective_number(self) -> float:
@@ -74,11 +106,20 @@ class Rule:
     prior_pairs : float
         Where ``pooling`` is None: the covariance of all classes counts as this many pairs, so that
         its share is prior_pairs / (prior_pairs + n_pairs).
+    smooth : (d, d) or None
+        A covariance whose shape the one of all classes is drawn toward, at its own scale.
+    smooth_pairs : float
+        The pairs that it counts as.
+    mass : (d, d) or None
+        M, by which tr(M Σ) is the mean square displacement: the scale.
     """
 
     shrinkage: float | str
     pooling: float | None = None
     prior_pairs: float = 0.0
+    smooth: Array | None = None
+    smooth_pairs: float = 0.0
+    mass: Array | None = None
 
     def pooling_of(self, n_pairs: float) -> float:
         """Share of the covariance of all classes for a class of this many pairs."""
@@ -90,9 +131,11 @@ class Rule:
 
 
 def second_moment(pairs: Pairs) -> Array:
-    """Weighted mean of θθᵀ: (d, d)."""
+    """Weighted mean of θθᵀ, or of its posterior mean: (d, d)."""
     theta = pairs.even_theta
     moment = theta.T @ theta / len(theta)
+    if pairs.spread is not None:
+        moment += pairs.spread.mean(pairs.weights)
     return (moment + moment.T) / 2.0
 
 
@@ -126,6 +169,18 @@ def own_covariance(pairs: Pairs, shrinkage: float | str) -> tuple[Array, float]:
 def blend(own: Array, pool: Array, pooling: float) -> Array:
     """(1 - pooling) own + pooling pool."""
     return (1.0 - pooling) * own + pooling * pool
+
+
+def pool_covariance(classes: Mapping[Label, Pairs], rule: Rule) -> Array:
+    """Covariance (d, d) of the pairs of all classes."""
+    if rule.smooth is None or rule.mass is None:
+        return own_covariance(join(classes), rule.shrinkage)[0]
+    n_pairs = [float(pairs.weights.sum()) for pairs in classes.values()]
+    moments = [second_moment(pairs) for pairs in classes.values() if len(pairs)]
+    pool = np.average(moments, axis=0, weights=[n for n in n_pairs if n > 0.0])
+    scale = np.sum(rule.mass * pool) / np.sum(rule.mass * rule.smooth)
+    share = rule.smooth_pairs / (rule.smooth_pairs + sum(n_pairs))
+    return blend(pool, scale * rule.smooth, share)
 
 
 def class_covariance(pairs: Pairs, pool: Array, rule: Rule) -> tuple[Array, float, float]:

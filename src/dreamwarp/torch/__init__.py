@@ -2,6 +2,7 @@
 
 from dreamwarp.core.listing import public_names
 from dreamwarp.torch.averaging import average_over_warps
+from dreamwarp.torch.choosing import choose_strength
 from dreamwarp.torch.images import warp
 from dreamwarp.torch.learned import LearnedWarp
 from dreamwarp.torch.loading import Indexed, WarpCollate, WarpedDataset, WithIndex
@@ -16,6 +17,7 @@ __all__ = [
     "WarpedDataset",
     "WithIndex",
     "average_over_warps",
+    "choose_strength",
     "flow",
     "warp",
 ]

@@ -16,7 +16,7 @@ from dreamwarp.core.draws import Seed, Stream, as_key, derive_seed, uniforms
 from dreamwarp.core.validation import check_choice, warn_user
 from dreamwarp.model import Label, WarpModel
 from dreamwarp.model.labels import ARRAY_KINDS
-from dreamwarp.model.strength import apply_strength, resolve_strength
+from dreamwarp.model.strength import apply_strength, resolve_network_strength
 from dreamwarp.model.warpmodel import Unknown
 from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
 from dreamwarp.torch.compiled_engine import n_threads
@@ -54,7 +54,8 @@ class RandomWarps:
     p : float
         Probability that a sample is warped; the others are left as they are, to the bit.
     strength : float, optional
-        Factor on the learned warps. Default: the one that the model recommends.
+        Factor on the learned warps. Default: 1, their natural scale, whatever the model recommends
+        for a nearest neighbour.
     unknown : {"error", "pool"}
         What labels of no class get, and samples without a label: an error, or the warps of all
         classes.
@@ -87,7 +88,7 @@ class RandomWarps:
         if not real or not 0.0 <= float(p) <= 1.0:
             raise ValueError(f"`p` must be a probability, from 0 to 1, got {p!r}.")
         self.model = model
-        self.strength = resolve_strength(model, strength)
+        self.strength = resolve_network_strength(model, strength)
         self.key = as_key(seed)
         self.p = float(p)
         self.unknown = check_choice("unknown", unknown, ("error", "pool"))

@@ -42,8 +42,9 @@ class LearnedWarp(nn.Module):
     p : float
         Probability that an image is warped; the others are left as they are, to the bit.
     strength : float, optional
-        Factor on the learned warps: 2 makes them twice as large as learned. Default: the one that
-        the model recommends.
+        Factor on the learned warps: 2 makes them twice as large as learned. Default: 1, their
+        natural scale, whatever the model recommends for a nearest neighbour;
+        :func:`choose_strength` finds the best for a network of your own.
     unknown : {"error", "pool"}
         What labels of no class get, and ``labels=None``: an error, or the warps of all classes.
     classes : sequence of labels, optional

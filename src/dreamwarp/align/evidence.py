@@ -1,0 +1,377 @@
+"""What pairs say of their warps: quadratic approximations of their log-likelihoods.
+
+Warps are written in the leading components of a prior, θ = F u with u standard normal under it. At
+the mode of a pair, its log-likelihood is, in Gauss-Newton's approximation,
+
+    log p(target | source, u) ≈ c + w (bᵀu - ½ uᵀH u),
+
+where w = 1 at the noise that H was measured with, and changes with the noise. Under u ~ N(0, S)
+the posterior is then N(V w b, V) with V = (S⁻¹ + w H)⁻¹, and the marginal log-likelihood is
+
+    c - ½ log |I + w S H| + ½ w² bᵀ V b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from dreamwarp.align import algebra
+from dreamwarp.align.alignment import (
+    calibrate,
+    check_count,
+    choose_similarity,
+    choose_some,
+    scale_images,
+)
+from dreamwarp.align.block import Problem, at_resolution, excess, loss_at, pyramid, split_pairs
+from dreamwarp.align.chains import Chains
+from dreamwarp.align.posterior import Coordinates
+from dreamwarp.align.prior import Prior, mass_matrix
+from dreamwarp.align.search import climb, find_maximum
+from dreamwarp.align.similarity import SquaredError
+from dreamwarp.core.cluster import run_on
+from dreamwarp.core.compiled import thread_count
+from dreamwarp.core.progress import ProgressOption
+from dreamwarp.space import WarpSpace
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Images = NDArray[np.float32]
+
+# Components that are learned. Finer ones, which pairs say next to nothing of, stay as in the prior;
+# on (4, 4) cells none are left out.
+N_COMPONENTS = 128
+# Pairs per block of posteriors: their factors stay in the cache.
+BLOCK = 64
+# A search for the place to approximate at may end this far below the mode, in nats: far less than
+# the posterior's spread.
+SMALLEST_GAIN = 0.25
+# Modes need no chains.
+NO_CHAINS = Chains(0, 0, 0, 0, np.inf)
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Coordinates u of the leading components of a prior, θ = F u.
+
+    Attributes
+    ----------
+    space : WarpSpace
+    matrix : (d, r)
+        F, by falling mean square displacement.
+    inverse : (r, d)
+        u of θ.
+    rest : (d, d)
+        Covariance under the prior of what is left out.
+    squares : (r,)
+        Mean square displacement of each component.
+    """
+
+    space: WarpSpace
+    matrix: Array
+    inverse: Array
+    rest: Array
+    squares: Array
+
+    @classmethod
+    def of(cls, prior: Prior) -> Frame:
+        """The leading components of a prior, by displacement."""
+        root, whitener = prior.root, prior.whitener
+        squares, turn = np.linalg.eigh(root.T @ mass_matrix(prior.space) @ root)
+        turn = turn[:, ::-1]
+        lead, others = turn[:, :N_COMPONENTS], root @ turn[:, N_COMPONENTS:]
+        return cls(
+            prior.space, root @ lead, lead.T @ whitener, others @ others.T,
+            squares[::-1][:N_COMPONENTS].copy(),
+        )  # fmt: skip
+
+    @property
+    def rank(self) -> int:
+        """Number of components, r."""
+        return self.matrix.shape[1]
+
+    def displacement(self, covariance: Array) -> float:
+        """Root mean square displacement of warps whose u have this covariance (r, r)."""
+        return float(np.sqrt(self.squares @ np.diag(covariance)))
+
+    def push(self, covariance: Array) -> Array:
+        """Covariance (d, d) of θ, from that of u (r, r)."""
+        out = self.matrix @ covariance @ self.matrix.T + self.rest
+        return (out + out.T) / 2.0
+
+
+class Beliefs(NamedTuple):
+    """Posteriors of n pairs under one distribution.
+
+    Attributes
+    ----------
+    means : (n, r)
+    moment : (r, r)
+        Sum over pairs of the posterior mean of u uᵀ.
+    log_marginals : (n,)
+        Marginal log-likelihoods, without c.
+    """
+
+    means: Array
+    moment: Array
+    log_marginals: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Quadratic log-likelihoods of n pairs.
+
+    Attributes
+    ----------
+    theta : (n, d)
+        Where they were measured.
+    linear : (n, r)
+        b.
+    curvatures : (n, r, r), float32
+        H, upper triangles.
+    constants : (n,)
+        c, up to what depends on the noise alone.
+    loss_before, loss_after : (n,)
+        As in :class:`~dreamwarp.Alignments`.
+    converged : (n,)
+        Whether the search ended before its last step.
+    n_steps : (n,)
+    """
+
+    theta: Array
+    linear: Array
+    curvatures: NDArray[np.float32]
+    constants: Array
+    loss_before: Array
+    loss_after: Array
+    converged: NDArray[np.bool_]
+    n_steps: Integers
+
+    def __len__(self) -> int:
+        return len(self.linear)
+
+    def only(self, chosen: Any) -> Evidence:
+        """Some of the pairs."""
+        return Evidence(*(getattr(self, part.name)[chosen] for part in fields(self)))
+
+    @classmethod
+    def join(cls, parts: Sequence[Evidence]) -> Evidence:
+        """All pairs of several."""
+        names = [part.name for part in fields(cls)]
+        return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in names))
+
+    def condition(
+        self,
+        covariance: Array,
+        chosen: Integers | None = None,
+        *,
+        weight: float = 1.0,
+        spreads: NDArray[np.float32] | None = None,
+        n_threads: int | None = None,
+    ) -> Beliefs:
+        """Posteriors of the chosen pairs, if u ~ N(0, covariance).
+
+        Their covariances go into the rows ``chosen`` of ``spreads`` (n, r, r), if given.
+        """
+        rows = np.arange(len(self)) if chosen is None else chosen
+        precision = np.linalg.inv(covariance)
+        precision = (precision + precision.T) / 2.0
+        log_determinant = np.linalg.slogdet(precision)[1]
+        means, log_marginals = np.empty((len(rows), len(precision))), np.empty(len(rows))
+
+        def work(block: slice) -> Array:
+            some = rows[block]
+            roots = np.zeros((len(some), *precision.shape))
+            linear, logs = self.linear[some], np.empty(len(some))
+            algebra.condition_gaussians(
+                0, len(some), self.curvatures[some], linear, weight, precision, means[block],
+                roots, logs,
+            )  # fmt: skip
+            gain = weight * np.einsum("nr,nr->n", linear, means[block])
+            log_marginals[block] = 0.5 * (log_determinant - logs + gain)
+            if spreads is not None:
+                spreads[some] = roots @ np.swapaxes(roots, 1, 2)
+            flat = np.swapaxes(roots, 0, 1).reshape(len(precision), -1)
+            return flat @ flat.T + means[block].T @ means[block]
+
+        blocks = [slice(i, min(i + BLOCK, len(rows))) for i in range(0, len(rows), BLOCK)]
+        with threadpool_limits(1), ThreadPoolExecutor(thread_count(n_threads)) as pool:
+            moment = sum(pool.map(work, blocks), np.zeros_like(precision))
+        return Beliefs(means, moment, log_marginals)
+
+
+class EvidenceFinder:
+    """Aligns pairs of images under one prior after the other, and measures what they say.
+
+    Parameters
+    ----------
+    problem : Problem
+        With its similarity calibrated.
+    frame : Frame
+    images : (n, channels, *spatial)
+    """
+
+    def __init__(self, problem: Problem, frame: Frame, images: Images) -> None:
+        self.problem, self.frame, self.images = problem, frame, images
+
+    @classmethod
+    def for_images(
+        cls,
+        prior: Prior,
+        images: NDArray[Any],
+        edges: Integers,
+        *,
+        similarity: Any,
+        sigma: Any,
+        max_steps: int,
+        progress: ProgressOption = None,
+        n_threads: int | None = None,
+    ) -> EvidenceFinder:
+        """For images (n, *spatial) or with channels; options as in :func:`align_pairs`.
+
+        The similarity is calibrated on some of the pairs ``edges``, if it has to be.
+        """
+        space = prior.space
+        coordinates = Coordinates(space)
+        values = scale_images(space, "images", images)
+        shape = values.shape[2:]
+        chosen, calibrated = choose_similarity(similarity, sigma, shape)
+        problem = Problem(
+            coordinates, coordinates.precision(prior.precision), chosen,
+            pyramid(coordinates, shape), "map", check_count("max_steps", max_steps), NO_CHAINS, 0,
+        )  # fmt: skip
+        if not calibrated:
+            some = edges[choose_some(np.arange(len(edges)))]
+            problem = calibrate(
+                problem, values[some[:, 0]], values[some[:, 1]], progress, n_threads
+            )
+        return cls(problem, Frame.of(prior), values)
+
+    @property
+    def n_values(self) -> int:
+        """Numbers per image."""
+        return int(self.images[0].size)
+
+    def find(
+        self,
+        edges: Integers,
+        covariance: Array,
+        *,
+        sigma: float | None = None,
+        start: Array | None = None,
+        advance: Callable[[int], None] | None = None,
+        n_threads: int | None = None,
+        client: Client | None = None,
+    ) -> Evidence:
+        """Evidence of the pairs ``edges`` (n, 2), at their modes under u ~ N(0, covariance).
+
+        Parameters
+        ----------
+        sigma : float, optional
+            Noise to use instead of the problem's, which must be of squared errors then.
+        start : (n, d), optional
+            θ to start at, of modes under a similar prior. Default: a search from coarse to fine.
+        advance : callable, optional
+            Is told how many pairs are done.
+        client : distributed.Client, optional
+            A cluster that does the work, with the same results.
+        """
+        problem, dim = self._problem(covariance, sigma), self.frame.space.dim
+        threads = 1 if client is not None else thread_count(n_threads)
+        tasks = [
+            (self.images[edges[block, 0]], self.images[edges[block, 1]], start_of(start, block))
+            for block in split_pairs(len(edges), dim, threads)
+        ]
+        found: dict[int, Evidence] = {}
+        results = (
+            run_on(client, measure_block, (problem, self.frame), tasks)
+            if client is not None
+            else run_on_threads(measure_block, (problem, self.frame), tasks, threads)
+        )
+        for place, evidence in results:
+            found[place] = evidence
+            if advance is not None:
+                advance(len(evidence))
+        return Evidence.join([found[place] for place in range(len(tasks))])
+
+    def _problem(self, covariance: Array, sigma: float | None) -> Problem:
+        precision = np.asarray(np.linalg.inv(self.frame.push(covariance)), np.float64)
+        problem = replace(self.problem, precision=self.problem.coordinates.precision(precision))
+        return problem if sigma is None else replace(problem, similarity=SquaredError(sigma))
+
+
+def start_of(start: Array | None, block: slice) -> Array | None:
+    """The rows of a block, if there are any."""
+    return None if start is None else start[block]
+
+
+def run_on_threads(
+    function: Callable[..., Evidence], shared: Any, tasks: list[Any], n_threads: int
+) -> Iterator[tuple[int, Evidence]]:
+    """Results of tasks with their places, as they end."""
+    with threadpool_limits(1), ThreadPoolExecutor(n_threads) as pool:
+        futures = {pool.submit(function, shared, *task): k for k, task in enumerate(tasks)}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def measure_block(
+    shared: tuple[Problem, Frame], sources: Images, targets: Images, start: Array | None
+) -> Evidence:
+    """Evidence of a block of pairs of images (n, channels, *spatial), at their modes."""
+    problem, frame = shared
+    coordinates, n = problem.coordinates, len(sources)
+    grids = problem.grids if start is None else problem.grids[-1:]
+    levels = [at_resolution(problem, sources, targets, grid) for grid in grids]
+    fine, everyone = levels[-1], np.arange(n)
+    before = loss_at(fine, np.zeros((n, coordinates.dim)))
+    options: Any = {"max_steps": problem.max_steps, "smallest_gain": SMALLEST_GAIN}
+    if start is None:
+        maximum = find_maximum(levels, excess(fine, before), **options)
+    else:
+        x = coordinates.from_theta(start)
+        maximum = climb(fine, x, fine.log_density(x, everyone), everyone, **options)
+    x = maximum.x
+    after = loss_at(fine, x)  # and what the derivatives need
+    gradients, hessians = fine.derivatives(x, everyone)
+    gradients -= fine.push_prior(x)[1]
+    # Free coordinates x of components u.
+    to_x = coordinates.from_theta(frame.matrix.T).T
+    full = np.triu(hessians) + np.swapaxes(np.triu(hessians, 1), 1, 2)
+    # einsum: a matrix product may sum in another order for another number of pairs.
+    curvatures, slopes = to_x.T @ full @ to_x, np.einsum("nx,xr->nr", gradients, to_x)
+    theta = coordinates.to_theta(x)
+    u = np.einsum("nd,rd->nr", theta, frame.inverse)
+    bent = np.einsum("nij,nj->ni", curvatures, u)
+    likelihoods = problem.similarity.log_likelihood(fine.states.values, fine.pairs.targets)
+    constants = likelihoods - np.einsum("ni,ni->n", slopes + 0.5 * bent, u)
+    return Evidence(
+        theta, slopes + bent, curvatures.astype(np.float32), constants, before, after,
+        maximum.converged, maximum.n_steps,
+    )  # fmt: skip
+
+
+def spread_evenly(groups: Integers, n: int) -> Integers:
+    """Indices of about ``n`` items, as many of every group as there are, in ascending order."""
+    if len(groups) <= n:
+        return np.arange(len(groups))
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(groups))
+    order = order[np.argsort(groups[order], kind="stable")]
+    codes, starts, counts = np.unique(groups[order], return_index=True, return_counts=True)
+    # The k-th of every group before the next of any.
+    ranks = np.arange(len(groups)) - np.repeat(starts, counts)
+    return np.sort(order[np.argsort(ranks, kind="stable")[:n]])

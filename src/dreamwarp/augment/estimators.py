@@ -1,0 +1,265 @@
+"""How strong warps should be for a classifier: judged by cross-validation of that classifier.
+
+Samples are held out in folds, as in ``dreamwarp.augment.strength``, and the distributions are
+fitted without them. The classifier is trained on the others and warped copies of them, once per
+strength and fold, and predicts those held out. Copies are the same but for the strength. After each
+fold, strengths that are worse than the best by two standard errors stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from dreamwarp.augment.folds import choose_some
+from dreamwarp.augment.learning import AlignedPairs, refit
+from dreamwarp.augment.strength import HOPELESS, STRENGTHS, STRONGER, held_out_masks
+from dreamwarp.augment.verdict import (
+    Errors,
+    Judgement,
+    Terms,
+    are_as_good,
+    check_strengths,
+    conclude,
+    is_last_best,
+)
+from dreamwarp.core.progress import ProgressOption, track
+from dreamwarp.core.validation import check_whole
+from dreamwarp.model import WarpModel
+from dreamwarp.model.strength import apply_strength
+
+Array = NDArray[Any]
+# (X_train, y_train, X_test) -> predictions.
+Predictor = Callable[[Array, Array, Array], Any]
+
+# Training samples to warp, at most, and rows to train on, about, unless a number of copies is
+# asked for: the time of a fit grows with both.
+MOST_OTHERS, N_ROWS = 2000, 8000
+# Copies of each sample, at least and at most, likewise.
+MIN_COPIES, MAX_COPIES = 3, 10
+
+
+class Samples(NamedTuple):
+    """What an ``Augmenter`` was fitted to.
+
+    Attributes
+    ----------
+    images : (n, *spatial) or (n, channels, *spatial)
+    codes : (n,)
+        Classes by number.
+    y : (n,)
+        Labels as they were given.
+    shape : tuple of int
+        Of one sample, as it was given.
+    warp_fn : callable
+        Warps images (k, ...) by θ (k, d).
+    """
+
+    images: Array
+    codes: NDArray[np.int64]
+    y: Array
+    shape: tuple[int, ...]
+    warp_fn: Callable[[NDArray[np.float64], Array], Array]
+
+
+class _Fold(NamedTuple):
+    """Training samples by number (k,), learned θ of their copies, and who is held out (n,)."""
+
+    name: str
+    templates: NDArray[np.int64]
+    theta: NDArray[np.float64]
+    held_out: NDArray[np.bool_]
+
+
+def judge_estimator(
+    estimator: Any,
+    model: WarpModel,
+    pairs: AlignedPairs,
+    samples: Samples,
+    *,
+    strengths: Sequence[float] | None = None,
+    copies: int | None = None,
+    seed: int,
+    progress: ProgressOption = None,
+    n_threads: int | None = None,
+) -> Judgement:
+    """Compare strengths by how a classifier does on held-out samples.
+
+    Parameters
+    ----------
+    estimator : classifier of scikit-learn, or callable (X_train, y_train, X_test) -> predictions
+    model : WarpModel
+        Fitted to ``pairs``.
+    strengths, copies
+        As for :meth:`dreamwarp.Augmenter.judge`.
+    """
+    name, takes_rows, predictor = as_predictor(estimator)
+    tried = list(STRENGTHS if strengths is None else check_strengths(strengths))
+    n_copies = None if copies is None else check_whole("copies", copies, 1)
+    folds = _make_folds(model, pairs, samples, n_copies, seed, n_threads)
+    shape = (-1,) if takes_rows else samples.shape
+    judge = _Judge(name, predictor, samples, shape, folds)
+    shown = False if callable(progress) else progress
+    left, errors, stopped = _race(judge, tried, shown)
+    for stronger in STRONGER if strengths is None else ():
+        if left[-1] != tried[-1] or not is_last_best(errors):
+            break
+        _, more, _ = _race(judge, [stronger], shown)
+        left, errors = [*left, stronger], errors.stack(more)
+        tried.append(stronger)
+    n_others = max(len(np.unique(fold.templates)) for fold in folds)
+    n_made = len(folds[0].theta) // len(np.unique(folds[0].templates))
+    terms = Terms((n_made,), n_others, len(samples.y), judge=name, is_smooth=False)
+    return conclude([errors], left, terms, stopped=stopped)
+
+
+def as_predictor(estimator: Any) -> tuple[str, bool, Predictor]:
+    """Name, whether samples go in as rows, and what trains and predicts."""
+    if isinstance(estimator, type):
+        raise TypeError(
+            f"`estimator` must be an estimator, got the class {estimator.__name__}. Use "
+            f"`{estimator.__name__}()`."
+        )
+    if hasattr(estimator, "fit") and hasattr(estimator, "predict"):
+        clone(estimator)  # raises TypeError for what can't be cloned, before anything is trained
+
+        def fit_and_predict(X_train: Array, y_train: Array, X_test: Array) -> Any:
+            return clone(estimator).fit(X_train, y_train).predict(X_test)
+
+        return _name_estimator(estimator), True, fit_and_predict
+    if not callable(estimator):
+        raise TypeError(
+            "`estimator` must be a classifier of scikit-learn, or a callable (X_train, y_train, "
+            f"X_test) -> predictions, got {type(estimator).__name__}."
+        )
+    return getattr(estimator, "__name__", type(estimator).__name__), False, estimator
+
+
+def _name_estimator(estimator: Any) -> str:
+    """The type, or the types of the steps of a pipeline."""
+    steps = getattr(estimator, "steps", None)
+    if not isinstance(steps, list):
+        return type(estimator).__name__
+    return " + ".join(type(step).__name__ for _, step in steps)
+
+
+def _make_folds(
+    model: WarpModel,
+    pairs: AlignedPairs,
+    samples: Samples,
+    copies: int | None,
+    seed: int,
+    n_threads: int | None,
+) -> list[_Fold]:
+    masks = held_out_masks(pairs, samples.images, samples.codes, seed)
+    n_classes = len(np.unique(samples.codes))
+    if n_classes < 2:
+        raise ValueError(
+            "an estimator can be judged by at least two classes, got samples of one. Fit the "
+            "augmenter to samples of all classes."
+        )
+    if not masks:
+        raise ValueError(
+            f"`X` must have enough samples to hold some out, got {len(samples.y)} of {n_classes} "
+            "classes: the others have too few pairs to learn warps from. Fit the augmenter to more."
+        )
+    folds, labels = [], np.array(model.classes)
+    for number, held_out in enumerate(masks):
+        n_most = MOST_OTHERS if copies is None else len(samples.y)
+        kept = choose_some(samples.codes, ~held_out, n_most, seed)
+        n_copies = copies or int(np.clip(N_ROWS // len(kept) - 1, MIN_COPIES, MAX_COPIES))
+        templates = np.tile(kept, n_copies)
+        theta = refit(model, pairs.among(~held_out)).draw(
+            labels[samples.codes[templates]], np.arange(len(templates)), seed=seed,
+            templates=templates, n_threads=n_threads,
+        )  # fmt: skip
+        folds.append(_Fold(f"fold {number + 1} of {len(masks)}", templates, theta, held_out))
+    return folds
+
+
+class _Judge(NamedTuple):
+    name: str
+    predictor: Predictor
+    samples: Samples
+    shape: tuple[int, ...]
+    folds: list[_Fold]
+
+    def mistakes(self, fold: _Fold, strength: float) -> NDArray[np.float64]:
+        """Whether each held-out sample (m,) is mistaken: 0 or 1."""
+        images, y, kept = self.samples.images, self.samples.y, np.unique(fold.templates)
+        X_train, y_train = images[kept], y[kept]
+        if strength > 0.0:
+            theta = apply_strength(fold.theta, strength)
+            warped = self.samples.warp_fn(theta, images[fold.templates])
+            X_train = np.concatenate((X_train, warped))
+            y_train = np.concatenate((y_train, y[fold.templates]))
+        X_test, y_test = images[fold.held_out], y[fold.held_out]
+        where = f"at strength {strength:g} in {fold.name}"
+        try:
+            predictions = self.predictor(
+                X_train.reshape(len(X_train), *self.shape), y_train,
+                X_test.reshape(len(X_test), *self.shape),
+            )  # fmt: skip
+        except Exception as error:
+            raise RuntimeError(
+                f"{self.name} failed {where}, with {type(error).__name__}: {error}"
+            ) from error
+        return (self._check(predictions, len(y_test), where) != y_test).astype(np.float64)
+
+    def _check(self, predictions: Any, n: int, where: str) -> Array:
+        """Labels (n,)."""
+        labels, known = np.asarray(predictions), np.unique(self.samples.y)
+        if labels.shape != (n,):
+            raise ValueError(
+                f"{self.name} must predict a label for each of {n} samples, shape ({n},), got "
+                f"{labels.shape} {where}. Turn probabilities into labels first."
+            )
+        # Words and numbers never match, and numpy would make words of numbers to compare them.
+        are_words = labels.dtype.kind == "U", known.dtype.kind == "U"
+        if labels.dtype.kind == "O" or are_words[0] == are_words[1]:
+            strange = ~np.isin(labels, known)
+        else:
+            strange = np.ones(n, np.bool_)
+        if strange.any():
+            raise ValueError(
+                f"{self.name} must predict labels of `y`, such as {known[0].item()!r}, got "
+                f"{labels[strange][0]!r} {where}. Give a classifier, not a regressor."
+            )
+        return labels
+
+
+def _race(
+    judge: _Judge, strengths: Sequence[float], progress: ProgressOption
+) -> tuple[list[float], Errors, dict[float, NDArray[np.float64]]]:
+    """Strengths that went on to the last fold, their errors, and those of the others."""
+    left, n_folds = list(strengths), len(judge.folds)
+    found: dict[float, list[NDArray[np.float64]]] = {strength: [] for strength in left}
+    with track(n_folds * len(left), "judging strengths", progress) as advance:
+        for number, fold in enumerate(judge.folds):
+            for strength in left:
+                found[strength].append(judge.mistakes(fold, strength))
+                advance(1)
+            going = _choose_going({strength: np.concatenate(found[strength]) for strength in left})
+            if number < n_folds - 1:
+                advance((len(left) - len(going)) * (n_folds - 1 - number))
+                left = going
+    wrong = np.stack([np.concatenate(found[strength]) for strength in left])
+    best = int(wrong.mean(axis=1).argmin())
+    stopped = {}
+    for strength in set(strengths) - set(left):
+        mine = np.concatenate(found[strength])
+        stopped[strength] = wrong[best].mean() + mine - wrong[best, : len(mine)]
+    return left, Errors(wrong, wrong), stopped
+
+
+def _choose_going(found: dict[float, NDArray[np.float64]]) -> list[float]:
+    """Strengths that may still win, and 0."""
+    above = [strength for strength in found if strength > 0.0]
+    errors = np.stack([found[strength] for strength in above])
+    may_win = are_as_good(errors, int(errors.mean(axis=1).argmin()), HOPELESS)
+    going = [strength for strength, may in zip(above, may_win, strict=True) if may]
+    return [0.0, *going] if 0.0 in found else going

@@ -1,0 +1,496 @@
+"""How strong warps should be for a network: judged by networks trained on warps.
+
+Samples are held out in folds. For each fold and strength a network is trained on the others, each
+of them warped anew every time it comes, and predicts the samples held out, unwarped. All strengths
+share what can be shared, so that differences are due to them: initial weights, batches, dropout,
+and warps but for the factor. Predictions are those of a running mean of the weights, which stands
+in for the decay of a learning rate at any number of steps.
+
+An error is 1 - p, with p the probability that the network gives to the true class, at the
+temperature that suits the held-out samples of its fold best. That is smoother than 0 or 1, bounded
+unlike the likelihood, and does not reward warps that only make a network less sure of itself.
+
+Strengths race. All are trained for a quarter of the steps. Errors fall about as a power of the
+steps, and longer the stronger the warps, so what a strength will reach is extrapolated from its
+last two errors. Those that would end worse than the best by two standard errors of paired
+differences stop, and so do the worst where too many are left. If the best is the weakest or the
+strongest, others beyond it join. How the strength is chosen, and the verdict made, is in
+``dreamwarp.augment.verdict``.
+
+The model has seen the samples that are held out, since it comes as it is. It knows them as parts of
+their class; one of kind ``"template"`` knows the warps between a sample and its neighbours too, so
+that its verdict is optimistic.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+from torch import Tensor, nn
+
+from dreamwarp.augment.folds import first_alike, make_folds, standardize
+from dreamwarp.augment.source import SampleSource
+from dreamwarp.augment.verdict import (
+    Errors,
+    Judgement,
+    Terms,
+    are_as_good,
+    check_strengths,
+    conclude,
+)
+from dreamwarp.core.draws import Seed, as_key, derive_seed
+from dreamwarp.core.progress import ProgressOption, check_progress, track
+from dreamwarp.core.validation import check_factor, check_whole
+from dreamwarp.model import WarpModel
+from dreamwarp.model.strength import apply_strength
+from dreamwarp.torch.drawing import RandomWarps
+from dreamwarp.torch.networks import make_network
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
+NetworkFn = Callable[[], nn.Module]
+
+# What is compared unless strengths are given; others follow by the same factor, within limits.
+STRENGTHS = (0.0, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
+FACTOR, WEAKEST, STRONGEST = math.sqrt(2.0), 0.1, 12.0
+# Shares of the steps after which errors are taken, and how many strengths above 0 then go on at
+# most: all after the first, when errors fall too fast to say where they lead.
+ROUNDS = ((1 / 8, None), (1 / 4, 4), (1 / 2, 3), (1.0, None))
+# Standard errors by which a strength must be worse to stop; 0, which the verdict is about, is given
+# a longer chance.
+HOPELESS, HOPELESS_NONE = 2.0, 4.0
+# Errors are taken to be at least this where something is divided by them.
+TINY = 1e-12
+# Batches that are warped at a time.
+CHUNK = 8
+# The running mean gives step t a weight in proportion to t^AVERAGE_POWER: it holds about the last
+# ninth of the steps.
+AVERAGE_POWER = 8
+# Temperatures that predictions are made with.
+COLDEST, HOTTEST = 0.05, 20.0
+# Samples predicted at a time.
+N_PREDICTED = 1000
+
+
+def choose_strength(
+    model: WarpModel,
+    X: Any,
+    y: Any,
+    *,
+    network: NetworkFn | None = None,
+    strengths: Sequence[float] | None = None,
+    n_steps: int = 1000,
+    batch_size: int = 64,
+    learning_rate: float = 1e-3,
+    seed: Seed = 0,
+    progress: ProgressOption = None,
+    device: Any = "cpu",
+) -> Judgement:
+    """The strength of warps that is best for a network, and whether warps help it.
+
+    Takes minutes: some 14,000 steps of training in all for 1,000 images. Leaves the model as it is.
+    Give the strength to :class:`LearnedWarp`, or keep it by ``model.with_strength``.
+
+    Parameters
+    ----------
+    model : WarpModel
+    X : (n, *spatial) or (n, channels, *spatial)
+        Training samples, as an array or a tensor. Networks get them in float32, with mean 0 and
+        deviation 1.
+    y : (n,)
+        Their labels, as the model has them.
+    network : callable, optional
+        Builds a network: a module that takes (n, channels, *spatial) and returns logits
+        (n, n_classes), the classes in order. Called once for each strength and fold. Default: a
+        small ConvNet.
+    strengths : sequence of float, optional
+        What to compare with 0. Default: 0.5 to 2.8, and weaker or stronger ones while those at the
+        edge are best.
+    n_steps : int
+        Steps of training, of ``batch_size`` warped samples each. Weaker strengths win if they are
+        too few.
+    batch_size : int
+    learning_rate : float
+        Of Adam.
+    seed : int, numpy.random.Generator or None
+        The choice depends on it alone, as far as torch's operations are deterministic.
+    progress : bool or callable, optional
+        False: none. A function of (steps done, steps at most) is called. Default: a bar on a
+        terminal or in a notebook, now and then a line in a log.
+    device : torch.device or str
+
+    Returns
+    -------
+    Judgement
+        ``.strength``; ``.errors`` by strength with their ``.spreads``; ``.verdict``, which prints
+        in words.
+
+    Examples
+    --------
+    >>> choice = choose_strength(augmenter.model_, X, y)
+    >>> print(choice.verdict)
+    >>> warp = LearnedWarp(augmenter.model_, strength=choice.strength)
+    """
+    check_progress(progress)
+    tried = STRENGTHS if strengths is None else tuple(check_strengths(strengths))
+    sizes = check_whole("n_steps", n_steps, 8), check_whole("batch_size", batch_size, 1)
+    rate = check_factor("learning_rate", learning_rate)
+    data = _read(model, X, y, as_key(seed), torch.device(device))
+    folds = _make_folds(data)
+    maker = _Maker(network, data.images.shape[1:], len(data.labels), sizes[1], rate)
+    devices: list[Any] | None = [] if data.images.device.type == "cpu" else None
+    with torch.random.fork_rng(devices):
+        race = _Race(data, folds, maker, grows=strengths is None)
+        race.run(tried, sizes[0], progress)
+    return race.conclude()
+
+
+# -- data
+
+
+class _Data(NamedTuple):
+    """Samples as networks get them, (n, channels, *spatial), their classes, and their warps."""
+
+    images: Tensor
+    codes: Codes
+    labels: NDArray[Any]
+    templates: Codes | None
+    warps: RandomWarps
+    key: int
+
+
+class _Fold(NamedTuple):
+    number: int
+    kept: Codes
+    held_out: Codes
+
+
+def _read(model: WarpModel, X: Any, y: Any, key: int, device: torch.device) -> _Data:
+    X, y = (values.cpu().numpy() if isinstance(values, Tensor) else values for values in (X, y))
+    source = SampleSource(model, (X, y), seed=key, strength=1.0)  # checks samples and labels
+    values = standardize(source.data.X.astype(np.float32))
+    if values.ndim == model.space.ndim + 1:
+        values = values[:, None]
+    labels, codes = np.unique(source._names[source._codes], return_inverse=True)
+    if len(labels) < 2:
+        raise ValueError(
+            f"`y` must have at least two classes to tell apart, got {labels[0].item()!r} alone."
+        )
+    images = torch.from_numpy(np.ascontiguousarray(values)).to(device)
+    templates = np.arange(len(codes)) if source._are_known else None
+    return _Data(images, codes, labels, templates, RandomWarps(model, strength=1.0, seed=key), key)
+
+
+def _make_folds(data: _Data) -> list[_Fold]:
+    masks = make_folds(data.codes, first_alike(data.images.cpu().numpy()), data.key)
+    if not masks:
+        raise ValueError(
+            "`X` must have two different samples of a class, so that one can be held out, got "
+            f"{len(data.codes)} samples of {len(data.labels)} classes."
+        )
+    return [
+        _Fold(number, np.flatnonzero(~mask), np.flatnonzero(mask))
+        for number, mask in enumerate(masks)
+    ]
+
+
+class _Batches(NamedTuple):
+    """Training samples in the order in which they come (k,), and learned θ (k, d)."""
+
+    places: Codes
+    theta: Array
+
+
+def _draw_batches(data: _Data, fold: _Fold, first: int, n: int) -> _Batches:
+    """Samples number ``first`` to ``first + n - 1`` of a fold: all of it in turn, shuffled anew."""
+    numbers, n_kept = np.arange(first, first + n), len(fold.kept)
+    places = np.empty(n, np.int64)
+    for epoch in range(first // n_kept, (first + n - 1) // n_kept + 1):
+        order = np.random.default_rng([data.key, fold.number, epoch]).permutation(n_kept)
+        mine = numbers // n_kept == epoch
+        places[mine] = fold.kept[order[numbers[mine] % n_kept]]
+    theta = data.warps.draw(
+        data.labels[data.codes[places]], numbers, key=derive_seed(data.key, fold.number),
+        templates=None if data.templates is None else data.templates[places],
+    )  # fmt: skip
+    return _Batches(places, theta)
+
+
+# -- networks
+
+
+class _Maker(NamedTuple):
+    """What networks are made and trained with."""
+
+    network: NetworkFn | None
+    shape: tuple[int, ...]
+    n_classes: int
+    batch_size: int
+    learning_rate: float
+
+    @property
+    def name(self) -> str:
+        """What the verdict calls the network."""
+        if self.network is None:
+            return "a small ConvNet"
+        name = getattr(self.network, "__name__", type(self.network).__name__)
+        return "the network" if name == "<lambda>" else f"the network of `{name}`"
+
+    def make(self, data: _Data, fold: _Fold) -> nn.Module:
+        """A network with the initial weights of a fold."""
+        torch.manual_seed(derive_seed(data.key, fold.number) % 2**63)
+        n_channels, *spatial = self.shape
+        if self.network is None:
+            return make_network(n_channels, spatial, self.n_classes).to(data.images.device)
+        network = self.network()
+        if not isinstance(network, nn.Module):
+            raise TypeError(
+                "`network` must be a callable that builds a torch.nn.Module, got "
+                f"{type(network).__name__} from it."
+            )
+        network = network.to(data.images.device)
+        logits = _predict(network.eval(), data.images[:2])
+        if not isinstance(logits, Tensor) or tuple(logits.shape) != (2, self.n_classes):
+            found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+            raise ValueError(
+                f"`network` must return logits of shape (n, {self.n_classes}), a column for each "
+                f"class, got {found} for n = 2 samples of shape {self.shape}."
+            )
+        return network
+
+
+@torch.no_grad()
+def _predict(network: nn.Module, images: Tensor) -> Any:
+    parts = [network(part) for part in images.split(N_PREDICTED)]
+    return torch.cat(parts) if isinstance(parts[0], Tensor) else parts[0]
+
+
+class _Run:
+    """A network in training, and the running mean of its weights."""
+
+    def __init__(self, data: _Data, fold: _Fold, strength: float, maker: _Maker) -> None:
+        self.fold, self.strength, self._maker, self._step = fold, strength, maker, 0
+        self._network = maker.make(data, fold)
+        self._mean = copy.deepcopy(self._network)
+        self._optimizer = torch.optim.Adam(self._network.parameters(), maker.learning_rate)
+
+    def train(self, data: _Data, batches: _Batches) -> None:
+        """Train on some batches; random numbers follow from the fold and the step."""
+        images = data.images[torch.from_numpy(batches.places).to(data.images.device)]
+        if self.strength > 0.0:
+            theta = torch.from_numpy(apply_strength(batches.theta, self.strength))
+            images = data.warps.apply(data.warps.check_theta(theta, images), images)
+        codes = torch.from_numpy(data.codes[batches.places]).to(data.images.device)
+        torch.manual_seed(derive_seed(data.key, self.fold.number, self._step) % 2**63)
+        self._network.train()
+        size = self._maker.batch_size
+        for some, truth in zip(images.split(size), codes.split(size), strict=True):
+            loss = nn.functional.cross_entropy(self._network(some), truth)
+            self._optimizer.zero_grad()
+            loss.backward()
+            self._optimizer.step()
+            self._step += 1
+            self._average((AVERAGE_POWER + 1) / (self._step + AVERAGE_POWER))
+
+    @torch.no_grad()
+    def _average(self, weight: float) -> None:
+        new = self._network.state_dict().values()
+        for mean, value in zip(self._mean.state_dict().values(), new, strict=True):
+            if mean.is_floating_point():
+                mean.lerp_(value, weight)
+            else:  # counts
+                mean.copy_(value)
+
+    def logits(self, data: _Data) -> Array:
+        """Predictions of the mean network for the samples held out: (m, n_classes)."""
+        held_out = data.images[torch.from_numpy(self.fold.held_out).to(data.images.device)]
+        found: Array = _predict(self._mean.eval(), held_out).double().cpu().numpy()
+        return found
+
+
+def soft_errors(logits: Array, truth: Codes) -> Errors:
+    """1 - p of every sample (m,) at the best temperature, and whether it is mistaken."""
+    rows = np.arange(len(truth))
+
+    def loss(log_temperature: float) -> float:
+        scaled = log_softmax(logits / math.exp(log_temperature), axis=1)
+        return -float(scaled[rows, truth].mean())
+
+    bounds = math.log(COLDEST), math.log(HOTTEST)
+    temperature = math.exp(minimize_scalar(loss, bounds=bounds, method="bounded").x)
+    p = np.exp(log_softmax(logits / temperature, axis=1)[rows, truth])
+    return Errors(1.0 - p, (logits.argmax(axis=1) != truth).astype(np.float64))
+
+
+# -- the race
+
+
+class _Race:
+    """Trains networks at all strengths for longer and longer; those that can't win stop."""
+
+    def __init__(self, data: _Data, folds: list[_Fold], maker: _Maker, *, grows: bool) -> None:
+        self.data, self.folds, self.maker, self.grows = data, folds, maker, grows
+        self.runs: dict[float, list[_Run]] = {}
+        # By strength and steps.
+        self.found: dict[float, dict[int, Errors]] = {}
+        self.broken: dict[float, int] = {}
+        self.n_steps = 0
+        self.steps: list[int] = []
+
+    def run(self, strengths: Sequence[float], n_steps: int, progress: ProgressOption) -> None:
+        """Train until the last round is over."""
+        self.n_steps = n_steps
+        self._start(strengths)
+        total = len(self.folds) * n_steps * len(strengths)
+        with track(total, "choosing the strength", progress) as advance:
+            done = 0
+            for share, n_most in ROUNDS:
+                wanted = max(done + 1, round(share * n_steps))
+                self.steps.append(wanted)
+                self._train(list(self.runs), done, wanted, advance)
+                while (more := self._beyond_edge()) is not None:
+                    self._join(more)
+                if n_most is not None:
+                    stopped = self._stop(n_most)
+                    advance(len(self.folds) * stopped * (n_steps - wanted))
+                done = wanted
+
+    def _join(self, strength: float) -> None:
+        """Let another strength catch up."""
+        self._start([strength])
+        for done, wanted in pairwise((0, *self.steps)):
+            if strength in self.runs:
+                self._train([strength], done, wanted, lambda amount: None)
+
+    def _start(self, strengths: Sequence[float]) -> None:
+        for strength in strengths:
+            self.runs[strength] = [
+                _Run(self.data, fold, strength, self.maker) for fold in self.folds
+            ]
+            self.found[strength] = {}
+
+    def _train(
+        self, strengths: Sequence[float], done: int, wanted: int, advance: Callable[[int], None]
+    ) -> None:
+        """Train at these strengths from step ``done`` to ``wanted``, and take their errors."""
+        size = self.maker.batch_size
+        for fold in self.folds:
+            for first in range(done, wanted, CHUNK):
+                n = min(CHUNK, wanted - first)
+                batches = _draw_batches(self.data, fold, first * size, n * size)
+                for strength in strengths:
+                    self.runs[strength][fold.number].train(self.data, batches)
+                    advance(n)
+        for strength in strengths:
+            self._take_errors(strength, wanted)
+
+    def _take_errors(self, strength: float, step: int) -> None:
+        parts = []
+        for run in self.runs[strength]:
+            logits = run.logits(self.data)
+            if not np.isfinite(logits).all():
+                self._break(strength, step)
+                return
+            parts.append(soft_errors(logits, self.data.codes[run.fold.held_out]))
+        self.found[strength][step] = Errors(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def _break(self, strength: float, step: int) -> None:
+        """Give up a strength whose network gives NaN."""
+        del self.runs[strength]
+        self.broken[strength] = step
+        if strength == 0.0 or not any(some > 0.0 for some in self.runs):
+            raise ValueError(
+                f"`network` must give finite numbers, got NaN or infinity after {step} steps at "
+                f"strength {strength:g}. Try a smaller `learning_rate`, or mend the network."
+            )
+
+    def _left(self) -> list[float]:
+        return sorted(strength for strength in self.runs if strength > 0.0)
+
+    def _errors(self, strengths: Sequence[float]) -> Array:
+        return np.stack([self.found[strength][self.steps[-1]].smooth for strength in strengths])
+
+    def _expect(self, strengths: Sequence[float]) -> Array:
+        """Mean errors at the end, extrapolated as powers of the steps."""
+        last = self._errors(strengths).mean(axis=1)
+        if len(self.steps) < 2 or self.steps[-1] == self.n_steps:
+            return last
+        first, second = self.steps[-2:]
+        before = np.array([self.found[strength][first].smooth.mean() for strength in strengths])
+        power = math.log(self.n_steps / second) / math.log(second / first)
+        expected: Array = last * np.minimum(last / np.maximum(before, TINY), 1.0) ** power
+        return expected
+
+    def _beyond_edge(self) -> float | None:
+        """The strength to try next if the best is at the edge of all tried.
+
+        Weaker ones only in the end: before, weak warps look better than they are.
+        """
+        if not self.grows or len(self.steps) < 2:
+            return None
+        left, tried = self._left(), [strength for strength in self.found if strength > 0.0]
+        best = left[int(self._expect(left).argmin())]
+        if best == max(tried) and best * FACTOR <= STRONGEST:
+            return float(f"{best * FACTOR:.2g}")
+        is_over = self.steps[-1] == self.n_steps
+        if is_over and best == min(tried) and best / FACTOR >= WEAKEST:
+            return float(f"{best / FACTOR:.2g}")
+        return None
+
+    def _stop(self, n_most: int) -> int:
+        """Stop strengths that can't win, and the worst of too many; how many stop."""
+        left = self._left()
+        errors, expected = self._errors(left), self._expect(left)
+        best = int(expected.argmin())
+        shares = expected / np.maximum(errors.mean(axis=1), TINY)
+        going = are_as_good(errors * shares[:, None], best, HOPELESS)
+        going[np.argsort(expected, kind="stable")[n_most:]] = False
+        stopped = [strength for strength, goes in zip(left, going, strict=True) if not goes]
+        if 0.0 in self.runs:
+            both = np.concatenate([errors[[best]], self._errors([0.0])])
+            if not are_as_good(both, 0, HOPELESS_NONE)[1]:
+                stopped.append(0.0)
+        for strength in stopped:
+            del self.runs[strength]
+        return len(stopped)
+
+    def conclude(self) -> Judgement:
+        """The strength, and the verdict."""
+        left, last = self._left(), self.steps[-1]
+        best = left[int(self._errors(left).mean(axis=1).argmin())]
+        stop = max(self.found[0.0])
+        rows = [self.found[0.0][stop], *(self.found[strength][last] for strength in left)]
+        errors = Errors(*map(np.stack, zip(*rows, strict=True)))
+        stopped = {}
+        for strength, found in self.found.items():
+            if strength > 0.0 and strength not in left and found:
+                step = max(found)
+                loss = found[step].smooth - self.found[best][step].smooth
+                stopped[strength] = self.found[best][last].smooth + loss
+        n_others = max(len(fold.kept) for fold in self.folds)
+        terms = Terms((), n_others, len(self.data.codes), judge=self.maker.name)
+        judgement = conclude([errors], [0.0, *left], terms, stopped=stopped)
+        for strength in self.broken:
+            judgement.errors.setdefault(strength, math.nan)
+        notes = "".join(self._notes(stop))
+        verdict = replace(judgement.verdict, message=judgement.verdict.message + notes)
+        return replace(judgement, verdict=verdict)
+
+    def _notes(self, stop: int) -> Iterator[str]:
+        if stop < self.n_steps:
+            yield (
+                f" Without warps, training stopped after {stop} of {self.n_steps} steps, when it "
+                "could no longer win."
+            )
+        for strength, step in self.broken.items():
+            yield f" At strength {strength:g} the network gave NaN after {step} steps."
