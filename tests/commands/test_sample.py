@@ -199,8 +199,8 @@ def test_a_bar_shows_what_is_checked_and_what_is_made(
     monkeypatch.setenv("COLUMNS", "120")
     assert run(*arguments, "--resume") == 0
     words = capsys.readouterr().err
-    assert "verifying" in words and "8/8" in words
-    assert "samples" in words and "40/40" in words
+    assert "verifying" in words and "8 of 8" in words
+    assert "samples" in words and "40 of 40" in words
 
 
 # -- how data is read, and from where

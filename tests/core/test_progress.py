@@ -49,7 +49,7 @@ def test_long_work_shows_a_bar(monkeypatch: pytest.MonkeyPatch, in_bytes: bool) 
         meter.advance(4)
         meter.advance(6)
     words = terminal.getvalue()
-    assert "reading" in words and ("10/10 bytes" if in_bytes else "10/10") in words
+    assert "reading" in words and ("10 bytes of 10 bytes" if in_bytes else "10 of 10") in words
 
 
 def test_rates_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +79,7 @@ def test_life_shows_while_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) ->
     terminal = open_terminal(monkeypatch)
     with Meter("aligning", 100):
         time.sleep(3 * progress.TICK_SECONDS)
-        assert "0/100" in terminal.getvalue()
+        assert "0 of 100" in terminal.getvalue()
 
 
 def test_waiting_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,7 +215,7 @@ def test_a_notebook_has_a_bar(shown: list[dict[str, str]], monkeypatch: pytest.M
 
 def test_a_notice_comes_when_it_has_taken_long_in_all(monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_log(monkeypatch)
-    notice = Notice("compiling", patience=0.3)
+    notice, start = Notice("compiling", patience=0.3), time.monotonic()
     with unsilenced():
         for _ in range(2):
             notice.begin()
@@ -229,7 +229,7 @@ def test_a_notice_comes_when_it_has_taken_long_in_all(monkeypatch: pytest.Monkey
         time.sleep(0.3)
         notice.end()
     assert log.getvalue().startswith("dreamwarp: compiling: 0 s so far\n")
-    assert 0.4 < notice.seconds < 0.6
+    assert 0.4 < notice.seconds <= time.monotonic() - start - 0.04  # without the pauses
 
 
 def test_a_notice_goes_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:

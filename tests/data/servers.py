@@ -16,13 +16,10 @@ class Site:
 
     files: dict[str, bytes] = field(default_factory=dict)
     address: str = ""
-    # (method, path, Range header) of each request.
-    requests: list[tuple[str, str, str | None]] = field(default_factory=list)
+    # (method, path) of each request.
+    requests: list[tuple[str, str]] = field(default_factory=list)
     # The next answers break off after so many bytes.
     breaks: list[int] = field(default_factory=list)
-    ignores_ranges: bool = False
-    # Bytes by which the rest of a file is shifted.
-    shift: int = 0
     # Say nothing about the length of what is sent.
     hides_length: bool = False
     # Time between the first half of a file and the second.
@@ -39,32 +36,22 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(with_content=True)
 
     def _answer(self, *, with_content: bool) -> None:
-        site, asked = self.site, self.headers.get("Range")
-        site.requests.append((self.command, self.path, asked))
+        site = self.site
+        site.requests.append((self.command, self.path))
         content = site.files.get(self.path.lstrip("/"))
         if content is None:
             self.send_error(404)
             return
-        first = 0
-        if asked and not site.ignores_ranges:
-            first = int(asked.removeprefix("bytes=").rstrip("-")) + site.shift
-            if first >= len(content):
-                self.send_error(416)
-                return
-            self.send_response(206)
-            self.send_header("Content-Range", f"bytes {first}-{len(content) - 1}/{len(content)}")
-        else:
-            self.send_response(200)
+        self.send_response(200)
         if not site.hides_length:
-            self.send_header("Content-Length", str(len(content) - first))
+            self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if with_content:
-            end = first + site.breaks.pop(0) if site.breaks else len(content)
-            half = (first + end) // 2
-            self.wfile.write(content[first:half])
+            end = site.breaks.pop(0) if site.breaks else len(content)
+            self.wfile.write(content[: end // 2])
             for _ in range(100):
                 time.sleep(site.pause_seconds / 100)
-            self.wfile.write(content[half:end])
+            self.wfile.write(content[end // 2 : end])
 
     def log_message(self, format: str, *arguments: object) -> None:
         pass

@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 from dreamwarp.commands import data as command
 from dreamwarp.data import digits, load, mnist, named, write_idx
 from dreamwarp.data.fetch import KnownFile
-from dreamwarp.data.sources import DebianPackage, Folder, Mirror, NpmPackage
+from dreamwarp.data.package_mirrors import DebianPackage, NpmPackage
+from dreamwarp.data.sources import Folder, Mirror
 from tests.data.servers import Site, serve
 
 
@@ -55,7 +56,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
 
 
 def n_downloads(site: Site) -> int:
-    return sum(method == "GET" for method, _, _ in site.requests)
+    return sum(method == "GET" for method, _ in site.requests)
 
 
 def test_mnist_is_fetched_once(site: Site, tmp_path: Path) -> None:

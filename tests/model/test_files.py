@@ -223,7 +223,7 @@ def test_a_disk_without_room_is_named(tmp_path):
 
 
 def test_labels_too_long_for_a_header_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MAX_HEADER", 100)
+    monkeypatch.setattr(files, "MAX_DESCRIPTION", 100)
     with pytest.raises(ValueError, match=r"labels of 2 classes take .* too many.*shorter labels"):
         make_model().save(tmp_path / "model.dwm")
     assert not list(tmp_path.iterdir())
@@ -264,7 +264,7 @@ def test_a_truncated_file_is_refused(kind, stored):
         case.path.write_bytes(case.content[:length])
         refused(case.path, "")
     case.path.write_bytes(case.content + b"\0")
-    refused(case.path, "its arrays should end at byte")
+    refused(case.path, "its layout is damaged")
 
 
 def test_files_of_others_are_refused(tmp_path):
@@ -290,17 +290,11 @@ def test_files_of_others_are_refused(tmp_path):
 
 def test_headers_that_are_none(stored):
     case = stored()
-    for text, message in [
-        (b"[1, 2]", "not a JSON object"),
-        (b"{'a'}", "not JSON"),
-        (b"\xff\xfe{}", "not JSON"),
-        (b"[" * 100_000, "not JSON"),
-        (b'{"a":' + b"[" * 100_000, "not JSON"),
-    ]:
+    for text in (b"[1, 2]", b"{'a'}", b"\xff\xfe{}", b"[" * 100_000, b'{"a":' + b"[" * 100_000):
         case.path.write_bytes(len(text).to_bytes(8, "little") + text)
-        refused(case.path, message)
+        refused(case.path, "its layout is damaged")
     case.path.write_bytes((2**40).to_bytes(8, "little") + bytes(100))
-    refused(case.path, "header should take 1099511627776 bytes, and 100 follow")
+    refused(case.path, "its layout is damaged")
 
 
 @pytest.mark.parametrize("version", [0, -1, "1", 1.0, True, None])
@@ -329,7 +323,7 @@ def test_a_file_with_strength_in_its_warps_is_refused(stored):
 def test_a_header_without_a_model(stored):
     case = stored()
     for model, message in [
-        (None, "not written by dreamwarp"),
+        (None, "its layout is damaged"),
         ("3", "not a JSON object"),
         ("{", "not JSON"),
     ]:
@@ -338,28 +332,27 @@ def test_a_header_without_a_model(stored):
 
 
 def test_lies_about_the_layout(stored):
-    case = stored()
+    case, damaged = stored(), "its layout is damaged"
     entry = case.header["0.factor"]
     begin, end = entry["data_offsets"]
     for changed, message in [
-        ({"shape": [2**40, 2**40]}, "has another size than its shape says"),
-        ({"shape": [50, 51]}, "has another size than its shape says"),
-        ({"shape": [2**60]}, "has no proper shape or place"),
-        ({"shape": [-50, -50]}, "has no proper shape or place"),
-        ({"shape": [50.0, 50]}, "has no proper shape or place"),
-        ({"shape": [1] * 1000}, "has no proper shape or place"),
-        ({"shape": "50"}, "has no proper shape or place"),
-        ({"data_offsets": [begin]}, "has no proper shape or place"),
-        ({"data_offsets": [begin + 8, end + 8]}, "its arrays should end at byte"),
+        ({"shape": [2**40, 2**40]}, damaged),
+        ({"shape": [50, 51]}, damaged),
+        ({"shape": [2**60]}, damaged),
+        ({"shape": [-50, -50]}, damaged),
+        ({"shape": [50.0, 50]}, damaged),
+        ({"shape": [1] * 1000}, damaged),
+        ({"shape": "50"}, damaged),
+        ({"data_offsets": [begin]}, damaged),
+        ({"data_offsets": [begin + 8, end + 8]}, damaged),
         ({"shape": [25, 100]}, "should be F64 of shape"),
         ({"shape": [2500]}, "should be F64 of shape"),
-        ({"dtype": "F32"}, "should be F64 of shape"),
-        ({"dtype": 7}, "should be F64 of shape"),
+        ({"dtype": "F32"}, damaged),
+        ({"dtype": 7}, damaged),
         ({"dtype": "I64"}, "should be F64 of shape"),
-        ({"extra": 1}, "its header is wrong about array '0.factor'"),
     ]:
         refused(case.write({**case.header, "0.factor": {**entry, **changed}}), message)
-    refused(case.write({**case.header, "0.factor": 3}), "its header is wrong about array")
+    refused(case.write({**case.header, "0.factor": 3}), damaged)
 
 
 def test_arrays_that_should_not_be_there_or_should(stored):

@@ -1,8 +1,10 @@
-"""Progress of what takes longer than a moment: bars on terminals and in notebooks, lines in logs.
+"""Progress of long work: bars on terminals (by rich) and in notebooks, lines in logs.
 
 Work is counted where it is done, by ``Meter.advance``, which costs next to nothing. A thread looks
 at all meters a few times a second and shows them, so that life is seen also while nothing can be
 counted. Everything goes to standard error, except in notebooks.
+
+Why a layer of our own: rich and tqdm write no lines for logs, and need ipywidgets in notebooks.
 """
 
 from __future__ import annotations
@@ -62,24 +64,24 @@ class Meter:
         self._view: View | None = None
 
     def advance(self, amount: int) -> None:
-        """Some work is done."""
+        """Count work just done."""
         self.done += amount
 
     @property
     def seconds(self) -> float:
-        """How long the work has been going on."""
+        """Seconds since the work began."""
         return time.monotonic() - self._start
 
     @property
     def rate(self) -> float | None:
-        """What is done in a second; what was done at first sight, as by an earlier run, apart."""
+        """Work per second, without what was done before the first look, as by an earlier run."""
         if self._first is None:
             return None
         seconds, done = self.seconds - self._first[0], self.done - self._first[1]
         return done / seconds if seconds > 0.0 and done > 0 else None
 
     def refresh(self) -> None:
-        """Show what has been done, if it is time. Called by the thread that looks."""
+        """Show progress, if it is time. Called by the watching thread."""
         if self._first is None:
             self._first = self.seconds, self.done
         if self._view is None:
@@ -116,12 +118,12 @@ class Meter:
 def track(
     total: int, title: str, progress: ProgressOption = None
 ) -> Iterator[Callable[[int], None]]:
-    """Give a function to be called with the amount of work just done.
+    """Yield a function to call with the amount of work just done.
 
     Parameters
     ----------
     progress : bool or callable, optional
-        False: nobody is told. A callable is called with (done, total). Otherwise a :class:`Meter`.
+        False: show nothing. A callable is called with (done, total). Otherwise a :class:`Meter`.
     """
     done = 0
 
@@ -140,12 +142,12 @@ def track(
 
 @contextmanager
 def show_waiting(title: str) -> Iterator[None]:
-    """Say what is being waited for, where nothing can be counted."""
+    """Show what is waited for, where nothing can be counted."""
     with Meter(title, None, patience=0.0 if shows_bars() else None):
         yield
 
 
-# -- the thread that looks
+# -- the thread that watches
 
 
 class _Watch:
@@ -198,7 +200,7 @@ _watch = _Watch()
 
 
 def clear_screen() -> None:
-    """Take all meters off the screen, where they would stay after the end of the process."""
+    """Remove all meters from the screen, before the process ends."""
     _watch.clear()
 
 
@@ -331,36 +333,34 @@ class _Lines:
         seconds = meter.seconds
         if seconds < self._next:
             return
-        words = f"dreamwarp: {meter.title}: {describe_progress(meter)}"
-        print(words, file=sys.stderr, flush=True)
+        _write_line(meter, describe_progress(meter))
         left = seconds_left(meter)
         gap = 2.0 * seconds if left is None else min(2.0 * seconds, (seconds + left) / LOG_LINES)
         self._next = seconds + max(gap, LOG_PATIENCE_SECONDS)
 
     def close(self, meter: Meter) -> None:
-        words = f"{describe_amount(meter)} after {describe_time(meter.seconds)}".strip()
-        print(f"dreamwarp: {meter.title}: {words}", file=sys.stderr, flush=True)
+        _write_line(meter, describe_end(meter))
+
+
+def _write_line(meter: Meter, words: str) -> None:
+    print(f"dreamwarp: {meter.title}: {words}", file=sys.stderr, flush=True)
 
 
 class _Cell:
-    """A bar in the output of a notebook's cell, of what every browser has."""
+    """A bar in the output of a notebook's cell: plain HTML."""
 
     def __init__(self, display: Callable[..., Any]) -> None:
         self._display = display
         self._handle: Any = None
 
     def update(self, meter: Meter) -> None:
-        self._show(meter.title, describe_progress(meter), meter)
+        known = f' value="{meter.done}" max="{meter.total}"' if meter.total else ""
+        self._show(meter.title, describe_progress(meter), f"<progress{known}></progress> ")
 
     def close(self, meter: Meter) -> None:
-        words = f"{describe_amount(meter)} after {describe_time(meter.seconds)}"
-        self._show(meter.title, words.strip(), None)
+        self._show(meter.title, describe_end(meter), "")
 
-    def _show(self, title: str, words: str, meter: Meter | None) -> None:
-        bar = ""
-        if meter is not None:
-            known = f' value="{meter.done}" max="{meter.total}"' if meter.total else ""
-            bar = f"<progress{known}></progress> "
+    def _show(self, title: str, words: str, bar: str) -> None:
         content = {
             "text/plain": f"{title}: {words}",
             "text/html": f"<div>{html.escape(title)} {bar}{html.escape(words)}</div>",
@@ -380,19 +380,14 @@ class _Bar:
         if _Bar._block is None:
             _Bar._block = _make_block()
             _Bar._block.start()
-        self._task: TaskID = _Bar._block.add_task(
-            meter.title, total=meter.total, in_bytes=meter.in_bytes, seconds=meter.seconds
-        )
+        self._task: TaskID = _Bar._block.add_task(meter.title, total=meter.total, words="")
 
     def update(self, meter: Meter) -> None:
         if _Bar._block is not None:
             _Bar._block.update(
-                self._task,
-                completed=meter.done,
-                total=meter.total,
-                seconds=meter.seconds,
-                refresh=True,
-            )
+                self._task, completed=meter.done, total=meter.total,
+                words=describe_progress(meter), refresh=True,
+            )  # fmt: skip
 
     def close(self, meter: Meter) -> None:
         if _Bar._block is None:
@@ -406,48 +401,11 @@ class _Bar:
 def _make_block() -> Progress:
     from rich import progress
     from rich.console import Console
-    from rich.text import Text
-
-    class Amount(progress.ProgressColumn):
-        """What is done, of how much."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self._columns = progress.MofNCompleteColumn(), progress.DownloadColumn()
-
-        def render(self, task: progress.Task) -> Text:
-            if task.total is None and not task.completed:
-                return Text("")
-            return self._columns[task.fields["in_bytes"]].render(task)
-
-    class Rate(progress.ProgressColumn):
-        """What is done in a second."""
-
-        def render(self, task: progress.Task) -> Text:
-            if task.speed is None:
-                return Text("")
-            if task.fields["in_bytes"]:
-                return Text(f"{describe_bytes(task.speed)} per second")
-            return Text(f"{describe_rate(task.speed)} per second")
-
-    class Time(progress.ProgressColumn):
-        """How long it will take or, if that is not known, has taken."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self._remaining = progress.TimeRemainingColumn()
-
-        def render(self, task: progress.Task) -> Text:
-            if task.total is None:
-                return Text(describe_time(task.fields["seconds"]))
-            return self._remaining.render(task)
 
     return progress.Progress(
-        progress.TextColumn("{task.description}"),
+        progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(bar_width=20),
-        Amount(),
-        Rate(),
-        Time(),
+        progress.TextColumn("{task.fields[words]}", markup=False),
         console=Console(stderr=True),
         auto_refresh=False,
         transient=True,
@@ -472,6 +430,11 @@ def describe_progress(meter: Meter) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def describe_end(meter: Meter) -> str:
+    """How much was done, and how long it took."""
+    return f"{describe_amount(meter)} after {describe_time(meter.seconds)}".strip()
+
+
 def seconds_left(meter: Meter) -> float | None:
     """How long the rest will take, if that can be told."""
     rate = meter.rate
@@ -489,10 +452,9 @@ def describe_amount(meter: Meter) -> str:
 
 def describe_bytes(n: float) -> str:
     """A file's size in words."""
-    for unit, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if n >= unit:
-            return f"{n / unit:,.1f} {name}"
-    return f"{n:,.0f} bytes"
+    from rich.filesize import decimal
+
+    return decimal(int(n))
 
 
 def describe_rate(rate: float) -> str:
@@ -509,7 +471,7 @@ def describe_time(seconds: float) -> str:
 
 
 def check_progress(progress: object) -> None:
-    """Refuse what is not a ``ProgressOption``."""
+    """Raise if ``progress`` is not a ``ProgressOption``."""
     if not (progress is None or isinstance(progress, bool) or callable(progress)):
         raise TypeError(
             f"`progress` must be True, False, None or a function of two numbers, got {progress!r}."

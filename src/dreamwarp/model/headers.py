@@ -1,38 +1,38 @@
 """Headers of model files, read as if whoever wrote them meant harm.
 
-Every length, shape and number is checked before anything of that size is made.
+safetensors checks the layout: arrays fill the file without gap or overlap, and have the sizes that
+their shapes say. Here the description of the model is checked, and the arrays against it, before
+anything of their size is made.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from dreamwarp.model.gaussian import Shapes
 from dreamwarp.model.kinds import DISTRIBUTIONS, KINDS
 from dreamwarp.model.labels import check_classes
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.basis import BOUNDARIES
+from dreamwarp.space.tessellation import MAX_AXES
 
 # Under this name the header holds the description of a model. One text: safetensors writes several
 # in an order of chance, and the same model should make the same file.
 FORMAT = "dreamwarp.WarpModel"
 # 1 held warps that were multiplied by the strength; 2 holds them as learned.
 VERSION = 2
-# Room for a hundred thousand classes.
-MAX_HEADER = 2**26
-LENGTH_BYTES = 8
-ITEM_BYTES = 8  # of both types of number that model files hold
+# Of a description: room for a hundred thousand classes, in half of what safetensors reads.
+MAX_DESCRIPTION = 2**25
 # Past this, squares leave the range of float64 in sums.
 MAX_NUMBER = 1e100
 # Along one axis only a shift has no divergence: d = 1 says nothing about the number of boxes.
 MAX_BOXES_OF_LINE = 4096
 
-Layout = dict[str, tuple[Any, ...]]
 Record = Mapping[str, Any]
 
 
@@ -41,55 +41,32 @@ def malformed(file: Path, what: str) -> ValueError:
     return ValueError(f"`{file}` is not a usable model file: {what}. Save the model anew.")
 
 
-class ModelHeader(NamedTuple):
-    """A header whose layout fits the file.
+@contextmanager
+def open_file(file: Path) -> Iterator[Any]:
+    """A model file, opened by safetensors; nothing of its arrays is read yet."""
+    from safetensors import SafetensorError, safe_open
 
-    Attributes
-    ----------
-    layout : dict of name to (type, *shape)
-    model : dict
-        The description of the model.
-    """
-
-    layout: Layout
-    model: Record
-
-
-# -- the layout of safetensors
-
-
-def read_header(file: Path) -> ModelHeader:
-    """The header of a file, once its layout fits the file's size."""
-    with file.open("rb") as stream:
-        n_after = os.fstat(stream.fileno()).st_size - LENGTH_BYTES
-        length = int.from_bytes(stream.read(LENGTH_BYTES), "little")
-        if n_after < 2:
-            raise malformed(file, "it is too short to be one")
-        if length > min(n_after, MAX_HEADER):
-            raise malformed(
-                file, f"its header should take {length} bytes, and {n_after} follow its length"
-            )
-        header = _parse(file, stream.read(length))
-    metadata = header.pop("__metadata__", None)
-    model = _check_metadata(file, metadata)
-    return ModelHeader(_check_layout(file, header, n_after - length), model)
-
-
-def _parse(file: Path, text: bytes | str) -> dict[str, Any]:
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        raise malformed(file, "its header is not JSON; it may be of another program") from None
-    if not isinstance(value, dict):
-        raise malformed(file, "its header is not a JSON object")
-    return value
+        with safe_open(file, framework="numpy") as stored:
+            yield stored
+    except SafetensorError as error:
+        raise malformed(file, f"its layout is damaged, or not ours ({str(error)[:200]})") from None
 
 
-def _check_metadata(file: Path, metadata: Any) -> Record:
-    text = metadata.get(FORMAT) if isinstance(metadata, dict) else None
-    if not isinstance(text, str):
+# -- the description of a model
+
+
+def read_description(file: Path, metadata: Mapping[str, str] | None) -> Record:
+    """What the header of a file says of its model, in a format that is known."""
+    text = (metadata or {}).get(FORMAT)
+    if text is None or len(text) > MAX_DESCRIPTION:
         raise malformed(file, "it was not written by dreamwarp")
-    model = _parse(file, text)
+    try:
+        model = json.loads(text)
+    except (ValueError, RecursionError):
+        raise malformed(file, "its description of the model is not JSON") from None
+    if not isinstance(model, dict):
+        raise malformed(file, "its description of the model is not a JSON object")
     version = model.get("version")
     if type(version) is not int or version < 1:
         raise malformed(file, f"its format version is {version!r:.40}")
@@ -104,36 +81,6 @@ def _check_metadata(file: Path, metadata: Any) -> Record:
             "Upgrade dreamwarp, or save the model anew with this one."
         )
     return model
-
-
-def _check_layout(file: Path, header: dict[str, Any], n_bytes: int) -> Layout:
-    """Types and shapes of arrays that fill the file without gap or overlap."""
-    layout, places = {}, []
-    for name, entry in header.items():
-        if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
-            raise malformed(file, f"its header is wrong about array {name!r:.80}")
-        shape, offsets = entry["shape"], entry["data_offsets"]
-        if not _is_sizes(shape) or not _is_sizes(offsets) or len(offsets) != 2:
-            raise malformed(file, f"array {name!r:.80} has no proper shape or place")
-        if offsets[1] - offsets[0] != prod(shape) * ITEM_BYTES:
-            raise malformed(file, f"array {name!r:.80} has another size than its shape says")
-        layout[name] = (entry["dtype"], *shape)
-        places.append((offsets[0], offsets[1]))
-    ends = [0, *(end for _, end in sorted(places))]
-    if [begin for begin, _ in sorted(places)] != ends[:-1] or ends[-1] != n_bytes:
-        raise malformed(
-            file, f"its arrays should end at byte {ends[-1]}, and it holds {n_bytes} bytes of them"
-        )
-    return layout
-
-
-def _is_sizes(values: Any) -> bool:
-    if not isinstance(values, list) or len(values) > 3:
-        return False
-    return all(type(value) is int and 0 <= value < 2**48 for value in values)
-
-
-# -- the description of a model
 
 
 def check_model(file: Path, model: Record) -> None:
@@ -198,7 +145,7 @@ def _is_number(value: Any) -> bool:
 # -- arrays and space against each other
 
 
-def check_arrays(file: Path, layout: Layout, model: Record) -> int:
+def check_arrays(file: Path, stored: Any, model: Record) -> int:
     """Refuse arrays that are not those of the model described; return d."""
     parts = {"pool": model["pool"]} | {
         str(number): record
@@ -207,21 +154,22 @@ def check_arrays(file: Path, layout: Layout, model: Record) -> int:
     }
     shapes = {prefix: DISTRIBUTIONS[record["kind"]].shapes for prefix, record in parts.items()}
     names = {f"{prefix}.{name}" for prefix in parts for name in shapes[prefix]}
-    if names != set(layout):
-        odd = sorted(names ^ set(layout))[0]
+    if names != (there := set(stored.keys())):
+        odd = sorted(names ^ there)[0]
         state = "lacks" if odd in names else "has no use for"
         raise malformed(file, f"it {state} an array {odd!r:.80}")
-    dims = {_check_shapes(file, prefix, shapes[prefix], layout) for prefix in parts}
+    dims = {_check_shapes(file, prefix, shapes[prefix], stored) for prefix in parts}
     if len(dims) > 1:
         raise malformed(file, f"its parts differ in their number of parameters: {sorted(dims)}")
     return dims.pop()
 
 
-def _check_shapes(file: Path, prefix: str, shapes: Shapes, layout: Layout) -> int:
+def _check_shapes(file: Path, prefix: str, shapes: Shapes, stored: Any) -> int:
     """Refuse shapes that do not agree with each other; return d."""
     sizes: dict[str, int] = {}
     for name, (kind, *words) in shapes.items():
-        got_kind, *got = layout[f"{prefix}.{name}"]
+        array = stored.get_slice(f"{prefix}.{name}")
+        got_kind, got = array.get_dtype(), array.get_shape()
         expected = [
             sizes.setdefault(word, size) if isinstance(word, str) else word
             for word, size in zip(words, got, strict=False)
@@ -230,7 +178,7 @@ def _check_shapes(file: Path, prefix: str, shapes: Shapes, layout: Layout) -> in
             raise malformed(
                 file,
                 f"array '{prefix}.{name}' should be {kind} of shape "
-                f"({', '.join(map(str, words))}), got {got_kind!r:.20} of {tuple(got)}",
+                f"({', '.join(map(str, words))}), got {got_kind} of {tuple(got)!s:.80}",
             )
     return sizes["dim"]
 
@@ -240,7 +188,8 @@ def check_space(file: Path, record: Any, dim: int) -> None:
     wanted = {"cells": list, "boundary": str, "volume_preserving": bool}
     _check_fields(file, "the space", record, wanted)
     cells: Sequence[Any] = record["cells"]
-    if not _is_sizes(cells) or not cells or min(cells) < 1:
+    are_sizes = all(type(size) is int and 1 <= size < 2**48 for size in cells)
+    if not are_sizes or not 1 <= len(cells) <= MAX_AXES:
         raise malformed(file, f"its space has cells {cells!r:.40}")
     if record["boundary"] not in BOUNDARIES:
         raise malformed(file, f"its space has boundary {record['boundary']!r:.40}")
