@@ -39,6 +39,7 @@ from dreamwarp.align.similarity import SquaredError
 from dreamwarp.core.cluster import run_on
 from dreamwarp.core.compiled import thread_count
 from dreamwarp.core.progress import ProgressOption
+from dreamwarp.core.validation import check_resolution, warn_of_fine_cells
 from dreamwarp.space import WarpSpace
 
 if TYPE_CHECKING:
@@ -251,6 +252,8 @@ class EvidenceFinder:
         space = prior.space
         coordinates = Coordinates(space)
         values = scale_images(space, "images", images)
+        check_resolution("images", values.shape, space.cells)
+        warn_of_fine_cells(values.shape, space.cells)
         shape = values.shape[2:]
         chosen, calibrated = choose_similarity(similarity, sigma, shape)
         problem = Problem(
