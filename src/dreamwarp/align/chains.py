@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 from dreamwarp.align.hamiltonian import Hamiltonian
 from dreamwarp.align.metropolis import Metropolis, count_words
 from dreamwarp.align.posterior import ImagePairs, Posterior
+from dreamwarp.align.search import SMALLEST_COARSE_GAIN, climb
 from dreamwarp.align.surrogate import Surrogate
 from dreamwarp.core import draws
 
 Array = NDArray[np.float64]
 
-# Chains start at draws of the prior, with as little of the likelihood's curvature added as makes it
-# proper: so far apart that chains which end in different modes can tell. Between digits of a class
-# all chains still find the same one, as fast as from near it.
+# All chains of a pair but the first start at modes near draws of the prior, with as little of the
+# likelihood's curvature added as makes it proper: so far apart that chains in different modes tell.
 LIKELIHOOD_SHARE = 1e-4
+# Steps up to those modes, at most.
+CLIMB = 20
 # Sizes of proposals settle like 1 / sweeps to this power (Robbins and Monro: between 1/2 and 1).
 SETTLING = 0.6
 # Times that the surrogate is fitted anew in burn-in, and sweeps per Hessian that it is fitted to.
@@ -128,11 +130,7 @@ def sample_posterior(
     everyone = np.arange(n * n_chains)
     chain_numbers = np.repeat(numbers * MAX_CHAINS, n_chains) + everyone % n_chains
     random = _Random(seed, chain_numbers)
-    x = surrogate.widened(posterior.precision, LIKELIHOOD_SHARE).spread(
-        random.normals(everyone, 0, modes.shape[1]), everyone
-    )
-    violent = ~np.isfinite(of_chains.log_density(x, everyone))
-    x[violent] = surrogate.centers[violent]  # no chain starts where paths can't be followed
+    x = _disperse(of_chains, surrogate, random.normals(everyone, 0, modes.shape[1]), n_chains)
     chains: Transition = Hamiltonian(of_chains, surrogate, x)
     n_explored = options.n_burn_in - options.n_burn_in // SETTLING_SHARE
     _explore(chains, n_explored, random, n, stop)
@@ -141,6 +139,26 @@ def sample_posterior(
         chains = Metropolis(with_memory, chains.surrogate, chains.x)
     _settle(chains, everyone, n_explored, options.n_burn_in - n_explored, random, stop)
     return _run(chains, options, random, n, stop)
+
+
+def _disperse(posterior: Posterior, surrogate: Surrogate, normals: Array, n_chains: int) -> Array:
+    """Where chains start, (n * n_chains, d): the first of a pair at its mode, others elsewhere.
+
+    Those go from a wide draw up to the nearest mode, which may be another. Left at the draw itself,
+    a chain can be so far out that it never moves.
+    """
+    everyone = np.arange(len(normals))
+    others = np.flatnonzero(everyone % n_chains)
+    x = surrogate.centers.copy()
+    wide = surrogate.widened(posterior.precision, LIKELIHOOD_SHARE).spread(normals[others], others)
+    density = posterior.log_density(wide, others)
+    found = climb(
+        posterior, wide, density, others, max_steps=CLIMB, smallest_gain=SMALLEST_COARSE_GAIN
+    )
+    x[others] = found.x
+    violent = ~np.isfinite(posterior.log_density(x, everyone))
+    x[violent] = surrogate.centers[violent]  # no chain starts where paths can't be followed
+    return x
 
 
 class _Random:

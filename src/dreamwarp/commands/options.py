@@ -23,6 +23,7 @@ SPELLINGS = {
     "first": "--from-index",
     "length": "--length",
     "max_draws": "--max-draws",
+    "max_pairs": "--max-pairs",
     "max_steps": "--max-steps",
     "n": "--number",
     "n_neighbors": "--neighbors",
@@ -42,7 +43,11 @@ def translate(message: str) -> str:
     """
     message = re.sub(r":? \(?see `\w+`( of the result)?\)?", "", " ".join(message.split()))
     message = re.sub(r"`(\w+)`", lambda name: f"`{SPELLINGS.get(name[1], name[1])}`", message)
-    return re.sub(r"\bn_neighbors=", "--neighbors ", message)
+    return re.sub(
+        r"\b(\w+)=",
+        lambda name: f"{SPELLINGS[name[1]]} " if name[1] in SPELLINGS else name[0],
+        message,
+    )
 
 
 # -- what is written
