@@ -42,7 +42,7 @@ def translate(message: str) -> str:
     """
     message = re.sub(r":? \(?see `\w+`( of the result)?\)?", "", " ".join(message.split()))
     message = re.sub(r"`(\w+)`", lambda name: f"`{SPELLINGS.get(name[1], name[1])}`", message)
-    return re.sub(r"\bn_neighbors=", "--neighbors ", message)
+    return re.sub(r"\b(n_neighbors|strength)=", lambda name: f"{SPELLINGS[name[1]]} ", message)
 
 
 # -- what is written
