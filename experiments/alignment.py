@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dreamwarp as dw
-from dreamwarp.augment.learning import Settings, align_neighbors, choose_pairs
+from dreamwarp.augment.learning import Settings, learn_pairs
 from dreamwarp.augment.samples import model_labels
 from dreamwarp.core.draws import as_key
 
@@ -29,8 +29,12 @@ def align_classes(
     )
     classes, codes = np.unique(y, return_inverse=True)
     labels = model_labels(classes)
-    edges, found = align_neighbors(
-        space, X, codes, labels, settings, seed=as_key(seed), progress=False, n_threads=None
+    _, _, pairs = learn_pairs(
+        space, X, codes, labels, settings, seed=as_key(seed), progress=False, n_threads=None,
+        client=None,
+    )  # fmt: skip
+    classes_of = pairs.by_class()
+    return (
+        {label: some.theta for label, some in classes_of.items()},
+        {label: some.edges for label, some in classes_of.items()},
     )
-    theta, edges_of, _ = choose_pairs(edges, found, codes, labels, settings).by_class()
-    return theta, edges_of

@@ -242,8 +242,8 @@ def test_probability_and_strength() -> None:
     torch.manual_seed(0)
     still = make_model().with_strength(0.0)
     np.testing.assert_allclose(LearnedWarp(still, strength=2.0).draw(sample), 2 * full)
-    with pytest.warns(RuntimeWarning, match=r"copies.*strength=1"):
-        assert "strength=0" in repr(LearnedWarp(still))
+    with pytest.warns(RuntimeWarning, match=r"recommends strength 0.*choose_strength"):
+        assert "strength=1" in repr(LearnedWarp(still))
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,37 @@ def test_other_kinds_of_model_are_fitted_and_sampled(kind: Any) -> None:
     np.testing.assert_array_equal(X_new, expected)
 
 
+def test_empirical_bayes_learns_from_what_pairs_show() -> None:
+    X, y = warped_shapes()
+    made = quick(method="eb").fit(X, y)
+    assert made.model_.settings["method"] == "eb" and len(made.alignments_) == len(made.edges_)
+    assert (made.alignments_.loss_after <= made.alignments_.loss_before).mean() > 0.95
+    again = quick(method="eb", n_threads=1).fit(X, y)
+    np.testing.assert_array_equal(made.sample(5)[0], again.sample(5)[0])
+    some = quick(method="eb", max_pairs=30).fit(X, y)
+    assert len(some.edges_) == 30
+    judged = made.judge(strengths=[1.0])
+    assert set(judged.errors) == {0.0, 1.0}
+    whole = quick(method="eb", sigma="auto", boundary="free").fit(X > 100, y)
+    assert whole.sample(3)[0].dtype == bool
+
+
+def test_what_empirical_bayes_refuses_and_warns_of() -> None:
+    X, y = (values.copy() for values in warped_shapes())
+    with pytest.raises(ValueError, match=r"method='eb' needs model='gaussian'.*got 'kde'"):
+        quick(method="eb", model="kde").fit(X, y)
+    with pytest.raises(ValueError, match=r"`discount_poor` must be False with method='eb'"):
+        quick(method="eb", discount_poor=True).fit(X, y)
+    with pytest.raises(ValueError, match=r"`max_pairs`.*got 2"):
+        quick(max_pairs=2).fit(X, y)
+    with pytest.raises(ValueError, match=r"`method` must be .*got 'vi'"):
+        quick(method="vi").fit(X, y)
+    X[:3] = 100  # one flat sample in each class
+    with pytest.warns(RuntimeWarning, match="pairs could not be aligned"):
+        made = quick(method="eb").fit(X, y)
+    assert not np.isin(made.edges_, [0, 1, 2]).any()
+
+
 def test_progress_is_told() -> None:
     seen: list[tuple[int, int]] = []
     made = quick(progress=lambda done, total: seen.append((done, total))).fit(*warped_shapes())
@@ -572,7 +603,7 @@ def test_a_model_file_says_how_it_was_learned(fitted: dw.Augmenter, tmp_path: Pa
     fitted.model_.save(tmp_path / "shapes.dwm")
     settings = dw.WarpModel.load(tmp_path / "shapes.dwm").settings
     expected = {
-        "kind": "gaussian", "min_pairs": 5, "n_neighbors": 5, "method": "eb", "similarity": "ssd",
+        "kind": "gaussian", "min_pairs": 5, "n_neighbors": 5, "method": "map", "similarity": "ssd",
         "sigma": 0.3, "displacement": 0.05, "length": 0.25, "keep_unusable": 0, "discount_poor": 0,
         "seed": 0, "strength": 1.0,
     }  # fmt: skip

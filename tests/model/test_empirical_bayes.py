@@ -6,15 +6,13 @@ import numpy as np
 import pytest
 
 import dreamwarp as dw
-from dreamwarp.align.evidence import EvidenceFinder, Frame
+from dreamwarp.align.evidence import EvidenceFinder
 from dreamwarp.model import empirical_bayes as eb
 from tests.align.test_evidence import make_evidence
 from tests.augment.cases import warped_shapes
 
 RANK = 6
 TRUE = np.diag([4.0, 2.0, 1.0, 0.5, 0.25, 0.1])
-# Six components that displace points alike.
-FRAME = Frame(dw.WarpSpace((2, 2)), *3 * [np.eye(RANK)], np.ones(RANK))
 
 
 def error(covariance: np.ndarray) -> float:
@@ -24,7 +22,7 @@ def error(covariance: np.ndarray) -> float:
 def settle(evidence: object, n_rounds: int = 40) -> np.ndarray:
     pool = np.eye(RANK)
     for _ in range(n_rounds):
-        pool = eb.fit_pool(FRAME, evidence, pool, None)  # type: ignore[arg-type]
+        pool = eb.fit_pool(evidence, pool, None)  # type: ignore[arg-type]
     return pool
 
 
@@ -49,11 +47,11 @@ def test_modes_are_too_small_and_draws_mostly_prior() -> None:
 
 
 def test_every_step_raises_the_likelihood(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eb, "shrink_to_prior", lambda frame, moment, n_pairs: moment)
+    monkeypatch.setattr(eb, "shrink_to_prior", lambda moment, n_pairs: moment / n_pairs)
     evidence, _ = make_evidence(300, RANK, 1, TRUE)
     pool, scores = np.eye(RANK), []
     for _ in range(10):
-        pool = eb.fit_pool(FRAME, evidence, pool, None)
+        pool = eb.fit_pool(evidence, pool, None)
         scores.append(evidence.condition(pool).log_marginals.sum())
     assert (np.diff(scores) > -1e-9).all()
 
@@ -114,7 +112,7 @@ def test_classes_that_differ_are_told_apart_and_others_pooled() -> None:
     chosen = {}
     for name, evidence in (("same", same), ("different", different)):
         pool = settle(evidence)
-        chosen[name], held_out = eb.choose_pool_pairs(FRAME, evidence, edges, codes, pool, None)
+        chosen[name], held_out = eb.choose_pool_pairs(evidence, edges, codes, pool, None)
         assert set(held_out) == {RANK * share for share in eb.POOL_PAIRS}
     assert chosen["same"] >= 10.0 * RANK
     assert chosen["different"] <= RANK

@@ -16,7 +16,7 @@ from dreamwarp.torch import choose_strength, choosing
 from dreamwarp.torch.choosing import soft_errors
 from dreamwarp.torch.networks import make_network
 from tests.augment.cases import heights, textures
-from tests.torch_training.cases import make_model
+from tests.torch.cases import make_model
 
 # Short enough for a test, long enough to learn something.
 QUICK: dict[str, Any] = {"n_steps": 32, "batch_size": 16, "progress": False}

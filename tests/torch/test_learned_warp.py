@@ -116,13 +116,14 @@ def test_strength_scales_warps() -> None:
         warp = LearnedWarp(make_model().with_strength(recommended), strength=0.5)
         assert warp.strength == 0.5 and "strength=0.5, p=1" in repr(warp)
         assert torch.equal(draws(warp), half)
-    assert torch.equal(draws(LearnedWarp(make_model().with_strength(0.5))), half)
+    # Networks take the natural scale, not what is recommended for a nearest neighbour.
+    assert torch.equal(draws(LearnedWarp(make_model().with_strength(0.5))), full)
 
 
 def test_a_model_that_recommends_no_warps_says_so() -> None:
-    with pytest.warns(RuntimeWarning, match=r"copies.*strength=1"):
+    with pytest.warns(RuntimeWarning, match=r"recommends strength 0.*choose_strength"):
         warp = LearnedWarp(make_model().with_strength(0.0))
-    assert "strength=0, p=1" in repr(warp) and not draws(warp).any()
+    assert "strength=1, p=1" in repr(warp) and draws(warp).any()
 
 
 def test_evaluation_mode_leaves_images_alone_unless_told() -> None:

@@ -311,11 +311,11 @@ def _join(problem: Problem, blocks: list[Aligned], flat: NDArray[np.bool_]) -> A
 
 def warn_of_failures(method: str, converged: NDArray[np.bool_], usable: NDArray[np.bool_]) -> None:
     """Say how many alignments have not converged, and how many pairs could not be aligned."""
-    n = len(converged)
+    n = len(usable)
     if not converged.all():
         remedy = "max_draws" if method in ("metropolis", "hmc") else "max_steps"
         warn_user(
-            f"{n - converged.sum()} of {n} alignments have not converged: see `converged` of the "
+            f"{(~converged).sum()} of {n} alignments have not converged: see `converged` of the "
             f"result. A larger `{remedy}` may help.",
             RuntimeWarning,
         )

@@ -39,6 +39,7 @@ from dreamwarp.align.similarity import SquaredError
 from dreamwarp.core.cluster import run_on
 from dreamwarp.core.compiled import thread_count
 from dreamwarp.core.progress import ProgressOption
+from dreamwarp.core.validation import check_resolution, warn_of_fine_cells
 from dreamwarp.space import WarpSpace
 
 if TYPE_CHECKING:
@@ -71,8 +72,8 @@ class Frame:
         F, by falling mean square displacement.
     inverse : (r, d)
         u of θ.
-    rest : (d, d)
-        Covariance under the prior of what is left out.
+    rest, rest_precision : (d, d)
+        Covariance under the prior of what is left out, and its inverse within its span.
     squares : (r,)
         Mean square displacement of each component.
     """
@@ -81,6 +82,7 @@ class Frame:
     matrix: Array
     inverse: Array
     rest: Array
+    rest_precision: Array
     squares: Array
 
     @classmethod
@@ -89,10 +91,11 @@ class Frame:
         root, whitener = prior.root, prior.whitener
         squares, turn = np.linalg.eigh(root.T @ mass_matrix(prior.space) @ root)
         turn = turn[:, ::-1]
-        lead, others = turn[:, :N_COMPONENTS], root @ turn[:, N_COMPONENTS:]
+        lead, others = turn[:, :N_COMPONENTS], turn[:, N_COMPONENTS:]
+        left_out, left_in = root @ others, others.T @ whitener
         return cls(
-            prior.space, root @ lead, lead.T @ whitener, others @ others.T,
-            squares[::-1][:N_COMPONENTS].copy(),
+            prior.space, root @ lead, lead.T @ whitener, left_out @ left_out.T,
+            left_in.T @ left_in, squares[::-1][:N_COMPONENTS].copy(),
         )  # fmt: skip
 
     @property
@@ -108,6 +111,11 @@ class Frame:
         """Covariance (d, d) of θ, from that of u (r, r)."""
         out = self.matrix @ covariance @ self.matrix.T + self.rest
         return (out + out.T) / 2.0
+
+    def precision(self, covariance: Array) -> Array:
+        """Inverse of :meth:`push`, without inverting what the prior makes ill-conditioned."""
+        out = self.inverse.T @ np.linalg.solve(covariance, self.inverse) + self.rest_precision
+        return np.asarray((out + out.T) / 2.0)
 
 
 class Beliefs(NamedTuple):
@@ -244,6 +252,8 @@ class EvidenceFinder:
         space = prior.space
         coordinates = Coordinates(space)
         values = scale_images(space, "images", images)
+        check_resolution("images", values.shape, space.cells)
+        warn_of_fine_cells(values.shape, space.cells)
         shape = values.shape[2:]
         chosen, calibrated = choose_similarity(similarity, sigma, shape)
         problem = Problem(
@@ -288,39 +298,37 @@ class EvidenceFinder:
         """
         problem, dim = self._problem(covariance, sigma), self.frame.space.dim
         threads = 1 if client is not None else thread_count(n_threads)
-        tasks = [
-            (self.images[edges[block, 0]], self.images[edges[block, 1]], start_of(start, block))
-            for block in split_pairs(len(edges), dim, threads)
-        ]
+        blocks, shared = split_pairs(len(edges), dim, threads), (problem, self.frame)
+
+        def task(block: slice) -> tuple[Images, Images, Array | None]:
+            sources, targets = self.images[edges[block, 0]], self.images[edges[block, 1]]
+            return sources, targets, None if start is None else start[block]
+
+        if client is None:
+            results = run_on_threads(
+                lambda block: measure_block(shared, *task(block)), blocks, threads
+            )
+        else:
+            results = run_on(client, measure_block, shared, [task(block) for block in blocks])
         found: dict[int, Evidence] = {}
-        results = (
-            run_on(client, measure_block, (problem, self.frame), tasks)
-            if client is not None
-            else run_on_threads(measure_block, (problem, self.frame), tasks, threads)
-        )
         for place, evidence in results:
             found[place] = evidence
             if advance is not None:
                 advance(len(evidence))
-        return Evidence.join([found[place] for place in range(len(tasks))])
+        return Evidence.join([found[place] for place in range(len(blocks))])
 
     def _problem(self, covariance: Array, sigma: float | None) -> Problem:
-        precision = np.asarray(np.linalg.inv(self.frame.push(covariance)), np.float64)
-        problem = replace(self.problem, precision=self.problem.coordinates.precision(precision))
+        precision = self.problem.coordinates.precision(self.frame.precision(covariance))
+        problem = replace(self.problem, precision=precision)
         return problem if sigma is None else replace(problem, similarity=SquaredError(sigma))
 
 
-def start_of(start: Array | None, block: slice) -> Array | None:
-    """The rows of a block, if there are any."""
-    return None if start is None else start[block]
-
-
 def run_on_threads(
-    function: Callable[..., Evidence], shared: Any, tasks: list[Any], n_threads: int
+    function: Callable[[slice], Evidence], blocks: Sequence[slice], n_threads: int
 ) -> Iterator[tuple[int, Evidence]]:
-    """Results of tasks with their places, as they end."""
+    """Results of blocks with their places, as they end."""
     with threadpool_limits(1), ThreadPoolExecutor(n_threads) as pool:
-        futures = {pool.submit(function, shared, *task): k for k, task in enumerate(tasks)}
+        futures = {pool.submit(function, block): k for k, block in enumerate(blocks)}
         try:
             for future in as_completed(futures):
                 yield futures[future], future.result()

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
-from dreamwarp.align.alignment import METHODS, is_flat, warn_of_failures
+from dreamwarp.align.alignment import METHODS, is_flat, scale_images, warn_of_failures
 from dreamwarp.align.evidence import EvidenceFinder, spread_evenly
-from dreamwarp.align.prior import mass_matrix
 from dreamwarp.align.similarity import SquaredError
 from dreamwarp.core.progress import ProgressOption
 from dreamwarp.core.validation import check_choice, check_whole
@@ -50,7 +49,7 @@ class Settings:
     discount_poor: bool
     max_steps: int = 50
     max_draws: int = 1600
-    max_pairs: int | None = 8000
+    max_pairs: int | None = None
 
     def __post_init__(self) -> None:
         check_choice("model", self.model, KINDS)
@@ -195,9 +194,11 @@ def _learn_by_empirical_bayes(
     settings: Settings,
     options: Any,
 ) -> tuple[NDArray[np.int64], Alignments, AlignedPairs]:
-    flat = is_flat(images if images.ndim > prior.space.ndim + 1 else images[:, None])
-    edges = edges[~flat[edges].any(axis=1)]
-    check_number(len(edges), len(edges))
+    flat = is_flat(scale_images(prior.space, "X", images))
+    usable = ~(flat[edges[:, 0]] | flat[edges[:, 1]])
+    check_number(int(usable.sum()), len(edges))
+    warn_of_failures("eb", np.ones(0, bool), usable)
+    edges = edges[usable]
     finder = EvidenceFinder.for_images(
         prior, images, edges, similarity=settings.similarity, sigma=settings.sigma,
         max_steps=settings.max_steps, progress=options["progress"],
@@ -209,7 +210,7 @@ def _learn_by_empirical_bayes(
     )
     evidence, frame = learned.evidence, finder.frame
     usable = np.ones(len(edges), bool)
-    warn_of_failures("map", evidence.converged, usable)
+    warn_of_failures("eb", evidence.converged, usable)
     sigma = learned.sigma
     alignments = Alignments(
         evidence.theta, evidence.loss_before, evidence.loss_after, evidence.converged, usable,
@@ -218,11 +219,7 @@ def _learn_by_empirical_bayes(
     )  # fmt: skip
     spread = Spread(learned.spreads, frame.matrix, frame.rest)
     rule = Rule(
-        0.0,
-        prior_pairs=learned.pool_pairs,
-        smooth=prior.covariance,
-        smooth_pairs=frame.rank,
-        mass=mass_matrix(prior.space),
+        0.0, prior_pairs=learned.pool_pairs, smooth=prior.covariance, smooth_pairs=frame.rank
     )
     amounts = Amounts(settings.model)
     if settings.model == "template":

@@ -61,7 +61,7 @@ def align(
     method: MethodOption = "map",
     similarity: SimilarityOption = "ssd",
     sigma: SigmaOption = "auto",
-    displacement: DisplacementOption = 0.08,
+    displacement: DisplacementOption = 0.05,
     length: LengthOption = 0.25,
     max_steps: MaxStepsOption = 50,
     max_draws: MaxDrawsOption = 1600,

@@ -59,7 +59,7 @@ def fit(
         ),
     ],
     cells: CellsOption = "4x4",
-    boundary: BoundaryOption = "free",
+    boundary: BoundaryOption = "zero",
     kind: Annotated[
         Literal["gaussian", "kde", "template"],
         typer.Option(
@@ -90,18 +90,18 @@ def fit(
             "approximately.",
             rich_help_panel=ALIGNMENT,
         ),
-    ] = "eb",
+    ] = "map",
     max_pairs: Annotated[
-        int,
+        int | None,
         typer.Option(
             min=5,
             help="Pairs to align, at most, as many of every class.",
             rich_help_panel=ALIGNMENT,
         ),
-    ] = 8000,
+    ] = None,
     similarity: SimilarityOption = "ssd",
     sigma: SigmaOption = "auto",
-    displacement: DisplacementOption = 0.08,
+    displacement: DisplacementOption = 0.05,
     length: LengthOption = 0.25,
     max_steps: MaxStepsOption = 50,
     max_draws: MaxDrawsOption = 1600,

@@ -5,13 +5,13 @@ edge. The mode of its posterior is therefore too small, and a draw from it mostl
 covariance that maximises the marginal likelihood of all pairs errs neither way. It is found by
 expectation maximisation, with posteriors by Laplace's approximation (``align.evidence``):
 
-    pool       S   = (Σ_i E[u uᵀ] + ν₀ c I) / (n + ν₀)      over all pairs i, u as in the evidence
+    pool       S   = (Σ_i E[u uᵀ] + ν₀ I) / (n + ν₀)        over all pairs i, u as in the evidence
     class y    S_y = (Σ_i E[u uᵀ] + ν S) / (n_y + ν)        over the pairs of y
     noise      σ²  = κ E[Σ (source ∘ T - target)²] / m      m numbers per image
 
-The prior counts as ν₀ = r pairs, one per component, at the scale c at which it displaces points as
-far as the pairs do: it lends its shape, not its size. The pool counts as ν pairs, which is chosen
-by the marginal likelihood of held-out pairs. κ, the number of pixels that err together
+The prior counts as ν₀ = r pairs, one per component, and settles what no pair shows, as in a blank
+margin. The pool counts as ν pairs, which is chosen by the marginal likelihood of held-out pairs.
+κ, the number of pixels that err together
 (``align.noise``), is measured in the first rounds and then held: with it fixed, every step raises
 one and the same likelihood, so that σ and S settle. If both followed the residuals, each round
 would fit closer than the last.
@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align import noise
-from dreamwarp.align.evidence import Array, Evidence, EvidenceFinder, Frame, Integers, spread_evenly
+from dreamwarp.align.evidence import Array, Evidence, EvidenceFinder, Integers, spread_evenly
 from dreamwarp.align.similarity import SquaredError
 from dreamwarp.core.progress import ProgressOption, track
 from dreamwarp.space.warp import Warp
@@ -132,8 +132,8 @@ def learn(
         evidence = finder.find(
             edges, pool, sigma=sigma, advance=advance, n_threads=n_threads, client=client
         )
-    pool = fit_pool(finder.frame, evidence, pool, n_threads)
-    pool_pairs, held_out = choose_pool_pairs(finder.frame, evidence, edges, codes, pool, n_threads)
+    pool = fit_pool(evidence, pool, n_threads)
+    pool_pairs, held_out = choose_pool_pairs(evidence, edges, codes, pool, n_threads)
     means = np.empty((len(edges), len(pool)))
     spreads = np.empty((len(edges), *pool.shape), np.float32)
     for code in np.unique(codes):
@@ -199,7 +199,7 @@ def maximise(
             likelihood = evidence.constants.sum() + 0.5 * (inside + outside / weight)
             squares = -2.0 * sigma**2 * likelihood / n
             weight = sigma**2 / max(patch * squares / finder.n_values, 1e-4 * sigma**2)
-        pool = shrink_to_prior(finder.frame, found.moment / n, n)
+        pool = shrink_to_prior(found.moment, n)
     if sigma is None:
         return pool, None, log_marginal
     sigma = float(sigma / np.sqrt(weight))
@@ -208,18 +208,17 @@ def maximise(
     return pool, sigma, log_marginal
 
 
-def shrink_to_prior(frame: Frame, moment: Array, n_pairs: int) -> Array:
-    """S from the mean of E[u uᵀ] over so many pairs."""
-    rank = frame.rank
-    scale = (frame.displacement(moment) / frame.displacement(np.eye(rank))) ** 2
-    return (n_pairs * moment + rank * scale * np.eye(rank)) / (n_pairs + rank)
+def shrink_to_prior(moment: Array, n_pairs: int) -> Array:
+    """S from the sum of E[u uᵀ] over so many pairs."""
+    rank = len(moment)
+    return (moment + rank * np.eye(rank)) / (n_pairs + rank)
 
 
-def fit_pool(frame: Frame, evidence: Evidence, pool: Array, n_threads: int | None) -> Array:
+def fit_pool(evidence: Evidence, pool: Array, n_threads: int | None) -> Array:
     """S of all pairs, from where it was found for some."""
-    n = len(evidence)
     for _ in range(N_POOL_STEPS):
-        pool = shrink_to_prior(frame, evidence.condition(pool, n_threads=n_threads).moment / n, n)
+        moment = evidence.condition(pool, n_threads=n_threads).moment
+        pool = shrink_to_prior(moment, len(evidence))
     return pool
 
 
@@ -243,7 +242,6 @@ def fit_class(
 
 
 def choose_pool_pairs(
-    frame: Frame,
     evidence: Evidence,
     edges: Integers,
     codes: Integers,
@@ -266,7 +264,7 @@ def choose_pool_pairs(
         train, test = few[train], few[test]
         if not len(train) or not len(test):
             continue
-        without = fit_pool(frame, evidence.only(train), pool, n_threads)
+        without = fit_pool(evidence.only(train), pool, n_threads)
         for code in np.unique(codes[test]):
             mine, asked = train[codes[train] == code], test[codes[test] == code]
             base = evidence.condition(without, asked, n_threads=n_threads).log_marginals.sum()

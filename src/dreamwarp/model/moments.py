@@ -107,11 +107,9 @@ class Rule:
         Where ``pooling`` is None: the covariance of all classes counts as this many pairs, so that
         its share is prior_pairs / (prior_pairs + n_pairs).
     smooth : (d, d) or None
-        A covariance whose shape the one of all classes is drawn toward, at its own scale.
+        A covariance that the one of all classes is drawn toward.
     smooth_pairs : float
         The pairs that it counts as.
-    mass : (d, d) or None
-        M, by which tr(M Σ) is the mean square displacement: the scale.
     """
 
     shrinkage: float | str
@@ -119,7 +117,6 @@ class Rule:
     prior_pairs: float = 0.0
     smooth: Array | None = None
     smooth_pairs: float = 0.0
-    mass: Array | None = None
 
     def pooling_of(self, n_pairs: float) -> float:
         """Share of the covariance of all classes for a class of this many pairs."""
@@ -173,14 +170,12 @@ def blend(own: Array, pool: Array, pooling: float) -> Array:
 
 def pool_covariance(classes: Mapping[Label, Pairs], rule: Rule) -> Array:
     """Covariance (d, d) of the pairs of all classes."""
-    if rule.smooth is None or rule.mass is None:
+    if rule.smooth is None:
         return own_covariance(join(classes), rule.shrinkage)[0]
     n_pairs = [float(pairs.weights.sum()) for pairs in classes.values()]
     moments = [second_moment(pairs) for pairs in classes.values() if len(pairs)]
     pool = np.average(moments, axis=0, weights=[n for n in n_pairs if n > 0.0])
-    scale = np.sum(rule.mass * pool) / np.sum(rule.mass * rule.smooth)
-    share = rule.smooth_pairs / (rule.smooth_pairs + sum(n_pairs))
-    return blend(pool, scale * rule.smooth, share)
+    return blend(pool, rule.smooth, rule.smooth_pairs / (rule.smooth_pairs + sum(n_pairs)))
 
 
 def class_covariance(pairs: Pairs, pool: Array, rule: Rule) -> tuple[Array, float, float]:
