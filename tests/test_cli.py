@@ -159,7 +159,7 @@ def test_warnings_are_one_plain_line_and_come_once(capsys: Any, monkeypatch: Any
 
 def test_warnings_of_a_real_run_show_no_code(tmp_path: Path) -> None:
     X = np.random.default_rng(0).random((8, 12, 12))
-    np.savez(tmp_path / "a.npz", X=X, y=np.repeat([0, 1], [7, 1]))  # one class has no pair
+    np.savez(tmp_path / "a.npz", X=X, y=[0, 0, 0, 0, 1, 1, 1, 2])  # one class is a single sample
     command = [sys.executable, "-m", "dreamwarp", "fit", str(tmp_path / "a.npz")]
     command += ["-o", str(tmp_path / "a.dwm"), "--cells", "2x2", "--strength", "1"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +56,14 @@ def test_options_reach_the_samples(inputs: list[str], tmp_path: Path, capsys: An
     np.testing.assert_array_equal(read.y, y)
 
 
-@pytest.mark.filterwarnings("always:the model recommends")
 def test_the_strength_used_is_shown(inputs: list[str], tmp_path: Path, capsys: Any) -> None:
     make_model().with_strength(0.0).save(inputs[0])
-    assert run("sample", *inputs, "-n", "9", "-o", str(tmp_path / "still")) == 0
-    told = capsys.readouterr()
-    assert "strength 0\n" in told.out
-    assert re.search(r"warning: .*copies.*--strength 1", told.err)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert run("sample", *inputs, "-n", "9", "-o", str(tmp_path / "still")) == 0
+    words = capsys.readouterr()
+    assert "strength 0\n" in words.out
+    assert re.search(r"warning: .*copies.*--strength 1", words.err)
     out = tmp_path / "out"
     assert run("sample", *inputs, "-n", "9", "-o", str(out), "--strength", "2") == 0
     assert "strength 2\n" in capsys.readouterr().out

@@ -458,7 +458,7 @@ def test_brackets_within_brackets(stored):
         ({"strength": 1e999}, "'strength' of the model is inf"),
         ({"strength": 10**400}, "'strength' of the model is 1000"),
         ({"strength": 0.5}, "do not match its fingerprint, so it was damaged"),
-        ({"settings": {}}, "it is of a kind None, which is none"),
+        ({"settings": {}}, "it is of a kind None, which is unknown"),
         ({"settings": {"kind": "kde"}}, "class number 0 is of kind 'gaussian' instead of 'kde'"),
         ({"settings": {"kind": "gaussian", "x": []}}, "setting 'x' is neither a word nor a number"),
         ({"settings": {"kind": "gaussian", "x": float("nan")}}, "setting 'x' is neither a word"),

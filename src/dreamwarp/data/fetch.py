@@ -1,4 +1,4 @@
-"""The one way data sets come in: from sources in turn, verified, cached, whole or not at all."""
+"""Fetch data sets: from sources in turn, verified by SHA-256, cached, whole or not at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CACHE_VARIABLE = "DREAMWARP_DATA"
 
 
 class SourceError(Exception):
-    """A source does not have what was asked for, or can't be reached: the next one is tried."""
+    """A source lacks a file, or can't be reached. The next source is tried."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def cache_folder() -> Path:
 
 
 def fetch(title: str, files: Sequence[KnownFile], sources: Sequence[Source], folder: Path) -> None:
-    """See to it that a folder has all of some files, from the first sources that have them.
+    """Fetch the files that a folder lacks, each from the first source that has it.
 
     What is there already is verified and kept. Several processes may do this at once: each file
     appears whole, by a rename.
@@ -87,7 +87,7 @@ def fetch(title: str, files: Sequence[KnownFile], sources: Sequence[Source], fol
 
 
 def is_sound(path: Path, file: KnownFile) -> bool:
-    """Whether a file is there and has the size and SHA-256 that it should."""
+    """Whether a file exists and has the right size and SHA-256."""
     import pooch
 
     if not path.is_file() or path.stat().st_size != file.n_bytes:
@@ -98,7 +98,7 @@ def is_sound(path: Path, file: KnownFile) -> bool:
 def place(stream: IO[bytes], file: KnownFile, folder: Path) -> None:
     """Unpack a stream if it is packed, verify it, and put it into a folder under its name.
 
-    Never more than the file's size is unpacked, whatever the stream holds.
+    At most one byte more than the file's size is unpacked.
     """
     with write_beside(folder / file.name) as temporary:
         with temporary.open("wb") as target:

@@ -1,4 +1,4 @@
-"""What keeps hostile files harmless: sizes are checked before anything is allocated."""
+"""Checks that keep hostile files harmless: of sizes, before anything is allocated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHUNK = 2**20
 
 
 def check_file(path: str | os.PathLike[str]) -> Path:
-    """``path``, if it is a file: neither missing, nor a folder, nor a pipe that would block."""
+    """``path``; raises if it is missing, a folder, or a device or pipe that could block."""
     file = Path(path)
     if not file.exists():
         raise FileNotFoundError(f"`{file}` does not exist.")
@@ -39,7 +39,7 @@ def check_file(path: str | os.PathLike[str]) -> Path:
 
 
 def count_bytes(what: object, shape: Sequence[int], dtype: np.dtype[np.generic]) -> int:
-    """Bytes of an array, if an array can have that shape at all."""
+    """Bytes of an array; raises if no array can have that shape."""
     # An array of no elements still has to keep the product of its other axes within range.
     most = math.prod(max(1, size) for size in shape) * max(1, dtype.itemsize)
     if most >= 2**63 or len(shape) > MAX_AXES or min(shape, default=0) < 0:
@@ -50,7 +50,7 @@ def count_bytes(what: object, shape: Sequence[int], dtype: np.dtype[np.generic])
 
 
 def check_expansion(what: object, *, packed: int, unpacked: int) -> None:
-    """Refuse compressed data that can't, or shouldn't, hold as much as it declares."""
+    """Raise if compressed data can't, or shouldn't, hold as much as it declares."""
     if unpacked > MOST_EXPANSION * packed:
         raise ValueError(
             f"`{what}` declares {unpacked:,} bytes, more than its {packed:,} compressed bytes can "
@@ -60,7 +60,7 @@ def check_expansion(what: object, *, packed: int, unpacked: int) -> None:
 
 
 def refuse_bomb(what: object, *, packed: int, unpacked: int, remedy: str = UNPACK) -> None:
-    """Refuse data that would take far more memory than it takes on disk."""
+    """Raise if data would take far more memory than it takes on disk."""
     if unpacked > BOMB_BYTES and unpacked > BOMB_RATIO * packed:
         raise ValueError(
             f"`{what}` would grow from {packed:,} to {unpacked:,} bytes, as a decompression bomb "

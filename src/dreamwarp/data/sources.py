@@ -142,4 +142,4 @@ class _Output:
         self.meter.advance(len(chunk))
 
     def flush(self) -> None:
-        """What has come stays in memory until there is more of it."""
+        """Do nothing: pooch asks for it after every chunk."""

@@ -1,4 +1,4 @@
-"""Headers of model files, read as if whoever wrote them meant harm.
+"""Headers of model files. They may be hostile, so nothing is believed before it is checked.
 
 safetensors checks the layout: arrays fill the file without gap or overlap, and have the sizes that
 their shapes say. Here the description of the model is checked, and the arrays against it, before
@@ -84,7 +84,7 @@ def read_description(file: Path, metadata: Mapping[str, str] | None) -> Record:
 
 
 def check_model(file: Path, model: Record) -> None:
-    """Refuse a description that lacks something or has it of a wrong type."""
+    """Raise if a description lacks a field, or has one of a wrong type."""
     wanted = {
         "space": dict, "settings": dict, "strength": float, "pool": dict, "classes": list,
         "library_version": str, "fingerprint": str,
@@ -104,7 +104,7 @@ def check_model(file: Path, model: Record) -> None:
 
 def _check_settings(file: Path, settings: Record) -> None:
     if settings.get("kind") not in KINDS:
-        raise malformed(file, f"it is of a kind {settings.get('kind')!r:.40}, which is none")
+        raise malformed(file, f"it is of a kind {settings.get('kind')!r:.40}, which is unknown")
     for name, value in settings.items():
         if not isinstance(value, str) and not _is_number(value):
             raise malformed(file, f"its setting {name!r:.40} is neither a word nor a number")
@@ -146,7 +146,7 @@ def _is_number(value: Any) -> bool:
 
 
 def check_arrays(file: Path, stored: Any, model: Record) -> int:
-    """Refuse arrays that are not those of the model described; return d."""
+    """Raise if the arrays are not those of the model described; return d."""
     parts = {"pool": model["pool"]} | {
         str(number): record
         for number, record in enumerate(model["classes"])
@@ -165,7 +165,7 @@ def check_arrays(file: Path, stored: Any, model: Record) -> int:
 
 
 def _check_shapes(file: Path, prefix: str, shapes: Shapes, stored: Any) -> int:
-    """Refuse shapes that do not agree with each other; return d."""
+    """Raise if shapes do not agree with each other; return d."""
     sizes: dict[str, int] = {}
     for name, (kind, *words) in shapes.items():
         array = stored.get_slice(f"{prefix}.{name}")
@@ -184,7 +184,7 @@ def _check_shapes(file: Path, prefix: str, shapes: Shapes, stored: Any) -> int:
 
 
 def check_space(file: Path, record: Any, dim: int) -> None:
-    """Refuse the description of a space that can't have d parameters, without making it."""
+    """Raise if a space as described can't have d parameters; the space is not made."""
     wanted = {"cells": list, "boundary": str, "volume_preserving": bool}
     _check_fields(file, "the space", record, wanted)
     cells: Sequence[Any] = record["cells"]

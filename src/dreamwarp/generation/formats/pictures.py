@@ -31,8 +31,9 @@ def is_picture(form: SampleForm) -> bool:
 def encode_pictures(pictures: NDArray[Any]) -> Iterator[bytes]:
     """PNG files of pictures (n, rows, columns) or (n, channels, rows, columns), one by one.
 
-    They are such as ``is_picture`` allows. By hand: the same bytes whatever library is installed,
-    and several times as fast as one that is made for large pictures.
+    ``is_picture`` must hold. Not by Pillow, which takes 96 µs instead of 45 µs for 28 x 28 pixels:
+    with tarfile's headers, writing a WebDataset would take twice the processor time. And the bytes
+    do not depend on its version.
     """
     pixels = pictures[:, None] if pictures.ndim == 3 else pictures
     n, n_channels, rows, columns = pixels.shape
