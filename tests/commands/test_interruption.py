@@ -124,8 +124,9 @@ def test_fit_while_it_aligns(data: Path) -> None:
 
 
 def test_fit_while_it_judges(data: Path) -> None:
-    X = np.load(data / "data.npz")["X"][:60]
-    np.savez(data / "data.npz", X=np.repeat(np.repeat(X, 2, 1), 2, 2), y=np.arange(60) % 2)
+    # Enough samples that judging takes long enough to be told of.
+    X = np.cumsum(np.random.default_rng(0).normal(size=(1200, 28, 28)), axis=2)
+    np.savez(data / "data.npz", X=X, y=np.arange(1200) % 3)
     options = ["--neighbors", "1", "--cells", "2x2"]
     interrupt(data, "judging", "fit", "data.npz", "-o", "m.dwm", *options)
     assert [path.name for path in data.iterdir()] == ["data.npz"]
