@@ -1,8 +1,8 @@
 """Question: is the natural scale of learned warps the right one for networks.
 
 100 labels per class, an MLP and the paper's ConvNet, trained on warps made as they go. "learned" is
-`LearnedWarp` of a model that `Augmenter` fitted to the labelled images alone, by empirical Bayes
-with a free boundary; strength 1 is the default. "elastic" is random elastic noise at several
+`LearnedWarp` of a model that `Augmenter` fitted to the labelled images alone, both with every
+default; strength 1 is that of `LearnedWarp`. "elastic" is random elastic noise at several
 amplitudes. Batches, their order and the network's first weights are the same for both. Errors are
 of training images without a label: 10,000 by which elastic noise may be tuned, and all others.
 """
@@ -81,9 +81,7 @@ def load_draw(data: str, draw: int, n_labels: int) -> tuple[Any, Any, Any, Any]:
 def learn(data: str, draw: int, n_labels: int) -> dw.WarpModel:
     """The warps of the labelled images of a draw, by default."""
     whole, few, _, _ = load_draw(data, draw, n_labels)
-    augmenter = dw.Augmenter(
-        method="eb", boundary="free", displacement=0.08, strength=1.0, seed=draw, progress=False
-    )
+    augmenter = dw.Augmenter(strength=1.0, seed=draw, progress=False)
     return augmenter.fit(whole.X[few], whole.y[few]).model_
 
 

@@ -383,8 +383,9 @@ def test_samples_of_the_fit_get_warps_of_their_own() -> None:
         drawn = transform.draw({"image": Image(picture(3)), "label": 0, "index": number})
         expected = model.draw([0], [number], seed=derive_seed(0, 0), templates=[number])
         np.testing.assert_array_equal(drawn, expected[0])
-    with pytest.warns(UserWarning, match=r'"template" without templates.*Give `template_getter`'):
-        LearnedWarp(model)
+    untold = LearnedWarp(model, number_getter=number_of)
+    drawn = untold.draw({"image": Image(picture(3)), "label": 0, "index": 2})
+    np.testing.assert_array_equal(drawn, model.draw([0], [2], seed=derive_seed(0, 0))[0])
 
 
 @pytest.mark.parametrize("name", ["number_getter", "template_getter"])

@@ -249,8 +249,6 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         self.number_getter = number_getter
         self._has_seed = seed is not None
         self.template_getter = template_getter
-        if template_getter is None:
-            self._warps.warn_without_templates("Give `template_getter`, which finds them.")
         self.mask_fill_value = mask_fill_value
         self._epoch = SharedEpoch(0)
 

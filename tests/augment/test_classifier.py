@@ -53,7 +53,7 @@ def test_it_can_be_cross_validated_and_searched() -> None:
 
 def test_it_has_what_its_classifier_has() -> None:
     X, y = rows()
-    made = make_augmenter().wrap(LinearSVC(), sampling_strategy="2x")
+    made = make_augmenter().wrap(LinearSVC(max_iter=10_000), sampling_strategy="2x")
     assert not hasattr(made, "predict_proba")
     assert made.fit(X, y).decision_function(X).shape == (len(X), 3)
     assert not hasattr(make_augmenter().wrap(KNeighborsClassifier()), "decision_function")

@@ -44,7 +44,9 @@ def test_a_classifier_and_a_callable_that_do_the_same_are_judged_alike() -> None
 
 
 def test_warps_help_a_classifier_that_lacks_data() -> None:
-    judgement = fitted().judge(nearest)
+    X, y = textures(25, 0)
+    augmenter = dw.Augmenter(cells=(3, 3), strength=1.0, progress=False).fit(X, WORDS[y])
+    judgement = augmenter.judge(nearest)
     assert judgement.verdict.helps and judgement.strength > 0.0
     assert judgement.errors[judgement.strength] < judgement.errors[0.0] - 0.1
     assert judgement.verdict.error_with < judgement.verdict.error_without

@@ -194,8 +194,7 @@ def test_numbers_of_samples_that_were_not_fitted_mean_nothing() -> None:
     X_same, y_same = augmenter.sample(20)
     np.testing.assert_array_equal(X_new.reshape(20, -1), X_same)
     np.testing.assert_array_equal(y_new, y_same)
-    with pytest.warns(RuntimeWarning, match=r"`data` has others, or in another order"):
-        source = SampleSource(model, (X[::-1], y[::-1]))
+    source = SampleSource(model, (X[::-1], y[::-1]))
     X_new, labels = source.make(0, 20)
     templates, _ = source._choose(np.arange(20), None)
     theta = model.draw(labels == 1, np.arange(20))

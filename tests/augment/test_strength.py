@@ -26,7 +26,6 @@ from dreamwarp.augment.verdict import (
     Errors,
     Judgement,
     Terms,
-    are_as_good,
     choose_place,
     compare,
     conclude,
@@ -210,8 +209,9 @@ def test_without_an_effect_no_warps_are_chosen(kind: str, n: int) -> None:
         helps += judged.verdict.helps
         looks_better += errors.mean(axis=1).argmin() > 0
     assert helps <= 0.05 * n_runs
-    # A standard normal exceeds 1 in 16 % of cases; with few held out it is a little more.
-    assert above <= 0.2 * n_runs
+    # A standard normal exceeds 1 in 16 % of cases; with few held out it is a little more: 20 % of
+    # 3,000 runs, at the worst. The rest is for the chance of 400.
+    assert above <= 0.22 * n_runs
     assert looks_better > 0.5 * n_runs  # the best of six often beats none by chance
 
 
@@ -231,37 +231,38 @@ def test_with_an_effect_warps_are_chosen(best: float, n: int, least: float) -> N
     assert np.mean(np.array(chosen) > 0.0) >= least
 
 
-def test_the_middle_of_good_strengths_loses_least_and_is_not_too_weak() -> None:
-    random, strengths = np.random.default_rng(2), np.array(STRENGTHS)[1:]
-    losses, factors = np.zeros((2, 3)), []
-    for best in (0.6, 1.0, 1.25):
+def test_the_choice_loses_little_where_other_strengths_are_as_likely_best() -> None:
+    """Of many samples less than the lowest error does, of few little more."""
+    random = np.random.default_rng(2)
+    losses = np.zeros((2, 2))
+    for best in (0.7, 1.0, 1.4):
         for noise in (0.02, 0.05):
             truth = with_effect(random, 100_000, best, 0.05, noise)[1:].mean(axis=1)
             for _ in range(100):
                 for row, n in enumerate((50, 300)):
                     errors = with_effect(random, n, best, 0.05, noise)[1:]
-                    means = errors.mean(axis=1)
-                    good = are_as_good(errors, int(means.argmin()))
-                    places = [choose_place(errors), int(means.argmin()), int(good.argmax())]
+                    places = [choose_place(errors, STRENGTHS[1:]), int(errors.mean(1).argmin())]
                     losses[row] += truth[places] - truth.min()
-                    factors.append(strengths[places] / strengths[truth.argmin()])
-    middle, lowest, weakest = losses.T
-    assert (middle < lowest).all() and (2.0 * middle < weakest).all()
-    in_middle, _, of_weakest = np.exp(np.mean(np.log(factors), axis=0))
-    assert 0.95 < in_middle < 1.05 and of_weakest < 0.92
+    chosen, lowest = losses.T
+    assert chosen[0] < 1.6 * lowest[0] and chosen[1] < lowest[1]
 
 
-def test_among_equals_the_middle_strength_wins() -> None:
-    errors = np.tile([[0.5], [0.2], [0.1], [0.1], [0.09995], [0.3], [0.4]], 10)
+def test_among_equals_the_strength_nearest_to_1_wins() -> None:
+    errors = np.tile([[0.5], [0.09995], [0.1], [0.1], [0.4]], 10)
     judged = judge(errors)
-    assert judged.strength == STRENGTHS[3]
+    assert judged.strength == 1.0
     assert judged.errors[0.0] == pytest.approx(0.5)
     assert judged.verdict.helps and judged.verdict.error_with == pytest.approx(0.1)
-    assert "0: 50.0%, 0.4: 20.0%" in str(judged)
+    assert "0: 50.0%, 0.5: 10.0%" in str(judged)
+    errors[3] = 0.2
+    assert judge(errors).strength == 0.7
+    # 0.5 and 2 are as far from 1: the better one.
+    even = np.tile([[0.5], [0.1], [0.09995]], 10)
+    assert judge(even, (0.0, 0.5, 2.0)).strength == 2.0
 
 
 def test_where_none_is_best_warps_are_judged_all_the_same() -> None:
-    errors = np.tile([[0.1], [0.2], [0.3], [0.3], [0.3], [0.3], [0.3]], 10)
+    errors = np.tile([[0.1], [0.2], [0.3], [0.3], [0.3]], 10)
     judged = judge(errors)
     assert judged.strength == 0.0
     assert judged.verdict.improvement == pytest.approx(-0.1)
@@ -295,13 +296,13 @@ def test_the_verdict_says_how_many_copies_are_enough() -> None:
 
 
 def test_a_best_strength_at_the_edge_is_said() -> None:
-    falling = np.tile(np.linspace(0.5, 0.1, 7)[:, None], 20)
-    assert "Strength 1.6, the strongest that was compared, was the best" in str(judge(falling))
-    assert "strongest" not in str(judge(falling[:, ::-1][[0, 6, 5, 4, 3, 2, 1]]))
+    falling = np.tile(np.linspace(0.5, 0.1, 5)[:, None], 20)
+    assert "Strength 1.4, the strongest that was compared, was the best" in str(judge(falling))
+    assert "strongest" not in str(judge(falling[[0, 4, 3, 2, 1]]))
     assert "strongest" not in str(judge(falling[:2], (0.0, 1.0)))
 
 
-@pytest.mark.parametrize(("worst_from", "n_more"), [(1.7, 0), (2.4, 1), (9.0, 4)])
+@pytest.mark.parametrize(("worst_from", "n_more"), [(1.7, 0), (2.4, 1), (9.0, 3)])
 def test_stronger_warps_are_tried_while_they_are_better(
     worst_from: float, n_more: int, monkeypatch: Any
 ) -> None:

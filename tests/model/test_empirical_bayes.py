@@ -93,10 +93,10 @@ def test_more_rounds_change_little(monkeypatch: pytest.MonkeyPatch) -> None:
     finder = EvidenceFinder.for_images(
         prior, X, edges, similarity="ssd", sigma="auto", max_steps=50, progress=False
     )
-    pool, _, rounds = eb.find_pool(finder, edges, False, None)
+    pool, _, rounds = eb.find_pool(finder, edges, None, False, None)
     monkeypatch.setattr(eb, "MAX_ROUNDS", 2 * len(rounds))
     monkeypatch.setattr(eb, "SETTLED", 0.0)
-    longer, _, more = eb.find_pool(finder, edges, False, None)
+    longer, _, more = eb.find_pool(finder, edges, None, False, None)
     assert len(more) == 2 * len(rounds)
     change = finder.frame.displacement(longer) / finder.frame.displacement(pool)
     assert change == pytest.approx(1.0, abs=0.05)

@@ -23,7 +23,7 @@ def make_mixture(*, drift=0.0, class_pairs=3.0, weighted=False, dim=6):
     rng = np.random.default_rng(0)
     weights = rng.uniform(0.1, 1.0, len(theta)) if weighted else np.ones(len(theta))
     noise = Gaussian.from_covariance(random_covariance(dim))
-    return TemplateMixture(noise, theta, edges, weights, class_pairs, drift)
+    return TemplateMixture(noise, noise, theta, edges, weights, class_pairs, drift)
 
 
 def plain_moments(mixture, template):
@@ -88,7 +88,7 @@ def test_a_template_of_very_many_neighbors():
     theta = rng.normal(size=(300, 6)) * np.arange(1, 7)
     edges = np.stack([np.zeros(300, int), np.arange(1, 301)], axis=1)
     noise = Gaussian.from_covariance(random_covariance(6))
-    mixture = TemplateMixture(noise, theta, edges, np.ones(300), 0.01, 0.0)
+    mixture = TemplateMixture(noise, noise, theta, edges, np.ones(300), 0.01, 0.0)
     drawn = draw(mixture, np.zeros(20_000, int))
     assert has_covariance(drawn, plain_moments(mixture, 0)[1])
 

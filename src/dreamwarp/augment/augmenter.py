@@ -73,14 +73,14 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         how ``X`` is read: its last axes, as many as there are numbers, are spatial.
     boundary : {"zero", "slip", "free", "periodic"}
         What warps do at the border; see :class:`~dreamwarp.WarpSpace`. ``"zero"``, the paper's,
-        holds it, and hampers warps near it; ``"free"`` does not, and serves networks better.
+        holds it, and hampers warps near it.
     n_neighbors : int
         Neighbours of each sample to align with.
     method : {"eb", "map", "laplace", "metropolis", "hmc"}
-        How warps are learned from pairs. ``"eb"``, empirical Bayes: the covariances under which the
-        pairs are likeliest, whatever part of its warp a pair shows; see
-        ``dreamwarp.model.empirical_bayes``. Others: the second moments of posterior modes (the
-        paper's way) or draws; see :func:`~dreamwarp.align_pairs`.
+        How the distribution of warps of a class is learned from pairs. ``"eb"``, empirical Bayes:
+        the covariance under which the pairs are likeliest, whatever part of its warp a pair shows;
+        see ``dreamwarp.model.empirical_bayes``. Others: the second moment of posterior modes or
+        draws (the paper's way); see :func:`~dreamwarp.align_pairs`.
     similarity : {"ssd", "ncc", "mi"}, object or callable
         By which aligned samples are compared; see :func:`~dreamwarp.align_pairs`.
     sigma : float or "auto"
@@ -92,12 +92,16 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     max_steps, max_draws : int
         How long alignments may search or sample; see :func:`~dreamwarp.align_pairs`.
     max_pairs : int or None
-        Of more pairs so many are aligned, as many of every class. None: all. ``model="template"``,
-        which needs the neighbours of every sample, always takes all.
-    model : {"gaussian", "kde", "template"}
-        Kind of distribution; see :meth:`~dreamwarp.WarpModel.fit`.
+        Of more pairs so many are used, as many of every class. None: all, and 1,500 or 50 per class
+        for empirical Bayes beside templates. ``model="template"`` aligns all pairs in any case.
+    model : {"template", "gaussian", "kde"}
+        Kind of distribution; see :meth:`~dreamwarp.WarpModel.fit`. ``"template"``: each fitted
+        sample is warped as it differs from its neighbours, and other samples by the Gaussian of
+        their class, as ``"gaussian"`` does all. ``"gaussian"`` with ``method="map"`` or
+        ``"metropolis"`` is the paper's. ``"kde"`` is always of modes or draws: ``"eb"`` means
+        modes.
     strength : float or "auto"
-        Factor on the learned warps. ``"auto"``: chosen by :meth:`judge`, from 0.4 to 1.6 or, if
+        Factor on the learned warps. ``"auto"``: chosen by :meth:`judge`, from 0.5 to 1.4 or, if
         that is best, up to 4, by how a nearest neighbour among samples and warped samples does on
         held-out samples of ``X``; 0, no warps, unless some clearly do better. A number is taken as
         it is and nothing is judged. Other classifiers may be best with others, and networks with
@@ -181,17 +185,17 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self,
         *,
         cells: int | Sequence[int] = (4, 4),
-        boundary: Literal["zero", "slip", "free", "periodic"] = "zero",
+        boundary: Literal["zero", "slip", "free", "periodic"] = "free",
         n_neighbors: int = 5,
-        method: Literal["eb", "map", "laplace", "metropolis", "hmc"] = "map",
+        method: Literal["eb", "map", "laplace", "metropolis", "hmc"] = "eb",
         similarity: Any = "ssd",
         sigma: float | Literal["auto"] = "auto",
-        displacement: float = 0.05,
+        displacement: float = 0.08,
         length: float = 0.25,
         max_steps: int = 50,
         max_draws: int = 1600,
         max_pairs: int | None = None,
-        model: Literal["gaussian", "kde", "template"] = "gaussian",
+        model: Literal["gaussian", "kde", "template"] = "template",
         strength: float | Literal["auto"] = "auto",
         keep_unusable: bool = False,
         discount_poor: bool = False,
@@ -453,8 +457,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             What labels get that were not fitted: an error, or warps of all classes. So do samples
             without labels if it is ``"pool"``.
         templates : (n,) of int, optional
-            For model="template": which samples of the fit these are, -1 for none of them. Others
-            get warps of their class.
+            For model="template": which samples of the fit these are, -1 for none of them. Those
+            get warps of their class, and so do all by default.
         seed : int, numpy.random.Generator or None
             Default: the one fitted with.
         first : int

@@ -17,7 +17,7 @@ from sklearn.base import clone
 
 from dreamwarp.augment.folds import choose_some
 from dreamwarp.augment.learning import AlignedPairs, refit
-from dreamwarp.augment.strength import HOPELESS, STRENGTHS, STRONGER, held_out_masks
+from dreamwarp.augment.strength import STRENGTHS, STRONGER, held_out_masks
 from dreamwarp.augment.verdict import (
     Errors,
     Judgement,
@@ -41,6 +41,8 @@ Predictor = Callable[[Array, Array, Array], Any]
 MOST_OTHERS, N_ROWS = 2000, 8000
 # Copies of each sample, at least and at most, likewise.
 MIN_COPIES, MAX_COPIES = 3, 10
+# Standard errors that a strength must be worse by to stop.
+HOPELESS = 2.0
 
 
 class Samples(NamedTuple):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dreamwarp.augment.fingerprint import fingerprint, parts
 from dreamwarp.augment.members import Members
 from dreamwarp.core.draws import Seed, Stream, as_key, integers
-from dreamwarp.core.validation import check_choice, check_whole, warn_user
+from dreamwarp.core.validation import check_choice, check_whole
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.sample_sets import MAX_NUMBER
 from dreamwarp.model import WarpModel
@@ -220,14 +220,7 @@ def _check_classes(model: WarpModel, data: DataSet) -> None:
 def _are_known(model: WarpModel, data: DataSet) -> bool:
     """Whether numbers of these samples mean the same to the model."""
     fitted = model.settings.get("samples")
-    if model.kind != "template" or fitted is None or fitted == fingerprint(data.X):
-        return True
-    warn_user(
-        f"the model learned the warps of single samples, and `{data.name}` has others, or in "
-        "another order: all get warps of their class. Use the data that the model was fitted to.",
-        RuntimeWarning,
-    )
-    return False
+    return model.kind != "template" or fitted is None or fitted == fingerprint(data.X)
 
 
 def _check_finite(data: DataSet) -> None:

@@ -13,19 +13,14 @@ That is the error of the nearest neighbour, 0 or 1, but smooth where the two are
 within some 5 %. It says the same with fewer samples. Of more than some 4,000 samples as many are
 drawn to be compared with and to be warped; the verdict then holds for a data set of that size.
 
-Strengths race. All start with few copies of each sample, on the same warps but for the factor.
-Errors fall with the logarithm of the number of copies, and faster for stronger warps, so what a
-strength will reach is extrapolated from what two numbers of copies gave. Those that would end worse
-than the best by two standard errors stop, and so do the worst where too many are left. The others
-go on with more copies. The strength is chosen by what 100 copies would give, extrapolated likewise;
-the verdict is on the copies that were made. If the strongest is the best, stronger ones are tried.
+All strengths are compared on the same warps but for the factor. If the strongest is the best,
+stronger ones are tried.
 
 How the strength is chosen, and the verdict made, is in ``dreamwarp.augment.verdict``.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -50,7 +45,6 @@ from dreamwarp.augment.verdict import (
     Errors,
     Judgement,
     Terms,
-    are_as_good,
     check_strengths,
     conclude,
     is_last_best,
@@ -64,23 +58,15 @@ from dreamwarp.space.warp import Warp
 Array = NDArray[np.float64]
 
 # What "auto" compares, and what it goes on with, one by one, while the strongest is the best.
-STRENGTHS = (0.0, 0.4, 0.6, 0.8, 1.0, 1.25, 1.6)
-STRONGER = (2.0, 2.5, 3.2, 4.0)
+STRENGTHS = (0.0, 0.5, 0.7, 1.0, 1.4)
+STRONGER = (2.0, 2.8, 4.0)
 # Warped samples per strength, over all folds: as many, and as many more per sample, at most so
-# many. 1,000 images of 28 x 28 then take about 10 s of processor time, over all cores.
-N_WARPED, N_WARPED_PER_SAMPLE, MOST_WARPED = 25_000, 25, 140_000
+# many. 1,000 images of 28 x 28 then take about 6 s of processor time, over all cores.
+N_WARPED, N_WARPED_PER_SAMPLE, MOST_WARPED = 12_000, 12, 80_000
 # Copies of a sample among them. Many samples are subsampled to have MIN_COPIES each.
-MIN_COPIES, MAX_COPIES = 24, 200
-# The strength is chosen for so many copies. With few, warps look best that are weaker than those
-# that are best with many: of 1,000 digits, 0.6 with 10 copies each, 0.8 to 1 with 100.
-MANY_COPIES = 100
-# Shares of the copies after which errors are taken: to stop strengths, and to see how many copies
-# are enough.
-SHARES = (0.125, 0.25, 0.5, 1.0)
-# Strengths above 0 that go on, at most, after so large a share of the copies.
-MOST_LEFT = ((0.25, 4), (1.0, 3))
-# Standard errors that a strength must be worse by to stop.
-HOPELESS = 2.0
+MIN_COPIES, MAX_COPIES = 12, 200
+# Shares of the copies after which errors are taken, to see how many are enough.
+SHARES = (0.25, 0.5, 1.0)
 # Half the exponent of e: it is that of squared distances.
 SHARPNESS = 10.0
 # Smallest squared distance per number that float32 can tell from none.
@@ -123,27 +109,14 @@ def judge_strengths(
     with threadpool_limits(thread_count(n_threads), user_api="blas"):
         folds = [_Fold.of(model, pairs, data, some) for some in held_out]
         terms = _make_terms(folds, data, images, model.space.ndim)
-        race = _race(folds, data, tried, terms.copies, shown)
+        errors = _judge(folds, data, tried, terms.copies, shown)
         for stronger in STRONGER if strengths is None else ():
-            if race.strengths[-1] != tried[-1] or not is_last_best(race.errors[-1]):
+            if not is_last_best(errors[-1]):
                 break
-            more = _race(folds, data, [stronger], terms.copies, shown)
-            race = race.join(more)
+            more = _judge(folds, data, [stronger], terms.copies, shown)
+            errors = [a.stack(b) for a, b in zip(errors, more, strict=True)]
             tried.append(stronger)
-    expected = expect(race.errors, terms.copies)
-    return conclude(race.errors, race.strengths, terms, expected=expected, stopped=race.stopped)
-
-
-def expect(errors: Sequence[Errors], copies: Sequence[int]) -> Array:
-    """Errors e (n_strengths, n_held_out) at ``MANY_COPIES``, from those at fewer.
-
-    Extrapolated in the logarithm of the number, from a quarter of the copies and all of them.
-    """
-    last = errors[-1].smooth
-    if len(copies) < 3 or copies[-1] >= MANY_COPIES:
-        return last
-    n_steps = math.log(MANY_COPIES / copies[-1]) / math.log(copies[-1] / copies[-3])
-    return last + n_steps * (last - errors[-3].smooth)
+    return conclude(errors, tried, terms)
 
 
 def held_out_masks(
@@ -210,77 +183,24 @@ def _make_terms(folds: Sequence[_Fold], data: _Data, images: NDArray[Any], ndim:
     return Terms(tuple(copies), n_others, len(images), shape)
 
 
-class _Race(NamedTuple):
-    """How strengths did.
-
-    Attributes
-    ----------
-    strengths : list of float
-        Those that went on to the end, ascending.
-    errors : list of Errors
-        Of these, for each number of copies.
-    stopped : dict of float to (n_held_out,)
-        Of the others: the error of the best at the end, plus the difference when they stopped.
-    """
-
-    strengths: list[float]
-    errors: list[Errors]
-    stopped: dict[float, Array]
-
-    def join(self, other: _Race) -> _Race:
-        """With other strengths, which come after these."""
-        errors = [a.stack(b) for a, b in zip(self.errors, other.errors, strict=True)]
-        return _Race(self.strengths + other.strengths, errors, self.stopped | other.stopped)
-
-
-def _race(
+def _judge(
     folds: Sequence[_Fold],
     data: _Data,
     strengths: Sequence[float],
     copies: Sequence[int],
     progress: ProgressOption,
-) -> _Race:
-    """Compare strengths with more and more copies; those that can't win stop."""
-    left, stops = list(strengths), dict[float, int]()
-    nearest = {strength: [fold.distances for fold in folds] for strength in left}
-    found: list[dict[float, Errors]] = []
-    with track(len(folds) * len(left) * copies[-1], "judging strengths", progress) as advance:
-        for step, (done, wanted) in enumerate(pairwise((0, *copies))):
+) -> list[Errors]:
+    """Errors at all strengths, for each number of copies."""
+    nearest = {strength: [fold.distances for fold in folds] for strength in strengths}
+    found = []
+    with track(len(folds) * len(nearest) * copies[-1], "judging strengths", progress) as advance:
+        for done, wanted in pairwise((0, *copies)):
             for number, fold in enumerate(folds):
                 _add_copies(fold, number, data, nearest, range(done, wanted))
-                advance(len(left) * (wanted - done))
-            found.append({strength: _errors_of(folds, nearest[strength]) for strength in left})
-            if 0 < step < len(copies) - 1:
-                going = _choose_going(found[-2:], left, copies[step - 1 : step + 1], copies[-1])
-                stops.update({strength: step for strength in left if strength not in going})
-                advance(len(folds) * (len(left) - len(going)) * (copies[-1] - wanted))
-                left, nearest = going, {strength: nearest[strength] for strength in going}
-    best = min(left, key=lambda strength: found[-1][strength].smooth.mean())
-    stopped = {
-        strength: found[-1][best].smooth + found[step][strength].smooth - found[step][best].smooth
-        for strength, step in stops.items()
-    }
-    errors = [Errors(*map(np.stack, zip(*(some[s] for s in left), strict=True))) for some in found]
-    return _Race(left, errors, stopped)
-
-
-def _choose_going(
-    found: Sequence[dict[float, Errors]],
-    strengths: Sequence[float],
-    copies: Sequence[int],
-    n_copies: int,
-) -> list[float]:
-    """Strengths that may still win, and 0, by errors at two numbers of copies."""
-    above = [strength for strength in strengths if strength > 0.0]
-    before, now = (np.stack([some[strength].smooth for strength in above]) for some in found)
-    doublings_left = math.log(n_copies / copies[1]) / math.log(copies[1] / copies[0])
-    expected = now + doublings_left * (now - before)
-    means = expected.mean(axis=1)
-    may_win = are_as_good(expected, int(means.argmin()), HOPELESS)
-    n_most = next(most for share, most in MOST_LEFT if copies[1] <= share * n_copies + 1)
-    may_win[np.argsort(means, kind="stable")[n_most:]] = False
-    going = [strength for strength, may in zip(above, may_win, strict=True) if may]
-    return [0.0, *going] if 0.0 in strengths else going
+                advance(len(nearest) * (wanted - done))
+            errors = [_errors_of(folds, nearest[strength]) for strength in strengths]
+            found.append(Errors(*map(np.stack, zip(*errors, strict=True))))
+    return found
 
 
 def _add_copies(

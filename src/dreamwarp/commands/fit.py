@@ -59,13 +59,15 @@ def fit(
         ),
     ],
     cells: CellsOption = "4x4",
-    boundary: BoundaryOption = "zero",
+    boundary: BoundaryOption = "free",
     kind: Annotated[
         Literal["gaussian", "kde", "template"],
         typer.Option(
-            help="Kind of distribution of warps: gaussian is the paper's.", rich_help_panel=WARPS
+            help="Kind of distribution of warps: template knows how each sample differs from its "
+            "neighbours, gaussian is the paper's.",
+            rich_help_panel=WARPS,
         ),
-    ] = "gaussian",
+    ] = "template",
     strength: Annotated[
         str,
         typer.Option(
@@ -90,7 +92,7 @@ def fit(
             "approximately.",
             rich_help_panel=ALIGNMENT,
         ),
-    ] = "map",
+    ] = "eb",
     max_pairs: Annotated[
         int | None,
         typer.Option(
@@ -101,7 +103,7 @@ def fit(
     ] = None,
     similarity: SimilarityOption = "ssd",
     sigma: SigmaOption = "auto",
-    displacement: DisplacementOption = 0.05,
+    displacement: DisplacementOption = 0.08,
     length: LengthOption = 0.25,
     max_steps: MaxStepsOption = 50,
     max_draws: MaxDrawsOption = 1600,
@@ -126,9 +128,9 @@ def fit(
 
     dreamwarp fit mnist -o digits.dwm
 
-    dreamwarp fit leaves/ -o leaves.dwm --resize 64x64 --cells 6x6 --neighbors 8 --kind template
+    dreamwarp fit leaves/ -o leaves.dwm --resize 64x64 --cells 6x6 --neighbors 8
 
-    dreamwarp fit mnist -o digits.dwm --method metropolis --scheduler tcp://10.0.0.1:8786
+    dreamwarp fit mnist -o paper.dwm --method metropolis --kind gaussian --boundary zero
     """
     from dreamwarp.augment import Augmenter
     from dreamwarp.data import load

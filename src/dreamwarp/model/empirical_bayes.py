@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from distributed import Client
 
 # Pairs by which the pool and the noise are found.
-N_FIRST = 400
+N_FIRST = 300
 # Rounds of aligning them again, at most, and the relative change of displacement that ends them.
-MAX_ROUNDS, SETTLED = 15, 0.005
+MAX_ROUNDS, SETTLED = 15, 0.01
 # Rounds in which κ is measured: before the third, the prior is still far off, and what it leaves
 # over comes in larger patches than noise does.
 PATCH_ROUNDS = 3
@@ -52,9 +52,9 @@ N_STEPS = 8
 # Steps for all pairs, which start at the pool of some, and for a class, which starts at the pool.
 N_POOL_STEPS, N_CLASS_STEPS = 4, 4
 # Steps for a class where only ν is at stake.
-N_TRIAL_STEPS = 2
+N_TRIAL_STEPS = 1
 # Pairs that the pool counts as, relative to the number of components.
-POOL_PAIRS = (0.3, 1.0, 3.0, 10.0, 30.0)
+POOL_PAIRS = (0.3, 1.0, 4.0, 16.0)
 # Parts that samples are divided into to hold some out, and pairs that are used for that, at most.
 N_FOLDS, MAX_HELD_OUT = 2, 2000
 
@@ -115,6 +115,7 @@ def learn(
     edges: Integers,
     codes: Integers,
     *,
+    start: Array | None = None,
     fixed_sigma: bool,
     progress: ProgressOption = None,
     n_threads: int | None = None,
@@ -122,16 +123,19 @@ def learn(
 ) -> EmpiricalBayes:
     """Covariances of the pool and of every class, from pairs ``edges`` (n, 2) of classes (n,).
 
-    ``fixed_sigma`` keeps the noise that the finder has; so do similarities without one. A
+    The search begins at the θ of ``start`` (n, d), if given. ``fixed_sigma`` keeps the noise that
+    the finder has; so do similarities without one. A
     ``client`` has a cluster align all pairs; the first few, which settle the noise, are aligned
     here.
     """
     with track(len(edges), "aligning", progress) as advance:
         first = spread_evenly(codes, N_FIRST)
-        pool, sigma, rounds = find_pool(finder, edges[first], fixed_sigma, n_threads)
+        near = None if start is None else start[first]
+        pool, sigma, rounds = find_pool(finder, edges[first], near, fixed_sigma, n_threads)
         evidence = finder.find(
-            edges, pool, sigma=sigma, advance=advance, n_threads=n_threads, client=client
-        )
+            edges, pool, sigma=sigma, start=start, advance=advance, n_threads=n_threads,
+            client=client,
+        )  # fmt: skip
     pool = fit_pool(evidence, pool, n_threads)
     pool_pairs, held_out = choose_pool_pairs(evidence, edges, codes, pool, n_threads)
     means = np.empty((len(edges), len(pool)))
@@ -147,12 +151,19 @@ def learn(
 
 
 def find_pool(
-    finder: EvidenceFinder, edges: Integers, fixed_sigma: bool, n_threads: int | None
+    finder: EvidenceFinder,
+    edges: Integers,
+    theta: Array | None,
+    fixed_sigma: bool,
+    n_threads: int | None,
 ) -> tuple[Array, float | None, tuple[Round, ...]]:
-    """The covariance (r, r) of all pairs and the noise, from a few of them: S, σ, how it went."""
+    """The covariance (r, r) of all pairs and the noise, from a few of them: S, σ, how it went.
+
+    The search begins at θ (n, d), if given.
+    """
     similarity = finder.problem.similarity
     sigma = similarity.sigma if isinstance(similarity, SquaredError) else None
-    pool, theta, patch = np.eye(finder.frame.rank), None, None
+    pool, patch = np.eye(finder.frame.rank), None
     rounds: list[Round] = []
     while len(rounds) < MAX_ROUNDS:
         evidence = finder.find(edges, pool, sigma=sigma, start=theta, n_threads=n_threads)

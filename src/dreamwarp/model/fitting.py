@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -31,6 +31,7 @@ from dreamwarp.model.moments import (
     pool_covariance,
 )
 from dreamwarp.model.selection import choose_rule
+from dreamwarp.model.template import TemplateMixture
 from dreamwarp.space import WarpSpace
 
 
@@ -63,6 +64,16 @@ class Fitted(NamedTuple):
     pooled: Gaussian
     fits: dict[Label, ClassFit]
     settings: dict[str, Any]
+
+    def with_general(self, other: Fitted) -> Fitted:
+        """With the Gaussians of other pairs for samples that are no templates."""
+        distributions = {
+            label: replace(own, general=other.distributions[label])
+            if isinstance(own, TemplateMixture)
+            else other.pooled
+            for label, own in self.distributions.items()
+        }
+        return self._replace(distributions=distributions, pooled=other.pooled)
 
 
 @dataclass(frozen=True)

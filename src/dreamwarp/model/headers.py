@@ -24,8 +24,9 @@ from dreamwarp.space.tessellation import MAX_AXES
 # Under this name the header holds the description of a model. One text: safetensors writes several
 # in an order of chance, and the same model should make the same file.
 FORMAT = "dreamwarp.WarpModel"
-# 1 held warps that were multiplied by the strength; 2 holds them as learned.
-VERSION = 2
+# 1 held warps that were multiplied by the strength; 2 holds them as learned; 3 has a
+# Gaussian for samples that are no templates.
+VERSION = 3
 # Of a description: room for a hundred thousand classes, in half of what safetensors reads.
 MAX_DESCRIPTION = 2**25
 # Past this, squares leave the range of float64 in sums.

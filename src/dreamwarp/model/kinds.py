@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.model.gaussian import Array, Gaussian, Integers, Shapes
@@ -88,13 +87,9 @@ def fit_class(pairs: Pairs, covariance: Array, amounts: Amounts) -> Distribution
         return Gaussian.from_covariance(covariance)
     assert pairs.edges is not None
     assert amounts.class_pairs is not None and amounts.drift is not None
-    if pairs.spread is not None:
-        # A mixture of posterior means lacks their spread; so much class noise makes up for it.
-        n_neighbors = 2.0 * len(pairs) / len(np.unique(pairs.edges))
-        spread = pairs.spread.mean(pairs.weights)
-        covariance = covariance + n_neighbors / amounts.class_pairs * spread
+    noise = Gaussian.from_covariance(covariance)
     return TemplateMixture(
-        Gaussian.from_covariance(covariance), pairs.theta, pairs.edges, pairs.weights,
+        noise, noise, pairs.theta, pairs.edges, pairs.weights,
         amounts.class_pairs, amounts.drift,
     )  # fmt: skip
 

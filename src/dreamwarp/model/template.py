@@ -10,6 +10,9 @@ That is N(s b θ̄_x, s S_x + (1 - s) Σ_y), where S_x is the second moment of t
 θ̄_x their mean. The share s = K / (K + κ) grows with the number K of neighbours: the class counts as
 κ of them. The drift b, from 0 to 1, carries samples toward the middle of their neighbours. A pair
 seen from its other end has the opposite θ, so that over all templates of a class the mean is zero.
+
+Other samples of the class get draws from a Gaussian of their own, which may be learned by other
+means: empirical Bayes gives its natural scale, while templates keep to what their neighbours show.
 """
 
 from __future__ import annotations
@@ -59,10 +62,12 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TemplateMixture:
-    """The distribution above; for a sample without warps of its own, the class Gaussian.
+    """The distribution above; for a sample without warps of its own, the general Gaussian.
 
     Attributes
     ----------
+    general : Gaussian
+        For samples without warps of their own.
     noise : Gaussian
         N(0, Σ_y).
     theta : (n_pairs, d)
@@ -76,6 +81,7 @@ class TemplateMixture:
         b.
     """
 
+    general: Gaussian
     noise: Gaussian
     theta: Array
     edges: Integers
@@ -85,6 +91,7 @@ class TemplateMixture:
 
     kind: ClassVar[str] = "template"
     shapes: ClassVar[Shapes] = {
+        "general": ("F64", "dim", "dim"),
         **Gaussian.shapes,
         "theta": ("F64", "pairs", "dim"),
         "edges": ("I64", "pairs", 2),
@@ -94,8 +101,8 @@ class TemplateMixture:
 
     @property
     def covariance(self) -> Array:
-        """(d, d): that of the class, and so of draws for samples without warps of their own."""
-        return self.noise.covariance
+        """(d, d): that of draws for samples without warps of their own."""
+        return self.general.covariance
 
     @cached_property
     def table(self) -> Table:
@@ -125,10 +132,10 @@ class TemplateMixture:
 
     def log_prob(self, theta: Array, templates: Integers | None = None) -> Array:
         """Log density at θ (n, d), each for its template (n,); without those, for the class."""
-        white = whiten(self.noise.lower, theta)
-        out = log_density(white, self.noise.lower)
+        out = self.general.log_prob(theta)
         if templates is not None:
             found, places = self._find(templates)
+            white = whiten(self.noise.lower, theta)
             degrees = np.diff(self.table.begins)[places]
             widths = 2 ** np.ceil(np.log2(degrees)).astype(np.int64)
             for width in np.unique(widths):
@@ -180,8 +187,10 @@ class TemplateMixture:
         n_threads: int | None,
     ) -> None:
         """Put θ of sample ``numbers[t]`` for ``templates[t]`` into ``out[rows[t]]``."""
-        self.noise.draw(key, numbers, rows, templates, out, n_threads)
         found, places = self._find(templates)
+        others = np.delete(np.arange(len(rows)), found)
+        for part, which in ((self.general, others), (self.noise, found)):
+            part.draw(key, numbers[which], rows[which], templates[which], out, n_threads)
         table = self.table
         shares = np.repeat(table.shares, np.diff(table.begins))
         spread(
@@ -196,6 +205,7 @@ class TemplateMixture:
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What a file holds of it, with the shapes of ``shapes``."""
         return {
+            "general": self.general.factor,
             **self.noise.arrays(),
             "theta": self.theta,
             "edges": self.edges,
@@ -222,7 +232,8 @@ class TemplateMixture:
             raise ValueError("negative sample indices or weights")
         if not arrays["weights"].any():
             raise ValueError("no weight above 0")
+        general = Gaussian.from_arrays({"factor": arrays["general"]}, parameters)
         noise = Gaussian.from_arrays(arrays, parameters)
         return cls(
-            noise, arrays["theta"], arrays["edges"], arrays["weights"], class_pairs, drift
+            general, noise, arrays["theta"], arrays["edges"], arrays["weights"], class_pairs, drift
         )  # fmt: skip

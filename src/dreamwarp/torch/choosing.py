@@ -164,7 +164,6 @@ class _Data(NamedTuple):
     images: Tensor
     codes: Codes
     labels: NDArray[Any]
-    templates: Codes | None
     warps: RandomWarps
     key: int
 
@@ -187,8 +186,7 @@ def _read(model: WarpModel, X: Any, y: Any, key: int, device: torch.device) -> _
             f"`y` must have at least two classes to tell apart, got {labels[0].item()!r} alone."
         )
     images = torch.from_numpy(np.ascontiguousarray(values)).to(device)
-    templates = np.arange(len(codes)) if source._are_known else None
-    return _Data(images, codes, labels, templates, RandomWarps(model, strength=1.0, seed=key), key)
+    return _Data(images, codes, labels, RandomWarps(model, strength=1.0, seed=key), key)
 
 
 def _make_folds(data: _Data) -> list[_Fold]:
@@ -220,9 +218,8 @@ def _draw_batches(data: _Data, fold: _Fold, first: int, n: int) -> _Batches:
         mine = numbers // n_kept == epoch
         places[mine] = fold.kept[order[numbers[mine] % n_kept]]
     theta = data.warps.draw(
-        data.labels[data.codes[places]], numbers, key=derive_seed(data.key, fold.number),
-        templates=None if data.templates is None else data.templates[places],
-    )  # fmt: skip
+        data.labels[data.codes[places]], numbers, key=derive_seed(data.key, fold.number)
+    )
     return _Batches(places, theta)
 
 

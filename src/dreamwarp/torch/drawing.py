@@ -13,7 +13,7 @@ from torch import Tensor
 
 from dreamwarp.augment.samples import warn_of_channels_last
 from dreamwarp.core.draws import Seed, Stream, as_key, derive_seed, uniforms
-from dreamwarp.core.validation import check_choice, warn_user
+from dreamwarp.core.validation import check_choice
 from dreamwarp.model import Label, WarpModel
 from dreamwarp.model.labels import ARRAY_KINDS
 from dreamwarp.model.strength import apply_strength, resolve_network_strength
@@ -99,15 +99,6 @@ class RandomWarps:
 
     def __repr__(self) -> str:
         return f"{self.model!r}, strength={self.strength:g}, p={self.p:g}, unknown={self.unknown!r}"
-
-    def warn_without_templates(self, remedy: str) -> None:
-        """Warn that a model which knows the warps of single samples is not told which they are."""
-        if self.model.kind == "template":
-            warn_user(
-                'a model of kind "template" without templates gives all samples the warps of their '
-                f"class. {remedy}",
-                UserWarning,
-            )
 
     def epoch_key(self, epoch: int) -> int:
         """The seed of all draws of an epoch."""

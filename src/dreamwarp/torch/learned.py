@@ -132,7 +132,9 @@ class LearnedWarp(nn.Module):
         numbers : (n,) int, optional
             Which image of the data set each is.
         templates : (n,) int, optional
-            For models of kind ``"template"``; see :meth:`WarpModel.draw`.
+            Which samples of the fit these are, -1 for none of them, to warp each as it differs from
+            its neighbours: for models of kind ``"template"``. Default: the warps of its class,
+            which serve networks better.
         generator : torch.Generator, optional
         return_theta : bool
 
@@ -170,8 +172,6 @@ class LearnedWarp(nn.Module):
                 f"there must be one label for each image, got {found} for {n} images. A single "
                 "image goes in as `image[None]`, its label as `[label]`."
             )
-        if templates is None:
-            self._warps.warn_without_templates("Pass `templates`, -1 where an image is none.")
         is_numbered = numbers is not None
         if not is_numbered:
             first = 0 if generator is not None else self._epoch.count_on(n, COUNTING)

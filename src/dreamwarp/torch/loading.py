@@ -51,8 +51,6 @@ class _NumberedWarps:
         self._epoch = SharedEpoch(epoch)
         self._image_key, self._label_key = keys
         self._templates = None if templates is None else check_templates(templates, len(templates))
-        if templates is None:
-            self._warps.warn_without_templates("Give `templates`, -1 where a sample is none.")
 
     @property
     def epoch(self) -> int:
