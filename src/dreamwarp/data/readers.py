@@ -81,15 +81,15 @@ def load(
     Parameters
     ----------
     source : str or path
-        The name of a data set (``"mnist"``, ``"fashion-mnist"``, ``"digits"``), or a path: a
-        folder with a folder of PNG or JPEG pictures per class; IDX files, plain or gzip;
-        ``.npz``; ``X.npy`` with ``y.npy`` beside it; ``.parquet``; ``.tar`` as of WebDataset;
-        ``.ts`` or ``.tsv``; or a folder of one of these. The folder of a set that :func:`generate`
-        or ``dreamwarp sample`` wrote is read as a whole, whatever its format: samples and labels
-        as they were made, in their order. A path that is also a name is written ``./mnist``, or
-        given as a ``pathlib.Path``. A single ``.npz``, ``.parquet``, ``.tar``, ``.ts`` or ``.tsv``
-        file may also be at an address that fsspec knows, such as ``s3://bucket/data.npz``: it is
-        copied for the time of reading.
+        The name of a data set (``"mnist"``, ``"mnist-small"``, ``"fashion-mnist"``,
+        ``"digits"``), or a path: a folder with a folder of PNG or JPEG pictures per class; IDX
+        files, plain or gzip; ``.npz``; ``X.npy`` with ``y.npy`` beside it; ``.parquet``; ``.tar``
+        as of WebDataset; ``.ts`` or ``.tsv``; or a folder of one of these. The folder of a set that
+        :func:`generate` or ``dreamwarp sample`` wrote is read as a whole, whatever its format:
+        samples and labels as they were made, in their order. A path that is also a name is written
+        ``./mnist``, or given as a ``pathlib.Path``. A single ``.npz``, ``.parquet``, ``.tar``,
+        ``.ts`` or ``.tsv`` file may also be at an address that fsspec knows, such as
+        ``s3://bucket/data.npz``: it is copied for the time of reading.
     fields : (str, str)
         Names of samples and labels in ``.npz`` and Parquet files, of two ``.npy`` files, or the
         endings of both in WebDataset files.
