@@ -1,7 +1,8 @@
-"""Fill the table of figures in the README from the results of the last full run.
+"""Fill the tables of the README and of the pages in docs. No figure is typed in by hand.
 
-``python -m benchmarks.readme`` replaces what stands between ``<!-- benchmark -->`` and
-``<!-- /benchmark -->``. No figure is typed in by hand.
+``python -m benchmarks.readme`` puts the results of the last full run between ``<!-- benchmark -->``
+and ``<!-- /benchmark -->``, and sums up the tables of the experiments in the README. ``--summary``
+does the latter alone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,13 @@ from benchmarks.settings import RESULTS
 from dreamwarp.core.files import write_beside
 
 README = Path(__file__).parents[1] / "README.md"
+# Rows of the tables of docs/experiments.md that the README shows, and what it calls them.
+SUMMARY_ROWS = {
+    "nothing": "nothing",
+    "random elastic": "elastic noise, tuned",
+    "learned per class": "learned warps, per class",
+    "learned per template": "learned warps, per sample",
+}
 # Benchmarks whose times are shown one by one, and what they measure.
 TASKS = {
     "flow2d": "28 x 28 points, (4, 4) cells",
@@ -30,13 +38,16 @@ TASKS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Fill the README; 1 and a message if there is nothing to fill it from or no place for it."""
+    """Fill the pages; 1 and a message if there is nothing to fill them from or no place for it."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.readme", description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
     parser.add_argument("--readme", type=Path, default=README, metavar="FILE")
+    parser.add_argument("--summary", action="store_true", help="only sum up the experiments")
     options = parser.parse_args(arguments)
     try:
-        fill(options.readme, "benchmark", render(load_results(options.results)))
+        if not options.summary:
+            fill(options.readme, "benchmark", render(load_results(options.results)))
+        fill(options.readme, "results", summarize(options.readme))
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
@@ -68,15 +79,46 @@ def load_results(folder: Path) -> list[dict[str, Any]]:
 
 
 def fill(readme: Path, name: str, text: str) -> None:
-    """Put ``text`` between ``<!-- name -->`` and ``<!-- /name -->``."""
+    """Put ``text`` between ``<!-- name -->`` and ``<!-- /name -->``, in the page that has them."""
+    page, (head, _, tail) = find_part(readme, name)
+    with write_beside(page) as temporary:
+        temporary.write_text(
+            f"{head}<!-- {name} -->\n{text}\n<!-- /{name} -->{tail}", encoding="utf-8"
+        )
+
+
+def find_part(readme: Path, name: str) -> tuple[Path, tuple[str, str, str]]:
+    """The page with a part, the README or one in docs beside it; what is before, in and after."""
     begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
-    before = readme.read_text(encoding="utf-8")
-    if before.count(begin) != 1 or before.count(end) != 1:
-        raise ValueError(f"`{readme}` must have one {begin} and, after it, one {end}.")
-    head, rest = before.split(begin)
-    tail = rest.split(end)[-1]
-    with write_beside(readme) as temporary:
-        temporary.write_text(f"{head}{begin}\n{text}\n{end}{tail}", encoding="utf-8")
+    pages = [readme, *sorted((readme.parent / "docs").glob("*.md"))]
+    texts = {page: page.read_text(encoding="utf-8") for page in pages}
+    found = [page for page, text in texts.items() if begin in text or end in text]
+    counts = [texts[page].count(mark) for page in found for mark in (begin, end)]
+    if counts != [1, 1]:
+        raise ValueError(
+            f"`{readme}` or one page in docs beside it must have one {begin} and, after it, one "
+            f"{end}."
+        )
+    head, rest = texts[found[0]].split(begin)
+    inside, tail = rest.split(end)
+    return found[0], (head, inside.strip("\n"), tail)
+
+
+def summarize(readme: Path) -> str:
+    """A small table of the large ones of the experiments: mean errors on test images."""
+    columns: dict[str, dict[str, str]] = {}
+    for classifier in ("1-NN", "ConvNet"):
+        table = find_part(readme, f"few labels, {classifier}")[1][1]
+        names, _, *rows = [line.strip("| ").split("|") for line in table.splitlines()]
+        for place, name in enumerate(names):
+            setting, _, judge = name.strip().rpartition(", ")
+            if judge == "test images":
+                columns[setting] = {row[0].strip(): row[place].split()[0] for row in rows}
+    lines = [f"| more samples by | {' | '.join(columns)} |", "|---|" + "--:|" * len(columns)]
+    for row, title in SUMMARY_ROWS.items():
+        errors = (f"{errors[row]} %" for errors in columns.values())
+        lines.append(f"| {title} | {' | '.join(errors)} |")
+    return "\n".join(lines)
 
 
 def render(results: list[dict[str, Any]]) -> str:

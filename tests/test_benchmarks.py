@@ -246,21 +246,53 @@ def full_results(results: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_readme_is_filled_between_its_marks(full_results: Path, tmp_path: Path) -> None:
-    page = tmp_path / "README.md"
-    page.write_text(
-        "before\n<!-- benchmark -->\nstale\n<!-- /benchmark -->\nafter\n", encoding="utf-8"
+def write_pages(folder: Path) -> Path:
+    """A README and, in docs, pages with the tables that it sums up."""
+    page = folder / "README.md"
+    page.write_text("first\n<!-- results -->\n<!-- /results -->\nlast\n", encoding="utf-8")
+    (folder / "docs").mkdir()
+    benchmark = "before\n<!-- benchmark -->\nstale\n<!-- /benchmark -->\nafter\n"
+    (folder / "docs" / "benchmarks.md").write_text(benchmark, encoding="utf-8")
+    tables = [
+        "| more samples by | {0}, 10 per class, test images | chosen, and its error then |\n"
+        "| --- | --- | --- |\n" + "\n".join(f"| {row} | 5.4{k} (1.0, 2.0) | x: 7 |"
+            for k, row in enumerate(readme.SUMMARY_ROWS))
+    ]  # fmt: skip
+    text = "\n".join(
+        f"<!-- few labels, {name} -->\n{tables[0].format(name)}\n<!-- /few labels, {name} -->"
+        for name in ("1-NN", "ConvNet")
     )
-    for _ in range(2):  # filling it again changes nothing
+    (folder / "docs" / "experiments.md").write_text(text, encoding="utf-8")
+    return page
+
+
+def test_pages_are_filled_between_their_marks(full_results: Path, tmp_path: Path) -> None:
+    page = write_pages(tmp_path)
+    for _ in range(2):  # filling them again changes nothing
         done = run_module(
             "benchmarks.readme", "--results", str(full_results), "--readme", str(page)
         )
         assert done.returncode == 0, done.stderr
-        text = page.read_text(encoding="utf-8")
+        text = (tmp_path / "docs" / "benchmarks.md").read_text(encoding="utf-8")
         assert text.startswith("before\n<!-- benchmark -->\n| measured |")
         assert text.endswith("<!-- /benchmark -->\nafter\n")
         assert "stale" not in text
         assert "| 2-D flow against libcpab, natural strength | not measured | ≥ 100 × |" in text
+
+
+def test_the_readme_sums_up_the_experiments(tmp_path: Path) -> None:
+    page = write_pages(tmp_path)
+    assert readme.main(["--summary", "--readme", str(page)]) == 0
+    text = page.read_text(encoding="utf-8")
+    assert text.startswith("first\n<!-- results -->\n") and text.endswith("-->\nlast\n")
+    assert "| more samples by | 1-NN, 10 per class | ConvNet, 10 per class |" in text
+    assert "| nothing | 5.40 % | 5.40 % |" in text
+
+
+def test_the_readme_agrees_with_the_experiments() -> None:
+    """If not: `python -m benchmarks.readme --summary`."""
+    part = readme.find_part(readme.README, "results")[1][1]
+    assert part == readme.summarize(readme.README)
 
 
 def test_readme_refuses_quick_results(results: Path, tmp_path: Path) -> None:
@@ -296,9 +328,10 @@ def test_readme_gives_a_task_no_error_but_its_own() -> None:
 
 def test_readme_needs_its_marks(tmp_path: Path) -> None:
     page = tmp_path / "README.md"
-    page.write_text("nothing here", encoding="utf-8")
-    with pytest.raises(ValueError, match="must have one <!-- benchmark -->"):
-        readme.fill(page, "benchmark", "text")
+    for text in ("nothing here", "<!-- benchmark -->", 2 * "<!-- benchmark --><!-- /benchmark -->"):
+        page.write_text(text, encoding="utf-8")
+        with pytest.raises(ValueError, match="must have one <!-- benchmark -->"):
+            readme.fill(page, "benchmark", "text")
 
 
 # -- the peers

@@ -17,8 +17,6 @@ from dreamwarp import cli
 from dreamwarp.commands import demo
 from dreamwarp.core.validation import warn_user
 
-PNG = b"\x89PNG\r\n"
-
 
 def run(*arguments: str) -> int:
     with pytest.raises(SystemExit) as exit_:
@@ -94,46 +92,6 @@ def test_lack_of_memory_is_one_line_and_code_1(
 def assert_one_line(captured: Any, message: str) -> None:
     assert captured.out == ""
     assert re.fullmatch(rf"dreamwarp: .*{message}.*\n", captured.err)
-
-
-def test_demo_learns_and_writes_a_page(capsys: Any, tmp_path: Path) -> None:
-    page = tmp_path / "out" / "demo.html"
-    assert run("demo", "--seed", "3", "--output", str(page)) == 0
-    words = capsys.readouterr()
-    assert words.err == ""
-    assert re.search(r"200 handwritten digits to train on, 200 to choose by, 1397", words.out)
-    alone, noise, learned = re.findall(
-        r"^(?:training|with) .* ([\d.]+) % .* [\d.]+ %$", words.out, re.M
-    )
-    assert float(learned) < float(alone)
-    assert words.out.endswith(f"the page is {page}\n")
-    written = page.read_text()
-    assert written.count('<img src="data:image/png;base64,') == 3
-    assert "http" not in written
-    assert [path.name for path in page.parent.iterdir()] == ["demo.html"]
-
-
-def test_the_seed_fixes_the_split_and_no_digit_is_in_two_parts() -> None:
-    split, again, other = demo.split_digits(3), demo.split_digits(3), demo.split_digits(4)
-    np.testing.assert_array_equal(split.X, again.X)
-    assert not np.array_equal(split.X, other.X)
-    counts = np.bincount(split.y), np.bincount(split.y_validation)
-    assert set(counts[0]) == {demo.N_TRAIN} and set(counts[1]) == {demo.N_VALIDATION}
-    whole = np.concatenate([split.X, split.X_validation, split.X_test])
-    originals = np.unique(dreamwarp.data.digits().X, axis=0)
-    assert len(np.unique(whole, axis=0)) == len(originals)
-
-
-def test_interruption_is_code_130_and_leaves_nothing(
-    capsys: Any, monkeypatch: Any, tmp_path: Path
-) -> None:
-    def interrupted(*arguments: Any, **options: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(demo, "compare", interrupted)
-    assert run("demo", "--output", str(tmp_path / "demo.html")) == cli.INTERRUPTED
-    assert capsys.readouterr().err == "dreamwarp: interrupted\n"
-    assert list(tmp_path.iterdir()) == []
 
 
 # -- warnings

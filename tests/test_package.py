@@ -13,6 +13,7 @@ import pytest
 import dreamwarp
 
 ROOT = Path(__file__).parents[1]
+DOCS = sorted((ROOT / "docs").glob("*.md"))
 
 PACKAGES = [
     "dreamwarp",
@@ -163,10 +164,28 @@ def test_the_readme_opens_with_commands_that_exist() -> None:
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
 
 
-def test_the_readme_code_runs() -> None:
+def test_the_code_of_the_pages_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """That of the README and then, as it says, that of the guide; on fewer digits."""
     pytest.importorskip("torch")
+    whole = dreamwarp.data.mnist_small()
+    few = dreamwarp.data.DataSet("few", whole.X[::5], whole.y[::5], whole.test)
+    monkeypatch.setattr(dreamwarp.data, "mnist_small", lambda: few)
+    monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert blocks
-    for block in blocks:
-        exec(compile(block, "README.md", "exec"), names)
+    for page in ("README.md", "docs/guide.md"):
+        blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+        assert blocks
+        for block in blocks:
+            exec(compile(block, page, "exec"), names)
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{path.name}" for path in DOCS)])
+def test_links_between_pages_lead_somewhere(page: str) -> None:
+    folder = (ROOT / page).parent
+    links = re.findall(r"\]\((?!http)([^)#]+)", (ROOT / page).read_text(encoding="utf-8"))
+    assert [link for link in links if not (folder / link).exists()] == []
+
+
+def test_the_readme_is_short() -> None:
+    """One to two screens."""
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 110

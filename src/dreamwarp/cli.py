@@ -110,6 +110,13 @@ def demo(
         Path,
         typer.Option("--output", "-o", help="Page to write, .html. One that is there is replaced."),
     ] = Path("dreamwarp-demo.html"),
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where to write the picture of new digits by itself: .png, .svg or .pdf.",
+            show_default=False,
+        ),
+    ] = None,
     seed: SeedOption = 0,
 ) -> None:
     """Learn from real digits, make more, and compare classifiers with and without them.
@@ -122,7 +129,7 @@ def demo(
     """
     from dreamwarp.commands.demo import run_demo
 
-    run_demo(output, seed=seed, say=typer.echo)
+    run_demo(output, picture=picture, seed=seed, say=typer.echo)
 
 
 app.command()(align)

@@ -221,7 +221,7 @@ def test_samples_of_one_class_or_as_often_as_fitted(fitted: dw.Augmenter) -> Non
     X, y = warped_shapes()
     two = np.where(y == "wedge", "ring", y)
     made = quick().fit(X, two)
-    assert abs(np.mean(made.sample(2000, balanced=False)[1] == "ring") - 2 / 3) < 0.05
+    assert abs(np.mean(made.sample(2000, balance="data")[1] == "ring") - 2 / 3) < 0.05
     assert fitted.sample(0)[0].shape == (0, SIZE, SIZE)
 
 
@@ -484,7 +484,7 @@ def test_where_nothing_helps_samples_come_back_and_a_warning_says_so() -> None:
     with pytest.warns(RuntimeWarning, match="strength 0 is chosen and samples come back"):
         made = dw.Augmenter(**QUICK).fit(X, y)
     assert made.strength_ == 0.0 and not made.verdict_.helps
-    for call in (lambda: made.transform(X, y), lambda: made.sample(24, balanced=False)):
+    for call in (lambda: made.transform(X, y), lambda: made.sample(24, balance="data")):
         with pytest.warns(RuntimeWarning, match=r"copies.*strength=1"):
             call()
     np.testing.assert_array_equal(made.transform(X, y, strength=0), X)

@@ -145,7 +145,7 @@ def test_absurd_numbers_are_refused(first: int, n: int, message: str) -> None:
 def test_data_that_is_not_finite_is_refused(
     monkeypatch: pytest.MonkeyPatch, value: float, part_bytes: int
 ) -> None:
-    monkeypatch.setattr("dreamwarp.augment.fingerprint.PART_BYTES", part_bytes)
+    monkeypatch.setattr("dreamwarp.core.samples.PART_BYTES", part_bytes)
     data = make_data(dtype="float32")
     X = data.X.copy()
     X[17, 2, 3] = X[30, 0, 0] = value
@@ -171,8 +171,8 @@ def test_an_augmenter_gives_the_same_samples() -> None:
         cells=(2, 2), n_neighbors=2, strength=0.5, sigma=0.1, seed=4, progress=False
     )
     augmenter.fit(X, y)
-    for balanced, balance in ((True, "classes"), (False, "data")):
-        X_new, y_new = augmenter.sample(30, balanced=balanced, first=11)
+    for balance in ("classes", "data"):
+        X_new, y_new = augmenter.sample(30, balance=balance, first=11)
         source = SampleSource(augmenter.model_, (X, y), seed=4, balance=balance)  # type: ignore[arg-type]
         X_same, y_same = source.make(11, 30)
         np.testing.assert_array_equal(X_new, X_same)

@@ -64,7 +64,7 @@ def test_options_reach_the_generator_and_blocks_leave_no_trace(
     monkeypatch: Any, tmp_path: Path, small_mnist: data.DataSet
 ) -> None:
     monkeypatch.setattr(command, "BLOCK", 7)
-    options = ["--from-index", "5", "--width", "6", "--amplitude", "0.5", "--seed", "3"]
+    options = ["--first", "5", "--width", "6", "--amplitude", "0.5", "--seed", "3"]
     run("-n", "100", "-o", str(tmp_path), *options)
     images, labels = expected(small_mnist, 5, 100, width=6.0, amplitude=0.5, seed=3)
     read = data.load(tmp_path)
@@ -109,7 +109,7 @@ def test_a_disk_without_room_is_refused_at_once(monkeypatch: Any, tmp_path: Path
         (["-n", "-3"], r"Invalid value for '--number' / '-n'"),
         (["-n", "5000000000"], r"Invalid value for '--number' / '-n'"),
         (["-n", "many"], r"Invalid value for '--number' / '-n'"),
-        (["-n", "5", "--from-index", "-1"], r"Invalid value for '--from-index'"),
+        (["-n", "5", "--first", "-1"], r"Invalid value for '--first'"),
         (["-n", "5", "--seed", "-1"], r"Invalid value for '--seed'"),
         ([], r"Missing option"),
     ],

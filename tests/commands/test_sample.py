@@ -43,7 +43,7 @@ def one_line(capsys: Any, message: str) -> None:
 
 def test_options_reach_the_samples(inputs: list[str], tmp_path: Path, capsys: Any) -> None:
     out = str(tmp_path / "out")
-    options = ["--seed", "7", "--from-index", "11", "--strength", "0.5", "--balance", "data"]
+    options = ["--seed", "7", "--first", "11", "--strength", "0.5", "--balance", "data"]
     assert run("sample", *inputs, "-n", "40", "-o", out, "--shard-size", "15", *options) == 0
     words = capsys.readouterr()
     assert re.search(r"samples 11 to 50 of .*data\.npz as idx, seed 7, strength 0\.5", words.out)

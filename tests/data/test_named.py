@@ -157,7 +157,8 @@ def test_the_command_fetches_and_describes(site: Site, tmp_path: Path) -> None:
 def test_the_command_lists_names(site: Site) -> None:
     before = run().stdout.splitlines()
     assert before[0].startswith("mnist ") and before[0].endswith("(not fetched yet)")
-    assert before[2].startswith("digits ") and before[2].endswith("(no need to fetch)")
+    assert before[1].startswith("mnist-small ") and before[1].endswith("(no need to fetch)")
+    assert before[3].startswith("digits ") and before[3].endswith("(no need to fetch)")
     run("mnist")
     assert re.search(r"\(in .*cache.mnist\)$", run().stdout.splitlines()[0])
 

@@ -235,7 +235,7 @@ def test_results_do_not_depend_on_threads(interpolation):
 @pytest.mark.parametrize("fill", FILLS)
 @pytest.mark.parametrize("interpolation", ["nearest", "linear", "cubic"])
 def test_points_out_of_all_bounds_stay_in_memory(interpolation, fill):
-    """A violent warp of a free space may carry points past every float32."""
+    """A stiff warp of a free space may carry points past every float32."""
     values = np.arange(1.0, 6.0)[None, None]
     positions = np.array([np.inf, -np.inf, np.nan, 1e30, -1e30])[None, :, None]
     out = np.empty((1, 1, 5))

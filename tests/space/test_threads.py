@@ -21,7 +21,7 @@ over_some_spaces = over_spaces([((5,), "periodic"), ((4, 4), "zero"), ((2, 2, 2)
 
 
 def inputs(space, n=5, m=600):
-    """Enough points for several blocks; one θ is too violent for the fast method."""
+    """Enough points for several blocks; one θ is too stiff for the fast method."""
     theta = random_theta(space, n, displacement=0.1)
     theta[n // 2] *= 12.0
     cotangent = np.random.default_rng(1).normal(size=(n, m, space.ndim))

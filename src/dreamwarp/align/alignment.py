@@ -6,14 +6,21 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.align import noise
-from dreamwarp.align.block import Aligned, Problem, align_block, pyramid, split_pairs
+from dreamwarp.align.block import (
+    Aligned,
+    PairedImages,
+    Problem,
+    align_some,
+    pyramid,
+    split_pairs,
+)
 from dreamwarp.align.chains import MAX_CHAINS, Chains
 from dreamwarp.align.distributed_blocks import align_all_on
 from dreamwarp.align.posterior import Coordinates
@@ -30,7 +37,14 @@ from dreamwarp.align.similarity import (
 from dreamwarp.core import draws
 from dreamwarp.core.compiled import thread_count
 from dreamwarp.core.progress import ProgressOption, silenced, track
-from dreamwarp.core.validation import check_choice, check_resolution, warn_of_fine_cells, warn_user
+from dreamwarp.core.samples import add_channels, as_array, check_finite, check_layout
+from dreamwarp.core.validation import (
+    check_choice,
+    check_resolution,
+    check_whole,
+    warn_of_fine_cells,
+    warn_user,
+)
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.warp import Warp
 
@@ -101,6 +115,7 @@ def align_pairs(
     sources: ArrayLike,
     targets: ArrayLike,
     *,
+    edges: ArrayLike | None = None,
     method: Method = "map",
     prior: Prior | None = None,
     sigma: float | Literal["auto"] = "auto",
@@ -128,6 +143,10 @@ def align_pairs(
     sources, targets : (n, *spatial) or (n, channels, *spatial)
         Integers of 8 and 16 bits are divided by the largest number of their type, so that uint8
         becomes [0, 1]; wider ones, whose range images hardly use, by the largest in both.
+    edges : (n, 2) of int, optional
+        Pairs as numbers of a source and a target, such as ``neighbor_pairs`` gives for
+        ``align_pairs(space, X, X, edges=edges)``. Memory then grows with the images, not with the
+        pairs. Default: source k with target k.
     method : {"map", "laplace", "metropolis", "hmc"}
         ``"map"``: the posterior's mode, by Levenberg-Marquardt from coarse to fine images, never
         worse than the identity. ``"laplace"``: a draw from the Gaussian that fits the posterior at
@@ -176,26 +195,24 @@ def align_pairs(
     False
     """
     check_choice("method", method, METHODS)
-    source_images, target_images = _check_images(space, sources, targets)
-    check_resolution("sources", source_images.shape, space.cells)
-    warn_of_fine_cells(source_images.shape, space.cells)
+    pairs = _check_pairs(space, sources, targets, edges)
+    check_resolution("sources", pairs.sources.shape, space.cells)
+    warn_of_fine_cells(pairs.sources.shape, space.cells)
     prior = _check_prior(space, prior)
     options = _check_chains(n_chains, n_burn_in, n_draws, max_draws, r_hat)
-    coordinates, shape = Coordinates(space), source_images.shape[2:]
+    coordinates, shape = Coordinates(space), pairs.sources.shape[2:]
     chosen, calibrated = choose_similarity(similarity, sigma, shape)
     problem = Problem(
         coordinates, coordinates.precision(prior.precision), chosen, pyramid(coordinates, shape),
         method, check_count("max_steps", max_steps), options, draws.as_key(seed),
     )  # fmt: skip
-    flat = is_flat(source_images) | is_flat(target_images)
+    flat = is_flat(pairs.sources)[pairs.edges[:, 0]] | is_flat(pairs.targets)[pairs.edges[:, 1]]
     with silenced(progress):
         if not calibrated:
             some = choose_some(np.flatnonzero(~flat))
-            problem = calibrate(
-                problem, source_images[some], target_images[some], progress, n_threads
-            )
-        keep = _decide_to_keep(keep_chains, problem, len(source_images))
-        work = problem, source_images, target_images, keep, progress
+            problem = calibrate(problem, *pairs.take(some), progress, n_threads)
+        keep = _decide_to_keep(keep_chains, problem, len(pairs))
+        work = problem, pairs, keep, progress
         blocks = _align_all(*work, n_threads) if client is None else align_all_on(client, *work)
     return _join(problem, blocks, flat)
 
@@ -205,32 +222,28 @@ def align_pairs(
 
 def _align_all(
     problem: Problem,
-    sources: Images,
-    targets: Images,
+    pairs: PairedImages,
     keep: bool,
     progress: ProgressOption,
     n_threads: int | None,
 ) -> list[Aligned]:
-    with track(len(sources), "aligning", progress) as advance:
-        return _align_blocks(problem, sources, targets, keep, advance, n_threads)
+    with track(len(pairs), "aligning", progress) as advance:
+        return _align_blocks(problem, pairs, keep, advance, n_threads)
 
 
 def _align_blocks(
     problem: Problem,
-    sources: Images,
-    targets: Images,
+    pairs: PairedImages,
     keep: bool,
     advance: Callable[[int], None],
     n_threads: int | None,
 ) -> list[Aligned]:
     n_threads = thread_count(n_threads)
-    blocks = split_pairs(len(sources), problem.coordinates.dim, n_threads)
+    blocks = split_pairs(len(pairs), problem.coordinates.dim, n_threads)
     stop = threading.Event()
 
     def align(block: slice) -> Aligned:
-        numbers = np.arange(block.start, block.stop)
-        found = align_block(problem, sources[block], targets[block], numbers, stop)
-        return found if keep else replace(found, chains=[], densities=[])
+        return align_some(problem, pairs, block, keep, stop)
 
     return list(_map_blocks(align, blocks, advance, stop, n_threads))
 
@@ -280,7 +293,8 @@ def calibrate(
     with track(noise.N_ROUNDS * len(sources), "estimating noise", shown) as advance:
         for _ in range(noise.N_ROUNDS):
             trial = replace(problem, method="map", similarity=similarity)
-            blocks = _align_blocks(trial, sources, targets, False, advance, n_threads)
+            pairs = PairedImages.in_order(sources, targets)
+            blocks = _align_blocks(trial, pairs, False, advance, n_threads)
             theta = np.concatenate([block.theta for block in blocks])
             seen = Warp(problem.coordinates.space, theta).image(sources)
             similarity = noise.calibrate(similarity, seen, sources, targets)
@@ -337,21 +351,44 @@ def scale_images(space: WarpSpace, name: str, images: NDArray[Any]) -> Images:
     return values
 
 
-def _check_images(
-    space: WarpSpace, sources: ArrayLike, targets: ArrayLike
-) -> tuple[Images, Images]:
-    """Both as float32 (n, channels, *spatial), on the [0, 1] scale for integers."""
-    arrays = np.asarray(sources), np.asarray(targets)
+def _check_pairs(
+    space: WarpSpace, sources: ArrayLike, targets: ArrayLike, edges: ArrayLike | None
+) -> PairedImages:
+    """Images as float32 (n, channels, *spatial), on the [0, 1] scale for integers."""
+    arrays = as_array("sources", sources), as_array("targets", targets)
+    if edges is not None and targets is sources:
+        images = scale_images(space, "sources", arrays[0])
+        return PairedImages(images, images, _check_edges(edges, len(images), len(images)))
     found = [_as_images(space, "sources", arrays[0]), _as_images(space, "targets", arrays[1])]
     for values, array in zip(found, arrays, strict=True):
         if array.dtype.kind in "iu":
             values /= np.float32(_full_scale(array, arrays))
-    if found[0].shape != found[1].shape:
+    if found[0].shape[1:] != found[1].shape[1:] or (
+        edges is None and len(arrays[0]) != len(arrays[1])
+    ):
         raise ValueError(
             f"`sources` and `targets` must have the same shape, got {np.shape(sources)} and "
             f"{np.shape(targets)}. Resample one to the size of the other."
         )
-    return found[0], found[1]
+    if edges is None:
+        return PairedImages.in_order(found[0], found[1])
+    return PairedImages(found[0], found[1], _check_edges(edges, len(found[0]), len(found[1])))
+
+
+def _check_edges(edges: ArrayLike, n_sources: int, n_targets: int) -> NDArray[np.int64]:
+    """Numbers (n, 2) of a source and a target each."""
+    found = np.asarray(edges)
+    if found.ndim != 2 or found.shape[1] != 2 or (found.size and found.dtype.kind not in "iu"):
+        raise ValueError(
+            "`edges` must be whole numbers of shape (n, 2), a source and a target each, got dtype "
+            f"{found.dtype} and shape {found.shape}. `neighbor_pairs` makes them."
+        )
+    if found.size and (found.min() < 0 or (found.max(axis=0) >= [n_sources, n_targets]).any()):
+        raise ValueError(
+            f"`edges` must have numbers of sources, 0 to {n_sources - 1}, and of targets, 0 to "
+            f"{n_targets - 1}, got {found.min()} to {found.max()}."
+        )
+    return found.astype(np.int64)
 
 
 def _full_scale(array: NDArray[Any], both: tuple[NDArray[Any], ...]) -> float:
@@ -363,25 +400,13 @@ def _full_scale(array: NDArray[Any], both: tuple[NDArray[Any], ...]) -> float:
 
 
 def _as_images(space: WarpSpace, name: str, array: NDArray[Any]) -> Images:
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"`{name}` must be an array of real numbers, got dtype {array.dtype}.")
-    ndim = space.ndim
-    if array.ndim not in (ndim + 1, ndim + 2):
-        raise ValueError(
-            f"`{name}` must have shape (n, *spatial) or (n, channels, *spatial) with {ndim} "
-            f"spatial axes, as many as the space has, got {array.shape}. Use `{name}[None]` for a "
-            "single sample."
-        )
-    if 0 in array.shape[1:]:
-        raise ValueError(f"`{name}` must have at least one pixel, got shape {array.shape}.")
+    check_layout(name, array.shape, space.ndim)
     with np.errstate(over="ignore"):  # the check below says so
         values = np.ascontiguousarray(array, dtype=np.float32)
     if not values.flags.writeable:
         values = values.copy()  # a type of its own to numba, for which all kernels would compile
-    if not np.isfinite(values).all():
-        first = int(np.argwhere(~np.isfinite(values))[0][0])
-        raise ValueError(f"`{name}` must be finite, but sample {first} holds NaN or infinity.")
-    return values if array.ndim == ndim + 2 else values[:, None]
+    check_finite(name, values)
+    return add_channels(values, space.ndim)
 
 
 def _check_prior(space: WarpSpace, prior: Prior | None) -> Prior:
@@ -416,9 +441,7 @@ def _check_chains(
 
 def check_count(name: str, value: int, lowest: int = 1) -> int:
     """A whole number of at least ``lowest``."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < lowest:
-        raise ValueError(f"`{name}` must be a whole number, {lowest} or more, got {value!r}.")
-    return int(value)
+    return check_whole(name, value, lowest)
 
 
 def choose_similarity(

@@ -90,6 +90,35 @@ class Aligned:
     densities: list[Array] = field(default_factory=list)
 
 
+@dataclass(frozen=True, eq=False)
+class PairedImages:
+    """Pairs of images, as numbers into them.
+
+    Attributes
+    ----------
+    sources, targets : (n_images, channels, *spatial)
+    edges : (n, 2)
+        Numbers of a source and of a target.
+    """
+
+    sources: Images
+    targets: Images
+    edges: NDArray[np.int64]
+
+    @classmethod
+    def in_order(cls, sources: Images, targets: Images) -> PairedImages:
+        """Source k with target k."""
+        return cls(sources, targets, np.repeat(np.arange(len(sources))[:, None], 2, axis=1))
+
+    def __len__(self) -> int:
+        return len(self.edges)
+
+    def take(self, some: slice | NDArray[np.int64]) -> tuple[Images, Images]:
+        """Sources and targets of some pairs."""
+        sources, targets = self.edges[some].T
+        return self.sources[sources], self.targets[targets]
+
+
 def split_pairs(n: int, dim: int, n_threads: int = 1) -> list[slice]:
     """Blocks of about as many pairs each, as many for every thread."""
     largest = max(1, min(BLOCK, HESSIAN_BYTES // (16 * dim * dim)))
@@ -104,6 +133,15 @@ def pyramid(coordinates: Coordinates, shape: tuple[int, ...]) -> list[kernels.Gr
     while len(shapes) < MAX_LEVELS and min(-(-size // 2) for size in shapes[0]) >= SMALLEST_AXIS:
         shapes.insert(0, tuple(-(-size // 2) for size in shapes[0]))
     return [build_grid(coordinates.space, level) for level in shapes]
+
+
+def align_some(
+    problem: Problem, pairs: PairedImages, block: slice, keep: bool, stop: threading.Event
+) -> Aligned:
+    """Align a block of pairs; without ``keep``, posterior draws are dropped."""
+    numbers = np.arange(block.start, block.stop)
+    found = align_block(problem, *pairs.take(block), numbers, stop)
+    return found if keep else replace(found, chains=[], densities=[])
 
 
 def align_block(

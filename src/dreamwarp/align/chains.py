@@ -156,8 +156,8 @@ def _disperse(posterior: Posterior, surrogate: Surrogate, normals: Array, n_chai
         posterior, wide, density, others, max_steps=CLIMB, smallest_gain=SMALLEST_COARSE_GAIN
     )
     x[others] = found.x
-    violent = ~np.isfinite(posterior.log_density(x, everyone))
-    x[violent] = surrogate.centers[violent]  # no chain starts where paths can't be followed
+    stiff = ~np.isfinite(posterior.log_density(x, everyone))
+    x[stiff] = surrogate.centers[stiff]  # no chain starts where paths can't be followed
     return x
 
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from dreamwarp.align.block import Aligned, Images, Problem, align_block, split_pairs
+from dreamwarp.align.block import Aligned, PairedImages, Problem, align_some, split_pairs
 from dreamwarp.core.cluster import run_on
 from dreamwarp.core.progress import ProgressOption, track
 
@@ -17,34 +14,26 @@ if TYPE_CHECKING:
 
 
 def align_all_on(
-    client: Client,
-    problem: Problem,
-    sources: Images,
-    targets: Images,
-    keep: bool,
-    progress: ProgressOption,
+    client: Client, problem: Problem, pairs: PairedImages, keep: bool, progress: ProgressOption
 ) -> list[Aligned]:
-    """Align pairs of images (n, channels, *spatial), block by block.
+    """Align pairs of images, block by block. Every worker gets all images, once.
 
     Parameters
     ----------
     keep : bool
         Whether to return all posterior draws.
     """
-    blocks = split_pairs(len(sources), problem.coordinates.dim)
-    tasks = [(sources[block], targets[block], block.start, keep) for block in blocks]
+    blocks = split_pairs(len(pairs), problem.coordinates.dim)
+    tasks = [(block, keep) for block in blocks]
     found: dict[int, Aligned] = {}
-    with track(len(sources), "aligning", progress) as advance:
-        for place, aligned in run_on(client, align_one, problem, tasks):
+    with track(len(pairs), "aligning", progress) as advance:
+        for place, aligned in run_on(client, align_one, (problem, pairs), tasks):
             found[place] = aligned
             advance(len(aligned.theta))
     return [found[place] for place in range(len(blocks))]
 
 
-def align_one(
-    problem: Problem, sources: Images, targets: Images, first: int, keep: bool
-) -> Aligned:
-    """What a worker does: one block of pairs, numbered from ``first`` on."""
-    numbers = np.arange(first, first + len(sources))
-    found = align_block(problem, sources, targets, numbers, threading.Event())
-    return found if keep else replace(found, chains=[], densities=[])
+def align_one(shared: tuple[Problem, PairedImages], block: slice, keep: bool) -> Aligned:
+    """What a worker does: one block of pairs."""
+    problem, pairs = shared
+    return align_some(problem, pairs, block, keep, threading.Event())

@@ -31,7 +31,7 @@ class States(NamedTuple):
     regions: NDArray[np.uint32]  # (n, m)
     weights: NDArray[np.float32]  # (n, m, ndim)
     turns: NDArray[np.float32]  # (n, m, ndim)
-    felt: NDArray[np.uint64]  # (n, m, words) or (n, 0, 0)
+    nodes_met: NDArray[np.uint64]  # (n, m, words) or (n, 0, 0)
     positions: NDArray[np.float32]  # (n, m * ndim)
     values: NDArray[np.float32]  # (n, channels, m)
 
@@ -110,7 +110,11 @@ def trace(first, last, mesh, grid, velocities, lengths, ease, chosen, sources, s
     for task in range(first, last):
         t = chosen[task]
         paths = Paths(
-            states.regions[t], states.weights[t], states.turns[t], states.felt[t], no_cotangents
+            states.regions[t],
+            states.weights[t],
+            states.turns[t],
+            states.nodes_met[t],
+            no_cotangents,
         )
         positions, values, source = states.positions[t], states.values[t], sources[t]
         fill_table(mesh, velocities[task], 1.0, factors, table)
@@ -322,13 +326,13 @@ class Backup(NamedTuple):
 
 
 @part
-def list_touched(felt, changed, todo):
-    """Pixels whose paths feel any of the changed nodes; returns how many."""
+def list_affected(nodes_met, changed, todo):
+    """List pixels whose paths met any of the changed nodes; returns how many."""
     count = 0
-    for i in range(len(felt)):
+    for i in range(len(nodes_met)):
         hit = np.uint64(0)
         for word in range(len(changed)):
-            hit |= felt[i, word] & changed[word]
+            hit |= nodes_met[i, word] & changed[word]
         todo[count] = i
         count += hit != 0
     return count
@@ -345,8 +349,8 @@ def copy_pixels(todo, count, t, source, target):
             target.weights[t, i, k] = source.weights[t, i, k]
             target.turns[t, i, k] = source.turns[t, i, k]
             target.positions[t, i * ndim + k] = source.positions[t, i * ndim + k]
-        for word in range(source.felt.shape[2]):
-            target.felt[t, i, word] = source.felt[t, i, word]
+        for word in range(source.nodes_met.shape[2]):
+            target.nodes_met[t, i, word] = source.nodes_met[t, i, word]
         for c in range(source.values.shape[1]):
             target.values[t, c, i] = source.values[t, c, i]
 
@@ -355,7 +359,7 @@ def copy_pixels(todo, count, t, source, target):
 def retrace(
     first, last, mesh, grid, velocities, lengths, ease, chosen, changed, sources, states, backup
 ):
-    """:func:`trace` after a change at some nodes: only pixels that feel it are followed anew.
+    """:func:`trace` after a change at some nodes: only pixels that it affects are followed anew.
 
     Parameters
     ----------
@@ -375,9 +379,13 @@ def retrace(
         t = chosen[task]
         todo, positions, values = backup.todo[t], states.positions[t], states.values[t]
         paths = Paths(
-            states.regions[t], states.weights[t], states.turns[t], states.felt[t], no_cotangents
+            states.regions[t],
+            states.weights[t],
+            states.turns[t],
+            states.nodes_met[t],
+            no_cotangents,
         )
-        count = list_touched(states.felt[t], changed[task], todo)
+        count = list_affected(states.nodes_met[t], changed[task], todo)
         backup.n_listed[t] = count
         copy_pixels(todo, count, t, states, backup.old)
         fill_table(mesh, velocities[task], 1.0, factors, table)

@@ -77,7 +77,7 @@ class Metropolis:
     Parameters
     ----------
     posterior : Posterior
-        Of the pair of every chain, with a memory of what paths felt.
+        Of the pair of every chain, with a record of the nodes that paths met.
     surrogate : Surrogate
         For those pairs; what is put in its place during burn-in is used from then on.
     x : (n, d)

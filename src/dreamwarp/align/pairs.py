@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Integral
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dreamwarp.align.nearest import BLOCK, find_nearest
+from dreamwarp.align.nearest import find_nearest
 from dreamwarp.core.compiled import thread_count
-from dreamwarp.core.validation import warn_user
-from dreamwarp.space.resample import check_values
+from dreamwarp.core.labels import as_labels
+from dreamwarp.core.samples import as_array, check_finite
+from dreamwarp.core.validation import check_whole, warn_user
 
 # float32 holds these whole numbers exactly, in half the memory of float64.
 SMALL_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16", "float32")
@@ -81,7 +81,7 @@ def neighbor_pairs(
            [2, 3]])
     """
     samples = _check_samples(X)
-    n_neighbors = _check_count(n_neighbors)
+    n_neighbors = check_whole("n_neighbors", n_neighbors, 1)
     thread_count(n_threads)
     names, members = _split_classes(y, len(samples))
     _report_lone_samples(names, [len(rows) for rows in members])
@@ -137,45 +137,13 @@ def _ask(
 
 def _check_samples(X: ArrayLike) -> NDArray[Any]:
     """Samples (n, size) of finite numbers."""
-    try:
-        array = np.asarray(X)
-    except ValueError:
-        array = np.empty((), object)
-    if array.dtype == object and isinstance(X, Sequence):
-        shapes = sorted({np.shape(sample) for sample in X}, key=str)
-        raise ValueError(
-            f"`X` must hold samples of one shape, got {', '.join(map(str, shapes))}. Resize or pad "
-            "them first."
-        )
-    array = check_values("X", array)
+    array = as_array("X", X)
     if array.ndim < 2 or array[:1].size == 0:
         raise ValueError(f"`X` must have shape (n, *shape), a sample per row, got {array.shape}.")
     if len(array) < 2:
         raise ValueError(f"`X` must hold at least 2 samples to make a pair, got {len(array)}.")
-    samples = array.reshape(len(array), -1)
-    if samples.dtype.kind == "f":
-        _check_numbers(samples, array.shape)
-    return samples
-
-
-def _check_numbers(samples: NDArray[np.floating], shape: tuple[int, ...]) -> None:
-    """In blocks: a mask of all would need as much memory again."""
-    for start in range(0, len(samples), BLOCK):
-        block = samples[start : start + BLOCK]
-        if float(np.abs(block).max()) <= MAX_VALUE:
-            continue
-        row, at = np.argwhere(~(np.abs(block.astype(np.float64)) <= MAX_VALUE))[0]
-        index = (start + int(row), *(int(i) for i in np.unravel_index(at, shape[1:])))
-        raise ValueError(
-            f"`X` must be finite and at most {MAX_VALUE:g} in size, got {block[row, at]} at index "
-            f"{index}. Leave such samples out, or fill such values in."
-        )
-
-
-def _check_count(n_neighbors: int) -> int:
-    if not isinstance(n_neighbors, Integral) or isinstance(n_neighbors, bool) or n_neighbors < 1:
-        raise ValueError(f"`n_neighbors` must be a positive whole number, got {n_neighbors!r}.")
-    return int(n_neighbors)
+    check_finite("X", array, at_most=MAX_VALUE)
+    return array.reshape(len(array), -1)
 
 
 def _split_classes(
@@ -184,18 +152,9 @@ def _split_classes(
     """Names of the classes, if any, and the numbers of their samples in ascending order."""
     if y is None:
         return None, [np.arange(n_samples)]
-    labels = np.asarray(y)
-    if labels.shape != (n_samples,):
-        raise ValueError(
-            f"`y` must have shape ({n_samples},), a label for each sample of `X`, got "
-            f"{labels.shape}."
-        )
-    if labels.dtype.kind not in "biuUSf" or (labels.dtype.kind == "f" and np.isnan(labels).any()):
-        raise ValueError(
-            f"`y` must hold numbers or words, none of them missing, got dtype {labels.dtype}. "
-            "Label every sample, or leave out those without a label."
-        )
-    names, numbers, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    names, numbers, counts = np.unique(
+        as_labels(y, n_samples), return_inverse=True, return_counts=True
+    )
     order = np.argsort(numbers, kind="stable")
     return names, np.split(order, np.cumsum(counts)[:-1])
 

@@ -78,7 +78,7 @@ class Coordinates:
         return np.ascontiguousarray(0.5 * (whole + whole.T))
 
     def fields(self, x: Array) -> tuple[Array, Array, Array]:
-        """Node velocities (n, nodes, ndim), longest steps (n,), 0 where too violent, and ease."""
+        """Node velocities (n, nodes, ndim), longest steps (n,), 0 where too stiff, and ease."""
         unknowns = x if self.mixing is None else np.einsum("ux,nx->nu", self.mixing, x)
         n, cells = len(x), self.mesh.cells
         velocities = np.zeros((n, len(self.mesh.nodes), len(cells)))
@@ -137,7 +137,7 @@ class Posterior:
     weight : float or (n,)
         Times the log-likelihood: pixels of the full image per pixel, at a coarse resolution.
     n_words : int
-        Words of the set of nodes felt by each path, if that is to be remembered.
+        Words of the set of nodes that each path met; 0 if it is not recorded.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Posterior:
     ) -> Array:
         """Log-posterior of x (k, d) for the chosen pairs (k,), up to a constant; (k,).
 
-        Minus infinity for fields so violent that their paths could not be followed in float32.
+        Minus infinity for fields so stiff that their paths could not be followed in float32.
         What is seen on the way is kept for :meth:`derivatives`, which must be of the same x; or in
         other ``states``, if given.
         """
@@ -273,7 +273,7 @@ class Posterior:
         -------
         density : (k,)
         followed : (k,)
-            False for fields too violent to be followed: for them nothing has been changed.
+            False for fields too stiff to be followed: for them nothing has been changed.
         """
         velocities, lengths, ease = self.coordinates.fields(x)
         followed = lengths > 0

@@ -1,9 +1,10 @@
-"""Paths of points under a velocity field, as alignment needs them: the fast walk, with a memory.
+"""Paths of points under a velocity field, with the record of them that alignment needs.
 
-The walk is that of ``space.fast``. What is added: a path may note which nodes' velocities it felt,
-so that a change at one node only has points re-flowed that can notice; and a cotangent carried
-along leaves a log of what it collected in each region, from which the derivative of one point by
-all node velocities is put together: a sparse row, because a path sees few nodes.
+The walk is that of ``space.fast``. Two things are added. A path may record the nodes of all regions
+that it passes, so that after a change at one node only the points are followed anew whose paths can
+change. And a cotangent that is carried along logs what it collects in each region, from which the
+derivative of one point by all node velocities is put together: a sparse row, because a path passes
+few nodes.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.core.compiled import part
 from dreamwarp.core.lanes import LANES, read, write
-from dreamwarp.space.fast import cross_faces, move_lane, reseat_cotangent
+from dreamwarp.space.fast import cross_faces, move_lane, renew_cotangent
 from dreamwarp.space.passes import advance, advance_cotangent, layout, row_length
 
 # Bits per word of a set of nodes.
@@ -36,7 +37,9 @@ class Paths(NamedTuple):
     regions: NDArray[np.uint32]  # (paths,)
     weights: NDArray[np.float32]  # (paths, ndim), ξ
     turns: NDArray[np.float32]  # (paths, ndim), turns round the torus
-    felt: NDArray[np.uint64]  # (paths, words), the set of nodes felt on the way; or empty
+    nodes_met: NDArray[
+        np.uint64
+    ]  # (paths, words), the set of nodes of the regions passed; or empty
     cotangents: NDArray[np.float32]  # (paths, ndim), to carry along; or empty
 
 
@@ -51,16 +54,16 @@ class Log(NamedTuple):
 
 
 @part
-def feel(mesh, region, path, paths):
-    """Note that a path feels the nodes of a region."""
+def record_nodes(mesh, region, path, paths):
+    """Record the nodes of a region that a path enters."""
     for f in range(len(mesh.cells) + 1):
         node = mesh.regions[region, f]
-        paths.felt[path, node // WORD] |= np.uint64(1) << np.uint64(node % WORD)
+        paths.nodes_met[path, node // WORD] |= np.uint64(1) << np.uint64(node % WORD)
 
 
 @part
-def seat(mesh, lanes, lane, path, paths):
-    """Put a path into a lane, with all of its time ahead."""
+def load_lane(mesh, lanes, lane, path, paths):
+    """Start a path in a lane, at time 0."""
     n, at, region = len(mesh.cells), layout(mesh.cells), paths.regions[path]
     for k in range(n):
         write(lanes.work, at.xi + k, lane, paths.weights[path, k])
@@ -68,16 +71,16 @@ def seat(mesh, lanes, lane, path, paths):
     write(lanes.work, at.time, lane, np.float32(1.0))
     lanes.regions[lane], lanes.owners[lane] = region, path
     lanes.rows[lane] = region * row_length(n)
-    if paths.felt.size > 0:
-        for word in range(paths.felt.shape[1]):
-            paths.felt[path, word] = 0
-        feel(mesh, region, path, paths)
+    if paths.nodes_met.size > 0:
+        for word in range(paths.nodes_met.shape[1]):
+            paths.nodes_met[path, word] = 0
+        record_nodes(mesh, region, path, paths)
     if paths.cotangents.size > 0:
-        seat_cotangent(mesh, lanes, lane, paths)
+        load_cotangent(mesh, lanes, lane, paths)
 
 
 @part
-def seat_cotangent(mesh, lanes, lane, paths):
+def load_cotangent(mesh, lanes, lane, paths):
     """Express a path's cotangent in its region's coordinates, and clear the lane's sums."""
     n, kind = len(mesh.cells), mesh.kinds.of[lanes.regions[lane]]
     at = layout(mesh.cells)
@@ -91,8 +94,8 @@ def seat_cotangent(mesh, lanes, lane, paths):
 
 
 @part
-def enter_in_log(mesh, lanes, lane, log):
-    """Make an entry of a lane's sums, and start them anew."""
+def log_sums(mesh, lanes, lane, log):
+    """Log the sums of a lane, and set them to 0."""
     n, at, path = len(mesh.cells), layout(mesh.cells), lanes.owners[lane]
     entry = log.n_entries[0]
     log.n_entries[0] += 1
@@ -107,8 +110,8 @@ def enter_in_log(mesh, lanes, lane, log):
 
 
 @part
-def settle_accounts(mesh, lanes, active, paths, log):
-    """What is to be done for the lanes that are about to cross a face."""
+def flush_sums(mesh, lanes, active, paths, log):
+    """Before lanes cross a face: log sums, record nodes, count turns round the torus."""
     n, at = len(mesh.cells), layout(mesh.cells)
     n_picked = 0
     for lane in range(active):
@@ -118,37 +121,37 @@ def settle_accounts(mesh, lanes, active, paths, log):
         lane = lanes.picked[i]
         region, face = lanes.regions[lane], int(read(lanes.work, at.face, lane))
         if paths.cotangents.size > 0:
-            enter_in_log(mesh, lanes, lane, log)
-            reseat_cotangent(mesh, lane, mesh.ways[region, face + 1], lanes)
-        if paths.felt.size > 0:
-            feel(mesh, mesh.across[region, face + 1], lanes.owners[lane], paths)
+            log_sums(mesh, lanes, lane, log)
+            renew_cotangent(mesh, lane, mesh.ways[region, face + 1], lanes)
+        if paths.nodes_met.size > 0:
+            record_nodes(mesh, mesh.across[region, face + 1], lanes.owners[lane], paths)
         if mesh.periodic:
             for k in range(n):
                 lanes.turns[lane, k] += mesh.shift[region, face, k]
 
 
 @part
-def unseat(mesh, lanes, lane, paths, log):
-    """Note where a path has ended."""
+def unload_lane(mesh, lanes, lane, paths, log):
+    """Store where a path has ended."""
     at, path = layout(mesh.cells), lanes.owners[lane]
     paths.regions[path] = lanes.regions[lane]
     for k in range(len(mesh.cells)):
         paths.weights[path, k] = read(lanes.work, at.xi + k, lane)
         paths.turns[path, k] = lanes.turns[lane, k]
     if paths.cotangents.size > 0:
-        enter_in_log(mesh, lanes, lane, log)
+        log_sums(mesh, lanes, lane, log)
 
 
 @part
-def hand_over(mesh, lanes, n_ended, active, waiting, todo, n_todo, paths, log):
-    """Let out the paths that have ended, and those that wait in; returns (active, waiting)."""
+def refill_lanes(mesh, lanes, n_ended, active, waiting, todo, n_todo, paths, log):
+    """Give the lanes of paths that have ended to paths that wait; returns (active, waiting)."""
     for i in range(n_ended - 1, -1, -1):
         lane = lanes.picked[i]
-        unseat(mesh, lanes, lane, paths, log)
+        unload_lane(mesh, lanes, lane, paths, log)
         if waiting < n_todo:
-            seat(mesh, lanes, lane, todo[waiting], paths)
+            load_lane(mesh, lanes, lane, todo[waiting], paths)
             waiting += 1
-        else:  # nobody waits: the last lane moves up
+        else:  # none waits: the last active lane moves here
             active -= 1
             move_lane(mesh, lanes, active, lane)
     return active, waiting
@@ -170,7 +173,7 @@ def follow(mesh, field, lanes, todo, n_todo, paths, log):
     active = min(LANES, n_todo)
     waiting = active
     for lane in range(active):
-        seat(mesh, lanes, lane, todo[lane], paths)
+        load_lane(mesh, lanes, lane, todo[lane], paths)
     while active > 0:
         advance(
             mesh.cells, field.table, lanes.rows, field.longest, field.easy, edge, carries,
@@ -178,15 +181,17 @@ def follow(mesh, field, lanes, todo, n_todo, paths, log):
         )  # fmt: skip
         if carries:
             advance_cotangent(mesh.cells, lanes.work)
-        if carries or mesh.periodic or paths.felt.size > 0:
-            settle_accounts(mesh, lanes, active, paths, log)
+        if carries or mesh.periodic or paths.nodes_met.size > 0:
+            flush_sums(mesh, lanes, active, paths, log)
         n_ended = cross_faces(mesh, lanes, active)
-        active, waiting = hand_over(mesh, lanes, n_ended, active, waiting, todo, n_todo, paths, log)
+        active, waiting = refill_lanes(
+            mesh, lanes, n_ended, active, waiting, todo, n_todo, paths, log
+        )
 
 
 @part
 def place(mesh, path, paths, positions):
-    """Put where a path is into its place in flat positions (paths * ndim,)."""
+    """Write the position of a path to flat positions (paths * ndim,)."""
     n, region = len(mesh.cells), paths.regions[path]
     kind = mesh.kinds.of[region]
     for c in range(n):

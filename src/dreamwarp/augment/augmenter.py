@@ -17,20 +17,15 @@ from dreamwarp.augment.classifier import AugmentedClassifier
 from dreamwarp.augment.estimators import Samples, judge_estimator
 from dreamwarp.augment.fingerprint import fingerprint
 from dreamwarp.augment.learning import Settings, fit_model, learn_pairs
-from dreamwarp.augment.members import Members
 from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.resampler import Resampler
 from dreamwarp.augment.samples import (
     as_images,
-    as_labels,
-    check_finite,
     check_sizes,
     count_axes,
     count_samples,
-    encode_labels,
     model_labels,
     require_labels,
-    warn_of_channels_last,
 )
 from dreamwarp.augment.sampling_strategy import (
     SamplingStrategy,
@@ -38,26 +33,24 @@ from dreamwarp.augment.sampling_strategy import (
     number_new,
     warn_of_replacement,
 )
+from dreamwarp.augment.source import Balance, SampleSource
 from dreamwarp.augment.strength import judge_strengths
 from dreamwarp.augment.verdict import Judgement, check_strength, not_judged
-from dreamwarp.core.draws import Seed, Stream, as_key, integers
+from dreamwarp.core.draws import Seed, as_key
+from dreamwarp.core.labels import as_labels, encode_labels
 from dreamwarp.core.progress import ProgressOption, check_progress, silenced
+from dreamwarp.core.samples import as_array, check_finite
 from dreamwarp.core.validation import check_choice, check_factor, check_whole, warn_user
-from dreamwarp.model.labels import USE_POOL, refuse_unknown
-from dreamwarp.model.strength import apply_strength, resolve_strength
+from dreamwarp.model.labels import refuse_unknown
 from dreamwarp.model.warpmodel import NO_TEMPLATE, check_templates
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.resample import INTERPOLATIONS
-from dreamwarp.space.warp import Warp
 
 if TYPE_CHECKING:
     from distributed import Client
 
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
-
-# Memory for samples on their way: what is made beside the result.
-BLOCK_BYTES = 64 * 2**20
 
 
 class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -274,14 +267,15 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         check_sizes(self.space_, self._images, self.image_shape)
         self._y = as_labels(require_labels(self, y), len(values))
         self.classes_, self._codes = np.unique(self._y, return_inverse=True)
-        self._labels, self._members = model_labels(self.classes_), Members.of(self._codes)
+        self._labels = model_labels(self.classes_)
         self._key = as_key(self.seed if self.random_state is None else self.random_state)
         with silenced(self.progress):
             ensure_compiled(self.space_)
-        # Refuses what can't be warped before it is aligned.
-        Warp(self.space_, np.zeros((1, self.space_.dim))).image(self._images[:1])
-        self._warn_of_channels(self._images)
         self._learn(settings, client)
+        self._source = SampleSource(
+            self.model_, (self._images, self._y), seed=self._key, strength=1.0,
+            interpolation=self.interpolation,
+        )  # fmt: skip
         self._set_strength(strength)
 
     def _learn(self, settings: Settings, client: Client | None) -> None:
@@ -300,6 +294,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.strength_errors_ = judgement.errors
         asked = "auto" if strength is None else strength
         self.model_ = self.model_.with_strength(self.strength_).with_settings(strength=asked)
+        self._source = self._source.with_options(model=self.model_)
         if strength is None and self.strength_ == 0.0:
             warn_user(
                 "on held-out samples no warps do better than none by a standard error, so "
@@ -373,7 +368,9 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                     f"with growing numbers of copies, got {copies!r}."
                 )
             return self._judge(strengths)
-        samples = Samples(self._images, self._codes, self._y, self._sample_shape, self._apply)
+        samples = Samples(
+            self._images, self._codes, self._y, self._sample_shape, self._source.apply
+        )
         return judge_estimator(
             estimator, self.model_, self._pairs, samples, strengths=strengths, copies=copies,
             seed=self._key, progress=self.progress, n_threads=self.n_threads,
@@ -392,7 +389,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         n: int,
         *,
         label: Any = None,
-        balanced: bool = True,
+        balance: Balance = "classes",
         seed: Seed = None,
         first: int = 0,
         strength: float | None = None,
@@ -407,8 +404,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         n : int
         label : optional
             The class of all samples. Default: all classes.
-        balanced : bool
-            Whether classes take turns. If not, they come as often as they were fitted.
+        balance : {"classes", "data"}
+            Whether classes take turns, or come at random as often as they were fitted.
         seed : int, numpy.random.Generator or None
             Default: the one fitted with.
         first : int
@@ -427,9 +424,11 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         """
         check_is_fitted(self)
         start, n = check_whole("first", first, 0), check_whole("n", n, 0)
-        key, numbers = self._key_of(seed), np.arange(start, start + n)
-        templates = self._choose_templates(key, numbers, label, balanced)
-        X_new = self._warp_fitted(key, numbers, templates, resolve_strength(self.model_, strength))
+        code = None if label is None else self._encode_one(label)
+        source = self._source_by(seed, strength).with_options(balance=balance)
+        numbers = np.arange(start, start + n)
+        templates = source.choose(numbers, code=code, n_threads=self.n_threads)
+        X_new = self._warp_fitted(source, numbers, templates)
         y_new = self._y[templates]
         return (X_new, y_new, templates) if return_templates else (X_new, y_new)
 
@@ -479,11 +478,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         of = np.full(n, NO_TEMPLATE) if templates is None else check_templates(templates, n)
         if y is None and unknown == "error":
             return values.copy()
-        used = resolve_strength(self.model_, strength)
-        self._warn_of_channels(images)
-        codes = np.full(n, -1) if y is None else self._encode(y, n, unknown)
-        numbers = np.arange(start, start + n)
-        warped = self._warp(self._key_of(seed), numbers, images, np.arange(n), codes, of, used)
+        warped = self._source_by(seed, strength).warp_others(
+            images, np.arange(n), None if y is None else as_labels(y, n),
+            np.arange(start, start + n), of, unknown=unknown, n_threads=self.n_threads,
+        )  # fmt: skip
         return warped.reshape(values.shape)
 
     def fit_transform(self, X: ArrayLike, y: ArrayLike) -> Array:
@@ -506,10 +504,9 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         labels = as_labels(require_labels(self, y), count_samples(X))
         n_new = count_new(self.sampling_strategy, labels)
         self.fit(X, y)
-        numbers = number_new(n_new)
-        templates = self._choose_templates(self._key, numbers, None, True)
-        used = self.strength_ if strength is None else check_factor("strength", strength)
-        X_new = self._warp_fitted(self._key, numbers, templates, used)
+        source, numbers = self._source_by(None, strength), number_new(n_new)
+        templates = source.choose(numbers, n_threads=self.n_threads)
+        X_new = self._warp_fitted(source, numbers, templates)
         X_old = self._images.reshape(-1, *self._sample_shape)
         return np.concatenate((X_old, X_new)), np.concatenate((self._y, self._y[templates]))
 
@@ -532,77 +529,24 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     # -- parts of the above
 
-    def _choose_templates(
-        self, key: int, numbers: Integers, label: Any, balanced: bool
-    ) -> Integers:
-        """Samples of the fit (n,) that become samples ``numbers`` (n,)."""
-        if label is None and not balanced:
-            return integers(key, numbers, len(self._y), n_threads=self.n_threads)
-        if label is None:
-            codes = numbers % len(self.classes_)
-        else:
-            remedy = "Leave out `label` for samples of all classes."
-            codes = np.repeat(self._encode([label], 1, "error", remedy), len(numbers))
-        counts = self._members.counts[codes]
-        places = integers(key, numbers, counts, stream=Stream.TEMPLATE, n_threads=self.n_threads)
-        return self._members.pick(codes, places)
+    def _source_by(self, seed: Seed, strength: float | None) -> SampleSource:
+        """The source of new samples; None: the seed of the fit, the strength chosen."""
+        return self._source.with_options(
+            key=None if seed is None else as_key(seed),
+            strength=None if strength is None else check_factor("strength", strength),
+        )
 
-    def _warp_fitted(
-        self, key: int, numbers: Integers, templates: Integers, strength: float
-    ) -> Array:
-        codes = self._codes[templates]
-        new = self._warp(key, numbers, self._images, templates, codes, templates, strength)
+    def _warp_fitted(self, source: SampleSource, numbers: Integers, templates: Integers) -> Array:
+        new = source.warp(numbers, templates, n_threads=self.n_threads)
         return new.reshape(len(new), *self._sample_shape)
 
-    def _warp(
-        self,
-        key: int,
-        numbers: Integers,
-        images: Array,
-        chosen: Integers,
-        codes: Integers,
-        templates: Array,
-        strength: float,
-    ) -> Array:
-        """``images[chosen]``, each by a warp of its class; codes of -1 get one of all classes."""
-        out = np.empty((len(chosen), *images.shape[1:]), images.dtype)
-        labels, known = np.array(self._labels), codes >= 0
-        size = max(1, BLOCK_BYTES // (8 * math.prod(images.shape[1:])))
-        for first in range(0, len(chosen), size):
-            block = np.arange(first, min(first + size, len(chosen)))
-            theta = np.empty((len(block), self.space_.dim))
-            for pooled in np.unique(~known[block]):
-                some = block[known[block] != pooled]
-                theta[some - first] = self.model_.draw(
-                    None if pooled else labels[codes[some]], numbers[some], seed=key,
-                    templates=templates[some], n_threads=self.n_threads,
-                )  # fmt: skip
-            out[block] = self._apply(apply_strength(theta, strength), images[chosen[block]])
-        return out
-
-    def _apply(self, theta: NDArray[np.float64], images: Array) -> Array:
-        warped = Warp(self.space_, theta).image(
-            images, interpolation=self.interpolation, n_threads=self.n_threads
-        )
-        if self.interpolation == "cubic":  # which overshoots
-            axes = tuple(range(1, images.ndim))
-            low, high = (f(images, axis=axes, keepdims=True) for f in (np.min, np.max))
-            np.clip(warped, low, high, out=warped)
-        return warped
-
-    def _warn_of_channels(self, images: Array) -> None:
-        warn_of_channels_last("X", images.shape, self.space_.ndim, "np.moveaxis(X, -1, 1)")
-
-    def _key_of(self, seed: Seed) -> int:
-        return self._key if seed is None else as_key(seed)
-
-    def _encode(self, y: ArrayLike, n: int, unknown: str, remedy: str = USE_POOL) -> Integers:
-        """Class of each label, -1 where there is none."""
-        labels = as_labels(y, n)
-        codes = encode_labels(labels, self.classes_)
-        if unknown == "error" and (codes < 0).any():
-            refuse_unknown(labels[codes < 0][0].item(), self._labels, remedy)
-        return codes
+    def _encode_one(self, label: Any) -> int:
+        """Number of the class that has a label."""
+        (code,) = encode_labels(as_labels([label], 1), self.classes_)
+        if code < 0:
+            remedy = "Leave out `label` for samples of all classes."
+            refuse_unknown(label, self._labels, remedy)
+        return int(code)
 
     def _read(self, X: Any, *, reset: bool) -> Array:
         """Samples as an array of finite numbers, in the byte order of the machine."""
@@ -620,5 +564,5 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             )  # fmt: skip
             if reset:
                 self.n_features_in_ = math.prod(values.shape[1:])
-        check_finite(values)
+        check_finite("X", as_array("X", values))
         return values.astype(values.dtype.newbyteorder("="), copy=False)

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-# Bytes looked at together: samples may be a map of what memory can't hold.
-PART_BYTES = 16 * 2**20
+from dreamwarp.core.samples import parts
 
 
 def fingerprint(X: NDArray[Any]) -> str:
@@ -20,9 +18,3 @@ def fingerprint(X: NDArray[Any]) -> str:
     for _, part in parts(X):
         digest.update(np.ascontiguousarray(part, X.dtype.newbyteorder("<")).data)
     return digest.hexdigest()
-
-
-def parts(X: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Number of the first, and samples, of one part after the other."""
-    step = max(1, PART_BYTES * len(X) // max(1, X.nbytes))
-    return ((first, X[first : first + step]) for first in range(0, len(X), step))

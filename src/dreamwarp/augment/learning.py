@@ -172,7 +172,7 @@ def learn_pairs(
         edges = edges[_choose_structured(space, images, edges)]
         return edges, *learn_posteriors(prior, images, edges, codes, labels, settings, options)
     alignments = align_pairs(
-        space, images[edges[:, 0]], images[edges[:, 1]],
+        space, images, images, edges=edges,
         method="map" if settings.method == "eb" else settings.method, prior=prior,
         sigma=settings.sigma, similarity=settings.similarity, seed=seed,
         max_steps=settings.max_steps, max_draws=settings.max_draws, **options,
@@ -203,9 +203,9 @@ def _choose_structured(
     space: WarpSpace, images: NDArray[Any], edges: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Pairs of images that are not constant."""
-    flat = is_flat(scale_images(space, "X", images))[edges].any(axis=1)
+    flat: NDArray[np.bool_] = is_flat(scale_images(space, "X", images))[edges].any(axis=1)
     check_number(int((~flat).sum()), len(edges))
-    warn_of_failures("eb", np.ones(0, bool), ~flat)
+    warn_of_failures("eb", np.ones(0, bool), np.logical_not(flat))
     return np.flatnonzero(~flat)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from functools import cached_property
@@ -10,18 +11,23 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.augment.fingerprint import fingerprint, parts
+from dreamwarp.augment.fingerprint import fingerprint
 from dreamwarp.augment.members import Members
 from dreamwarp.core.draws import Seed, Stream, as_key, integers
+from dreamwarp.core.labels import check_label
+from dreamwarp.core.samples import check_finite, check_layout
 from dreamwarp.core.validation import check_choice, check_whole
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.sample_sets import MAX_NUMBER
 from dreamwarp.model import WarpModel
-from dreamwarp.model.labels import MAX_LISTED, check_label, encode
+from dreamwarp.model.labels import MAX_LISTED, encode
 from dreamwarp.model.strength import apply_strength, resolve_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE
+from dreamwarp.space.resample import Interpolation
 from dreamwarp.space.warp import Warp
 
+Array = NDArray[Any]
+Integers = NDArray[np.int64]
 Balance = Literal["classes", "data"]
 BALANCES = ("classes", "data")
 
@@ -31,6 +37,8 @@ BLOCK_VALUES = 2**20
 MAX_BLOCK = 4096
 # Blocks are multiples of this where they can be: kernels do as many warps, or some such, abreast.
 ABREAST = 64
+# Memory for samples on their way, where one call makes many.
+BLOCK_BYTES = 64 * 2**20
 
 
 class SampleForm(NamedTuple):
@@ -48,7 +56,7 @@ class SampleForm(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    classes: NDArray[Any]
+    classes: Array
 
     @property
     def n_bytes(self) -> int:
@@ -87,6 +95,19 @@ class SampleSource:
     balance : {"classes", "data"}
         ``"classes"``: classes take turns, sample k has the label ``classes[k % n_classes]``.
         ``"data"``: labels come at random, as often as they do in the data.
+    interpolation : {"linear", "nearest", "cubic"}
+        How warped samples are read off.
+
+    Attributes
+    ----------
+    data : DataSet
+    form : SampleForm
+    codes : (n,)
+        Class of every sample of the data, as a place in ``form.classes``.
+    knows_templates : bool
+        Whether numbers of these samples mean the same to the model.
+    key, strength, balance
+        As given.
 
     Examples
     --------
@@ -102,6 +123,7 @@ class SampleSource:
         seed: Seed = 0,
         strength: float | None = None,
         balance: Balance = "classes",
+        interpolation: Interpolation = "linear",
     ) -> None:
         if not isinstance(model, WarpModel):
             raise TypeError(f"`model` must be a WarpModel, got {type(model).__name__}.")
@@ -110,17 +132,36 @@ class SampleSource:
         self.key = as_key(seed)
         self.balance = check_choice("balance", balance, BALANCES)
         self.strength = resolve_strength(model, strength)
+        self.interpolation = interpolation
         _check_axes(model, self.data)
         _check_classes(model, self.data)
-        _check_finite(self.data)
-        classes, codes = np.unique(self.data.y, return_inverse=True)
+        check_finite(self.data.name, self.data.X)
+        classes, self.codes = np.unique(self.data.y, return_inverse=True)
         self.form = SampleForm(self.data.X.shape[1:], self.data.X.dtype.newbyteorder("="), classes)
-        self._codes, self._members = codes, Members.of(codes)
-        self._names, self._are_known = _names(model, classes), _are_known(model, self.data)
+        self.knows_templates = _knows_templates(model, self.data)
+        self._members = Members.of(self.codes)
 
-    def make(
-        self, first: int, n: int, *, n_threads: int | None = None
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
+    def with_options(
+        self,
+        *,
+        model: WarpModel | None = None,
+        key: int | None = None,
+        strength: float | None = None,
+        balance: Balance | None = None,
+    ) -> SampleSource:
+        """The same data by other draws. A model must know the same classes and samples."""
+        other = copy.copy(self)
+        if model is not None:
+            other.model, other.strength = model, resolve_strength(model, None)
+        if key is not None:
+            other.key = key
+        if strength is not None:
+            other.strength = resolve_strength(self.model, strength)
+        if balance is not None:
+            other.balance = check_choice("balance", balance, BALANCES)
+        return other
+
+    def make(self, first: int, n: int, *, n_threads: int | None = None) -> tuple[Array, Array]:
         """Samples ``first`` to ``first + n - 1`` and their labels.
 
         Returns
@@ -130,39 +171,113 @@ class SampleSource:
         y : (n,)
         """
         numbers = np.arange(first, first + n, dtype=np.int64)
-        templates, codes = self._choose(numbers, n_threads)
-        labels = self.form.classes[codes]
-        known = templates if self._are_known else np.full(n, NO_TEMPLATE)
-        theta = self.model.draw(
-            self._names[codes], numbers, seed=self.key, templates=known, n_threads=n_threads
+        templates = self.choose(numbers, n_threads=n_threads)
+        return self.warp(numbers, templates, n_threads=n_threads), self.data.y[templates]
+
+    def choose(
+        self, numbers: Integers, *, code: int | None = None, n_threads: int | None = None
+    ) -> Integers:
+        """Which sample of the data each new one, by its number (n,), is made of: (n,).
+
+        Parameters
+        ----------
+        code : int, optional
+            The class of all of them. Default: as ``balance`` says.
+        """
+        if code is None and self.balance == "data":
+            return integers(
+                self.key, numbers, len(self.codes), stream=Stream.TEMPLATE, n_threads=n_threads
+            )
+        counts = self._members.counts
+        codes = numbers % len(counts) if code is None else np.full(len(numbers), code)
+        places = integers(
+            self.key, numbers, counts[codes], stream=Stream.TEMPLATE, n_threads=n_threads
         )
-        samples = self.data.X[templates].astype(self.form.dtype, copy=False)
-        warps = Warp(self.model.space, apply_strength(theta, self.strength))
-        return warps.image(samples, n_threads=n_threads), labels
+        return self._members.pick(codes, places)
+
+    def warp(
+        self, numbers: Integers, templates: Integers, *, n_threads: int | None = None
+    ) -> Array:
+        """Samples ``templates`` (n,) of the data as new samples ``numbers`` (n,)."""
+        known = templates if self.knows_templates else np.full(len(templates), NO_TEMPLATE)
+        labels = self.form.classes[self.codes[templates]]
+        return self.warp_others(self.data.X, templates, labels, numbers, known, n_threads=n_threads)
+
+    def warp_others(
+        self,
+        X: Array,
+        chosen: Integers,
+        labels: Array | None,
+        numbers: Integers,
+        templates: Integers,
+        *,
+        unknown: Literal["error", "pool"] = "error",
+        n_threads: int | None = None,
+    ) -> Array:
+        """``X[chosen]``, each under the warp that its number draws for its label.
+
+        Parameters
+        ----------
+        X : (m, *shape)
+            Of any size that the space of the model can warp.
+        chosen, numbers : (n,)
+        labels : (n,), or None for warps of all classes
+        templates : (n,)
+            Numbers of samples that the model knows; ``NO_TEMPLATE`` for others.
+        unknown : {"error", "pool"}
+            What labels of no class get.
+        """
+        dtype = X.dtype.newbyteorder("=")
+
+        def make(block: slice) -> Array:
+            theta = self.model.draw(
+                None if labels is None else labels[block], numbers[block], seed=self.key,
+                templates=templates[block], unknown=unknown, n_threads=n_threads,
+            )  # fmt: skip
+            samples = X[chosen[block]].astype(dtype, copy=False)
+            return self.apply(apply_strength(theta, self.strength), samples, n_threads=n_threads)
+
+        size = max(1, BLOCK_BYTES // (8 * max(1, int(np.prod(X.shape[1:])))))
+        if len(chosen) <= size:
+            return make(slice(0, len(chosen)))
+        out = np.empty((len(chosen), *X.shape[1:]), dtype)
+        for first in range(0, len(chosen), size):
+            out[first : first + size] = make(slice(first, first + size))
+        return out
+
+    def apply(
+        self, theta: NDArray[np.float64], samples: Array, *, n_threads: int | None = None
+    ) -> Array:
+        """Samples (n, ...) under warps θ (n, d), within the range of each sample."""
+        warp = Warp(self.model.space, theta)
+        warped = warp.image(samples, interpolation=self.interpolation, n_threads=n_threads)
+        if self.interpolation == "cubic":  # which overshoots
+            axes = tuple(range(1, samples.ndim))
+            low, high = (f(samples, axis=axes, keepdims=True) for f in (np.min, np.max))
+            np.clip(warped, low, high, out=warped)
+        return warped
 
     @cached_property
     def data_fingerprint(self) -> str:
         """SHA-256, in hexadecimal, of the samples and labels that are warped."""
         X = self.data.X
         digest = hashlib.sha256(json.dumps([self.form.labels, X.shape, fingerprint(X)]).encode())
-        digest.update(self._codes.astype("<i8").data)
+        digest.update(self.codes.astype("<i8").data)
         return digest.hexdigest()
 
-    def _choose(
-        self, numbers: NDArray[np.int64], n_threads: int | None
-    ) -> tuple[NDArray[np.int64], NDArray[Any]]:
-        """Which sample of the data each new one is made of (n,), and its class by number (n,)."""
-        if self.balance == "data":
-            templates = integers(
-                self.key, numbers, len(self._codes), stream=Stream.TEMPLATE, n_threads=n_threads
-            )
-            return templates, self._codes[templates]
-        counts = self._members.counts
-        codes = numbers % len(counts)
-        places = integers(
-            self.key, numbers, counts[codes], stream=Stream.TEMPLATE, n_threads=n_threads
-        )
-        return self._members.pick(codes, places), codes
+    # Former names of `form.classes`, `codes` and `knows_templates`, for `torch.choosing`.
+
+    @property
+    def _names(self) -> Array:
+        return self.form.classes
+
+    @property
+    def _codes(self) -> Integers:
+        return self.codes
+
+    @property
+    def _are_known(self) -> bool:
+        return self.knows_templates
 
 
 # -- checks
@@ -189,26 +304,17 @@ def _as_data_set(data: Any) -> DataSet:
 
 
 def _check_axes(model: WarpModel, data: DataSet) -> None:
-    ndim = model.space.ndim
-    if data.X.ndim not in (ndim + 1, ndim + 2):
-        raise ValueError(
-            f"`{data.name}` must have samples of {ndim} spatial axes, with or without channels "
-            f"before them, as the model's {model.space!r}, got samples of shape {data.X.shape[1:]}."
-            " Use samples like those that the model was fitted to. Rows of numbers need their axes "
-            "back, images by X.reshape(n, rows, columns)."
-        )
+    check_layout(
+        data.name, data.X.shape, model.space.ndim,
+        f"Use samples like those that the model's {model.space!r} was fitted to. Rows of numbers "
+        "need their axes back, images by X.reshape(n, rows, columns).",
+    )  # fmt: skip
     # Here rather than at the first block, by when files have been begun.
-    Warp(model.space, np.zeros(model.space.dim))._check_samples(data.X[:MAX_BLOCK])
-
-
-def _names(model: WarpModel, classes: NDArray[Any]) -> NDArray[Any]:
-    """Classes as the model calls them: to a data set, booleans are 0 and 1."""
-    are_truths = isinstance(model.classes[0], bool) and set(classes.tolist()) <= {0, 1}
-    return classes.astype(bool) if are_truths else classes
+    Warp(model.space, np.zeros(model.space.dim)).check_samples(data.X[:MAX_BLOCK])
 
 
 def _check_classes(model: WarpModel, data: DataSet) -> None:
-    unknown = data.classes[encode(_names(model, data.classes), model.classes) < 0]
+    unknown = data.classes[encode(data.classes, model.classes) < 0]
     if len(unknown):
         raise ValueError(
             f"the model must know every class of `{data.name}`, and has no {_listed(unknown)}. It "
@@ -217,22 +323,9 @@ def _check_classes(model: WarpModel, data: DataSet) -> None:
         )
 
 
-def _are_known(model: WarpModel, data: DataSet) -> bool:
-    """Whether numbers of these samples mean the same to the model."""
+def _knows_templates(model: WarpModel, data: DataSet) -> bool:
     fitted = model.settings.get("samples")
     return model.kind != "template" or fitted is None or fitted == fingerprint(data.X)
-
-
-def _check_finite(data: DataSet) -> None:
-    if data.X.dtype.kind != "f":
-        return
-    for first, part in parts(data.X):
-        is_finite = np.isfinite(part).all(axis=tuple(range(1, part.ndim)))
-        if not is_finite.all():
-            raise ValueError(
-                f"`{data.name}` must be finite, and sample {first + int(is_finite.argmin())} has "
-                "NaN or infinity in it. Leave such samples out, or fill in what is missing."
-            )
 
 
 def _listed(labels: Any) -> str:

@@ -29,9 +29,9 @@ def data(
         str | None,
         typer.Argument(
             metavar="DATA",
-            help="mnist, fashion-mnist or digits; or a file or folder to look at: pictures in a "
-            "folder per class, IDX, .npz, .npy, Parquet, WebDataset (.tar), .ts, .tsv, or what "
-            "`dreamwarp sample` wrote. Without it, names are listed.",
+            help="mnist, mnist-small, fashion-mnist or digits; or a file or folder to look at: "
+            "pictures in a folder per class, IDX, .npz, .npy, Parquet, WebDataset (.tar), .ts, "
+            ".tsv, or what `dreamwarp sample` wrote. Without it, names are listed.",
             show_default=False,
             callback=refuse_empty,
         ),

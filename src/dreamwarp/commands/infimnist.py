@@ -54,7 +54,7 @@ def infimnist(
             callback=refuse_empty,
         ),
     ],
-    from_index: Annotated[
+    first: Annotated[
         int,
         typer.Option(
             metavar="N",
@@ -92,7 +92,7 @@ def infimnist(
 
     dreamwarp infimnist -n 1000000 -o infimnist
 
-    dreamwarp infimnist -n 60000 -o more --from-index 1070000 --width 6 --amplitude 1.5
+    dreamwarp infimnist -n 60000 -o more --first 1070000 --width 6 --amplitude 1.5
     """
     from dreamwarp.augment.rivals.infimnist import AMPLITUDE, WIDTH, InfiMNIST
     from dreamwarp.data import mnist
@@ -108,13 +108,13 @@ def infimnist(
         data.X, data.y, test=data.test, width=width, amplitude=amplitude, seed=seed
     )
     typer.echo(
-        f"images {from_index:,} to {from_index + n - 1:,}: fields of width {width:g} and "
+        f"images {first:,} to {first + n - 1:,}: fields of width {width:g} and "
         f"amplitude {amplitude:g} pixels, seed {seed}"
     )
     start = time.perf_counter()
     with open_store(folder).claim():
         sweep(folder)
-        write_images(generator, n, folder, first=from_index)
+        write_images(generator, n, folder, first=first)
     seconds = time.perf_counter() - start
     typer.echo(
         f"{n:,} images and labels in {output} after {seconds:.1f} s: "

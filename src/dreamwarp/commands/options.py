@@ -20,7 +20,7 @@ SPELLINGS = {
     "balance": "--balance",
     "cells": "--cells",
     "displacement": "--displacement",
-    "first": "--from-index",
+    "first": "--first",
     "length": "--length",
     "max_draws": "--max-draws",
     "max_pairs": "--max-pairs",

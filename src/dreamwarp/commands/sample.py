@@ -104,7 +104,7 @@ def sample(
         ),
     ] = False,
     seed: SeedOption = 0,
-    from_index: Annotated[
+    first: Annotated[
         int,
         typer.Option(
             metavar="N",
@@ -177,7 +177,7 @@ def sample(
     chosen = format or choose_format(data, templates)
     total = n if n is not None else (per_class or 0) * len(templates.classes)
     typer.echo(
-        f"samples {from_index:,} to {from_index + total - 1:,} of {templates.name} as {chosen}, "
+        f"samples {first:,} to {first + total - 1:,} of {templates.name} as {chosen}, "
         f"seed {seed}, strength {warps.strength if strength is None else strength:g}"
     )
     with (
@@ -186,7 +186,7 @@ def sample(
     ):
         done = generate(
             warps, templates, output, n=n, per_class=per_class, format=chosen, seed=seed,
-            first=from_index, strength=strength, balance=balance, shard_size=shard_size,
+            first=first, strength=strength, balance=balance, shard_size=shard_size,
             resume=resume, client=client,
         )  # fmt: skip
     typer.echo(summarize(done))

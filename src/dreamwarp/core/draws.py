@@ -347,7 +347,7 @@ def normal_rows(key_low, key_high, stream, numbers, start, active, dim, counters
 
 
 @part
-def stand_up(abreast, active, dim, start, out):
+def transpose(abreast, active, dim, start, out):
     """Rows of lanes into rows of ``out``: out[start + w, j] = row j, lane w."""
     for base in range(0, active, LINE):
         for j in range(dim):
@@ -365,7 +365,7 @@ def _normals(first, last, key_low, key_high, stream, numbers, out):
         start = task * LANES
         active = min(LANES, len(numbers) - start)
         normal_rows(key_low, key_high, stream, numbers, start, active, dim, counters, abreast)
-        stand_up(abreast, active, dim, start, out)
+        transpose(abreast, active, dim, start, out)
 
 
 @kernel

@@ -6,6 +6,7 @@ from dreamwarp.data.idx import read_idx, write_idx
 from dreamwarp.data.images import read_image
 from dreamwarp.data.named import digits, fashion_mnist, mnist
 from dreamwarp.data.readers import load
+from dreamwarp.data.shipped import mnist_small
 
 __all__ = [
     "DataSet",
@@ -15,6 +16,7 @@ __all__ = [
     "fashion_mnist",
     "load",
     "mnist",
+    "mnist_small",
     "paper_split",
     "read_idx",
     "read_image",

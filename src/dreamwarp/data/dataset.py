@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dreamwarp.core.labels import as_labels
 from dreamwarp.data.guards import refuse_bomb
 
 Samples = NDArray[Any]
@@ -145,41 +146,15 @@ def check_forms(name: object, forms: Iterable[tuple[np.dtype[Any], tuple[int, ..
 
 
 def check_part(name: str, X: Samples, y: ArrayLike) -> Labels:
-    """The labels (n,) of samples (n, ...), if both are what they should be.
-
-    Labels stored as (n, 1), or as whole numbers in floating point, are brought to the usual form.
-    """
-    labels = np.asarray(y)
+    """The labels (n,) of samples (n, ...), if both are what they should be."""
     if X.ndim < 2 or X.size == 0 or X.dtype.kind not in "buif":
         raise ValueError(
             f"`{name}` must hold samples of shape (n, *spatial) or (n, channels, *spatial), of "
             f"real numbers, at least one of them, got {X.dtype} of shape {X.shape}."
         )
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.shape != (len(X),):
-        raise ValueError(
-            f"`{name}` must have one label per sample, shape ({len(X)},), got {labels.shape}. "
-            "One-hot labels go in as `y.argmax(axis=1)`."
-        )
-    return _as_class_labels(name, labels)
-
-
-def _as_class_labels(name: str, labels: Labels) -> Labels:
-    if labels.dtype.kind == "f":
-        if not (np.isfinite(labels) & (np.abs(labels) < 2**53) & (labels == np.rint(labels))).all():
-            raise ValueError(
-                f"`{name}` must have classes as labels: integers or strings, got {labels.dtype} "
-                "with values that are not whole. Cut a measured quantity into classes first."
-            )
-        return labels.astype(np.int64)
-    if labels.dtype.kind == "b":
-        return labels.astype(np.int64)
-    if labels.dtype.kind == "S":
-        return np.char.decode(labels, "utf-8")
-    if labels.dtype.kind not in "iuU":
-        raise ValueError(f"`{name}` must have integers or strings as labels, got {labels.dtype}.")
-    return labels
+    labels = as_labels(y, len(X), f"labels of `{name}`")
+    # Files know no booleans.
+    return labels.astype(np.int64) if labels.dtype.kind == "b" else labels
 
 
 # -- the paper's split

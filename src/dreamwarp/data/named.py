@@ -1,4 +1,4 @@
-"""Data sets by name: MNIST, Fashion-MNIST, scikit-learn's digits."""
+"""Data sets by name: MNIST, whole and in small, Fashion-MNIST, scikit-learn's digits."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dreamwarp.data.dataset import DataSet, Part
 from dreamwarp.data.fetch import KnownFile, Source, cache_folder, fetch
 from dreamwarp.data.idx import read_idx
 from dreamwarp.data.package_mirrors import DebianPackage, NpmPackage
+from dreamwarp.data.shipped import mnist_small
 from dreamwarp.data.sources import Folder, Mirror
 
 # Where systems keep what packages install, unless they say otherwise.
@@ -121,6 +122,7 @@ def digits() -> DataSet:
 RECIPES = {recipe.name: recipe for recipe in (MNIST, FASHION_MNIST)}
 NAMED: dict[str, Callable[..., DataSet]] = {
     "mnist": mnist,
+    "mnist-small": mnist_small,
     "fashion-mnist": fashion_mnist,
     "digits": digits,
 }

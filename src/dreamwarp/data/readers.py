@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.core.files import is_address, local_copy
+from dreamwarp.core.samples import are_channels_last
 from dreamwarp.data import images, numpy_files, series
 from dreamwarp.data.dataset import DataSet, Part
 from dreamwarp.data.idx import is_idx
@@ -20,7 +21,6 @@ from dreamwarp.data.named import NAMED, load_named
 from dreamwarp.data.parquet import read_parquet
 from dreamwarp.data.sample_sets import find_set
 from dreamwarp.data.webdataset import read_webdataset
-from dreamwarp.space.warp import COLORS, MANY
 
 ACCEPTED = (
     f"a name ({', '.join(NAMED)}); a folder with a folder of PNG or JPEG pictures per class; IDX "
@@ -81,15 +81,15 @@ def load(
     Parameters
     ----------
     source : str or path
-        The name of a data set (``"mnist"``, ``"fashion-mnist"``, ``"digits"``), or a path: a
-        folder with a folder of PNG or JPEG pictures per class; IDX files, plain or gzip;
-        ``.npz``; ``X.npy`` with ``y.npy`` beside it; ``.parquet``; ``.tar`` as of WebDataset;
-        ``.ts`` or ``.tsv``; or a folder of one of these. The folder of a set that :func:`generate`
-        or ``dreamwarp sample`` wrote is read as a whole, whatever its format: samples and labels
-        as they were made, in their order. A path that is also a name is written ``./mnist``, or
-        given as a ``pathlib.Path``. A single ``.npz``, ``.parquet``, ``.tar``, ``.ts`` or ``.tsv``
-        file may also be at an address that fsspec knows, such as ``s3://bucket/data.npz``: it is
-        copied for the time of reading.
+        The name of a data set (``"mnist"``, ``"mnist-small"``, ``"fashion-mnist"``,
+        ``"digits"``), or a path: a folder with a folder of PNG or JPEG pictures per class; IDX
+        files, plain or gzip; ``.npz``; ``X.npy`` with ``y.npy`` beside it; ``.parquet``; ``.tar``
+        as of WebDataset; ``.ts`` or ``.tsv``; or a folder of one of these. The folder of a set that
+        :func:`generate` or ``dreamwarp sample`` wrote is read as a whole, whatever its format:
+        samples and labels as they were made, in their order. A path that is also a name is written
+        ``./mnist``, or given as a ``pathlib.Path``. A single ``.npz``, ``.parquet``, ``.tar``,
+        ``.ts`` or ``.tsv`` file may also be at an address that fsspec knows, such as
+        ``s3://bucket/data.npz``: it is copied for the time of reading.
     fields : (str, str)
         Names of samples and labels in ``.npz`` and Parquet files, of two ``.npy`` files, or the
         endings of both in WebDataset files.
@@ -107,7 +107,7 @@ def load(
     -------
     DataSet
         Samples (n, *spatial) or (n, channels, *spatial), in the type they are stored in. Images
-        that are stored with 3 or 4 colours last have them moved.
+        whose channels, 4 at most, are stored last have them moved.
 
     Raises
     ------
@@ -218,7 +218,7 @@ def _reshape(name: str, X: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]
 
 def _move_colors(X: NDArray[Any]) -> NDArray[Any]:
     """Samples with their channels before their spatial axes."""
-    if X.ndim == 4 and X.shape[-1] in COLORS and min(X.shape[1:3]) >= MANY:
+    if are_channels_last(X.shape[1:], 2):
         X = np.moveaxis(X, -1, 1)
         X = X if isinstance(X, np.memmap) else np.ascontiguousarray(X)
     return X

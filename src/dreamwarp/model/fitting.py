@@ -67,12 +67,12 @@ class Fitted(NamedTuple):
 
     def with_general(self, other: Fitted) -> Fitted:
         """With the Gaussians of other pairs for samples that are no templates."""
-        distributions = {
-            label: replace(own, general=other.distributions[label])
-            if isinstance(own, TemplateMixture)
-            else other.pooled
-            for label, own in self.distributions.items()
-        }
+        distributions: dict[Label, Distribution] = {}
+        for label, own in self.distributions.items():
+            general = other.distributions[label]
+            assert isinstance(general, Gaussian)
+            mixed = isinstance(own, TemplateMixture)
+            distributions[label] = replace(own, general=general) if mixed else other.pooled
         return self._replace(distributions=distributions, pooled=other.pooled)
 
 

@@ -1,41 +1,22 @@
-"""Names of classes: strings, whole numbers or booleans, of one type per model, kept as given."""
+"""Classes of a model: labels of one type, strings, whole numbers or booleans, kept as given."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-Label: TypeAlias = "str | int | bool"
+from dreamwarp.core.labels import MAX_NUMBER, check_label
+from dreamwarp.core.labels import Label as Label  # a name of this module too
 
-# Kinds of numpy arrays that can hold labels of a type.
-ARRAY_KINDS = {str: "U", int: "iu", bool: "b"}
-MAX_NUMBER = 2**63 - 2
 # Labels that an error lists before it gives up.
 MAX_LISTED = 10
 # What to do about a label that no class has.
 USE_POOL = 'Use unknown="pool" for the warps of all classes.'
 USE_NONE = "Use label=None for the warps of all classes."
-
-
-def check_label(label: Any) -> Label:
-    """A label as a plain str, int or bool."""
-    plain = label.item() if isinstance(label, np.generic) else label
-    if type(plain) not in ARRAY_KINDS:
-        raise TypeError(
-            f"labels must be strings, whole numbers or booleans, got {label!r} "
-            f"({type(label).__name__}). Float labels can be turned with y.astype(int)."
-        )
-    if type(plain) is int and abs(plain) > MAX_NUMBER:
-        raise ValueError(f"labels that are numbers must stay below 2^63 - 1, got {plain}.")
-    if type(plain) is str and plain.endswith("\0"):
-        raise ValueError(
-            f"labels must not end in a zero character, which arrays drop, got {plain!r}."
-        )
-    return plain
 
 
 def check_classes(labels: Iterable[Any]) -> tuple[Label, ...]:
@@ -53,7 +34,10 @@ def check_classes(labels: Iterable[Any]) -> tuple[Label, ...]:
 
 
 def encode(labels: Any, classes: Sequence[Label]) -> NDArray[np.int64]:
-    """The place of each label (n,) among the classes; -1 where there is none."""
+    """The place of each label (n,) among the classes; -1 where there is none.
+
+    True and 1 are the same label, and False and 0.
+    """
     kind, values = type(classes[0]), np.asarray(labels)
     if values.ndim != 1:
         raise ValueError(f"`labels` must have shape (n,), got {values.shape}.")
@@ -64,23 +48,21 @@ def encode(labels: Any, classes: Sequence[Label]) -> NDArray[np.int64]:
             f"`labels` must be strings, whole numbers or booleans, got dtype {values.dtype}. "
             "Float labels can be turned with y.astype(int)."
         )
-    if values.dtype.kind not in ARRAY_KINDS[kind]:
+    if (kind is str) != (values.dtype.kind == "U"):
         return np.full(len(values), -1)
     if values.dtype.kind == "u":  # past the range of labels there is no label: any such will do
         values = np.minimum(values, np.uint64(MAX_NUMBER + 1))
-    if kind is int:
-        values = values.astype(np.int64)
     known = np.array(classes)
+    if kind is not str:
+        values, known = values.astype(np.int64), known.astype(np.int64)
     order = np.argsort(known)
     places = order[np.minimum(np.searchsorted(known[order], values), len(known) - 1)]
     return np.where(known[places] == values, places, -1)
 
 
 def _encode_each(labels: Iterable[Any], classes: Sequence[Label]) -> NDArray[np.int64]:
-    # By type as well: True and 1 are the same key.
-    table = {(type(label), label): place for place, label in enumerate(classes)}
-    plain = (check_label(label) for label in labels)
-    return np.array([table.get((type(label), label), -1) for label in plain], np.int64)
+    table = {label: place for place, label in enumerate(classes)}
+    return np.array([table.get(check_label(label), -1) for label in labels], np.int64)
 
 
 def label_key(key: int, label: Label | None) -> int:

@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dreamwarp.core.labels import Label, check_label
 from dreamwarp.core.validation import as_finite_array
 from dreamwarp.model.gaussian import Array, Integers
-from dreamwarp.model.labels import Label, check_classes, check_label
+from dreamwarp.model.labels import check_classes
 from dreamwarp.space import WarpSpace
 
 FORMULAS = ("oas", "ledoit-wolf")

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dreamwarp.core.draws import Seed, as_key, check_numbers
+from dreamwarp.core.labels import Label, check_label
 from dreamwarp.core.validation import as_finite_array, check_choice, check_factor, check_whole
 from dreamwarp.model.fitting import ClassFit, fit_distributions
 from dreamwarp.model.gaussian import Array, Components, Gaussian, Integers, components
 from dreamwarp.model.kinds import Distribution
-from dreamwarp.model.labels import USE_NONE, Label, check_label, encode, label_key, refuse_unknown
+from dreamwarp.model.labels import USE_NONE, encode, label_key, refuse_unknown
 from dreamwarp.space import WarpSpace
 
 Kind = Literal["gaussian", "kde", "template"]

@@ -89,7 +89,7 @@ def bound_gradient(cells, regions, kinds, velocities, bounds):
 
 @kernel
 def node_velocities(first, last, mesh, unknown, columns, unknowns, velocities, speed, rate, growth):
-    """Velocities at the nodes, and how violent each field is at its worst place.
+    """Velocities at the nodes, and how stiff each field is at its worst place.
 
     One task is ``FIELDS`` fields.
 

@@ -153,7 +153,7 @@ class Pull(NamedTuple):
 
 @part
 def put_position(mesh, lane, lanes, out):
-    """Put where a lane is into its owner's place in ``out`` (m, ndim)."""
+    """Write a lane's position to its owner's row of ``out`` (m, ndim)."""
     n, region, owner = len(mesh.cells), read(lanes.regions, 0, lane), read(lanes.owners, 0, lane)
     at, kind = layout(mesh.cells), read(mesh.kinds.of, 0, region)
     for c in range(n):
@@ -167,7 +167,7 @@ def put_position(mesh, lane, lanes, out):
 
 
 @part
-def seat_cotangent(mesh, lane, lanes, pull):
+def load_cotangent(mesh, lane, lanes, pull):
     """Express the owner's cotangent in the coordinates of the lane's region; clear its sums."""
     n, at, owner = len(mesh.cells), layout(mesh.cells), read(lanes.owners, 0, lane)
     kind = read(mesh.kinds.of, 0, read(lanes.regions, 0, lane))
@@ -182,8 +182,8 @@ def seat_cotangent(mesh, lane, lanes, pull):
 
 
 @part
-def unseat_cotangent(mesh, lane, lanes, pull):
-    """The way back: the owner's cotangent."""
+def flush_cotangent(mesh, lane, lanes, pull):
+    """Write a lane's cotangent to its owner, in the coordinates of points."""
     n, at, owner = len(mesh.cells), layout(mesh.cells), read(lanes.owners, 0, lane)
     kind = read(mesh.kinds.of, 0, read(lanes.regions, 0, lane))
     for c in range(n):
@@ -196,7 +196,7 @@ def unseat_cotangent(mesh, lane, lanes, pull):
 
 @part
 def deliver_sums(mesh, lane, lanes, pull):
-    """Add a lane's sums to those of its region, and start them anew."""
+    """Add a lane's sums to those of its region, and set them to 0."""
     n, at = len(mesh.cells), layout(mesh.cells)
     first = read(lanes.regions, 0, lane) * ((n + 1) * n)
     for fk in range((n + 1) * n):
@@ -206,13 +206,13 @@ def deliver_sums(mesh, lane, lanes, pull):
 
 
 @part
-def reseat_cotangent(mesh, lane, way, lanes):
+def renew_cotangent(mesh, lane, way, lanes):
     """Express a lane's cotangent in the coordinates of the region across."""
     n, at = len(mesh.cells), layout(mesh.cells)
     for k in range(n):
         eta = np.float32(0.0)
         for j in range(n):
-            entry = read(mesh.kinds.reseats, 0, (way * n + k) * n + j)
+            entry = read(mesh.kinds.cotangent_maps, 0, (way * n + k) * n + j)
             eta += read(lanes.work, at.eta + j, lane) * entry
         write(lanes.work, at.chosen + k, lane, eta)
     for k in range(n):
@@ -220,8 +220,8 @@ def reseat_cotangent(mesh, lane, way, lanes):
 
 
 @part
-def settle_accounts(mesh, lanes, active, pull):
-    """What depends on the region that a lane is about to leave, if it is."""
+def flush_sums(mesh, lanes, active, pull):
+    """Before lanes cross a face: deliver sums, renew cotangents, count turns round the torus."""
     n, at = len(mesh.cells), layout(mesh.cells)
     n_picked = 0
     for lane in range(active):  # picking first spares the processor a guess per lane
@@ -232,7 +232,7 @@ def settle_accounts(mesh, lanes, active, pull):
         region, face = read(lanes.regions, 0, lane), int(read(lanes.work, at.face, lane))
         if pull.sums.size > 0:
             deliver_sums(mesh, lane, lanes, pull)
-            reseat_cotangent(mesh, lane, read(mesh.ways, 0, region * (n + 2) + face + 1), lanes)
+            renew_cotangent(mesh, lane, read(mesh.ways, 0, region * (n + 2) + face + 1), lanes)
         if mesh.periodic:
             for k in range(n):
                 lanes.turns[lane, k] += mesh.shift[region, face, k]
@@ -260,8 +260,8 @@ def cross_faces(mesh, lanes, active):
 
 
 @part
-def take_seat(mesh, lanes, lane, point, starts, pull):
-    """Put a point into a lane."""
+def load_lane(mesh, lanes, lane, point, starts, pull):
+    """Start a point in a lane, at time 0."""
     n, at = len(mesh.cells), layout(mesh.cells)
     for k in range(n):
         write(lanes.work, at.xi + k, lane, read(starts.weights, 0, point * n + k))
@@ -273,12 +273,12 @@ def take_seat(mesh, lanes, lane, point, starts, pull):
     write(lanes.owners, 0, lane, np.uint32(point))
     write(lanes.rows, 0, lane, np.uint32(region * row_length(n)))
     if pull.sums.size > 0:
-        seat_cotangent(mesh, lane, lanes, pull)
+        load_cotangent(mesh, lane, lanes, pull)
 
 
 @part
 def move_lane(mesh, lanes, source, target):
-    """Let the path of one lane go on in another."""
+    """Move a path from one lane to another."""
     n, at = len(mesh.cells), layout(mesh.cells)
     write(lanes.regions, 0, target, read(lanes.regions, 0, source))
     write(lanes.rows, 0, target, read(lanes.rows, 0, source))
@@ -290,19 +290,19 @@ def move_lane(mesh, lanes, source, target):
 
 
 @part
-def hand_over(mesh, lanes, n_ended, active, point, stop, starts, pull, out):
-    """Let out the paths that have ended, and points that wait in; returns (active, next point)."""
+def refill_lanes(mesh, lanes, n_ended, active, point, stop, starts, pull, out):
+    """Store ended paths, and start others in their lanes; returns (active, next point)."""
     for i in range(n_ended - 1, -1, -1):
         lane = read(lanes.picked, 0, i)
         if out.size > 0:
             put_position(mesh, lane, lanes, out)
         if pull.sums.size > 0:
-            unseat_cotangent(mesh, lane, lanes, pull)
+            flush_cotangent(mesh, lane, lanes, pull)
             deliver_sums(mesh, lane, lanes, pull)
         if point < stop:
-            take_seat(mesh, lanes, lane, point, starts, pull)
+            load_lane(mesh, lanes, lane, point, starts, pull)
             point += 1
-        else:  # nobody waits: the last lane moves up
+        else:  # none waits: the last active lane moves here
             active -= 1
             move_lane(mesh, lanes, active, lane)
     return active, point
@@ -370,16 +370,16 @@ def walk(
         point, stop = chunk * CHUNK, min((chunk + 1) * CHUNK, m)
         active = min(LANES, stop - point)
         for lane in range(active):
-            take_seat(mesh, lanes, lane, point, begin, pull)
+            load_lane(mesh, lanes, lane, point, begin, pull)
             point += 1
         while active > 0:
             advance(cells, table, lanes.rows, longest, easy, edge, carries, lanes.work)
             if carries:
                 advance_cotangent(cells, lanes.work)
             if carries or mesh.periodic:
-                settle_accounts(mesh, lanes, active, pull)
+                flush_sums(mesh, lanes, active, pull)
             n_ended = cross_faces(mesh, lanes, active)
-            active, point = hand_over(
+            active, point = refill_lanes(
                 mesh, lanes, n_ended, active, point, stop, begin, pull, out[t]
             )
         if carries:

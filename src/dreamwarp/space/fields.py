@@ -22,7 +22,7 @@ AT_ONCE = 16
 
 @dataclass(frozen=True)
 class Fields:
-    """n velocity fields, with bounds on how violent each is.
+    """n velocity fields, with bounds on how stiff each is.
 
     Attributes
     ----------
@@ -104,14 +104,14 @@ class Fields:
     def sharpen(self, points: Array, ends: Floats, tolerance: float) -> Floats:
         """Ends of paths, with float64 ones where the way back is left to the exact flow.
 
-        Fields as violent as that would make the rounding of the ends grow past all bounds.
+        Fields as stiff as that would make the rounding of the ends grow past all bounds.
         """
-        violent = self.step_lengths(tolerance) == 0
-        if not violent.any():
+        stiff = self.step_lengths(tolerance) == 0
+        if not stiff.any():
             return ends
-        some = points if len(points) == 1 else points[violent]
+        some = points if len(points) == 1 else points[stiff]
         sharpened = ends.astype(np.float64)
-        sharpened[violent] = self.only(violent).flow_exactly(some)
+        sharpened[stiff] = self.only(stiff).flow_exactly(some)
         return sharpened
 
     def carry_fast(self, ends: Floats, cotangents: Array, tolerance: float) -> Array:

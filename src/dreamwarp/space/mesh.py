@@ -31,7 +31,9 @@ class Kinds(NamedTuple):
     finite: NDArray[np.float32]  # (kinds, ndim): 1 for a vertex, 0 for a direction
     columns: NDArray[np.float32]  # (kinds, 1 + (ndim + 1) ndim, row_length): see fast.fill_table
     renames: NDArray[np.float32]  # (ways x row_length,): [M | m] of ξ -> M ξ + m on crossing
-    reseats: NDArray[np.float32]  # (ways, ndim, ndim): the transposed inverse of M, for cotangents
+    cotangent_maps: NDArray[
+        np.float32
+    ]  # (ways, ndim, ndim): the transposed inverse of M, for cotangents
 
 
 class Mesh(NamedTuple):

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core import interpolation as kernels
 from dreamwarp.core.compiled import spread
+from dreamwarp.core.samples import as_array
 from dreamwarp.core.validation import check_choice
 
 Interpolation = Literal["linear", "nearest", "cubic"]
@@ -311,19 +312,12 @@ def _as_type(numbers: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 # -- checks
 
 
-def check_values(name: str, values: ArrayLike) -> NDArray[Any]:
-    """``values`` as an array of real numbers of up to 64 bits."""
-    array = np.asarray(values)
-    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
-        raise TypeError(
-            f"`{name}` must be an array of booleans, integers or floating-point numbers of at most "
-            f"64 bits, got dtype {array.dtype}."
-        )
-    return array
+# What the report calls it.
+check_values = as_array
 
 
 def check_spatial_shape(shape: tuple[int, ...]) -> None:
-    """Refuse samples without pixels, and those with more than kernels can number."""
+    """Raise if samples have no pixels, or more than kernels can number."""
     if min(shape) < 1 or math.prod(shape) > kernels.MAX_PIXELS:
         raise ValueError(
             f"samples must have between 1 and {kernels.MAX_PIXELS} pixels per channel, got spatial "
@@ -354,7 +348,7 @@ def _check_inputs(
 ) -> tuple[NDArray[Any], NDArray[Any], int]:
     """Samples (n or 1, channels, *spatial), points (n or 1, m, ndim), and n."""
     check_choice("fill", fill, FILLS)
-    points = check_values("positions", positions)
+    points = as_array("positions", positions)
     if points.ndim != 3 or not 1 <= points.shape[2] <= MAX_AXES:
         raise ValueError(
             f"`positions` must have shape (n, m, ndim) with 1 to {MAX_AXES} axes, got "
@@ -364,7 +358,7 @@ def _check_inputs(
         points = points.astype(np.float64, copy=False)
     if not np.isfinite(points).all():
         raise ValueError("`positions` must be finite, got NaN or infinity.")
-    samples, ndim = check_values("values", values), points.shape[2]
+    samples, ndim = as_array("values", values), points.shape[2]
     if samples.ndim != ndim + 2:
         raise ValueError(
             f"`values` must have shape (n, channels, *spatial) with {ndim} spatial axes, as many "
@@ -383,7 +377,7 @@ def _check_inputs(
 def _check_cotangent(
     cotangent: ArrayLike, shape: tuple[int, ...], number: np.dtype[Any]
 ) -> NDArray[Any]:
-    array = check_values("cotangent", cotangent)
+    array = as_array("cotangent", cotangent)
     if array.shape != shape:
         raise ValueError(
             f"`cotangent` must have the shape of the sampled values, {shape}, got {array.shape}."

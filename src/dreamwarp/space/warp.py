@@ -10,13 +10,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dreamwarp.core.samples import are_channels_last, as_array, refuse_channels_last
 from dreamwarp.core.validation import as_finite_array, check_choice, warn_user
 from dreamwarp.space.resample import (
     INTERPOLATIONS,
     Fill,
     Interpolation,
     check_spatial_shape,
-    check_values,
     resample_into,
 )
 from dreamwarp.space.warpspace import Method, WarpSpace
@@ -28,9 +28,6 @@ BLOCK_BYTES = 16 * 2**20
 BLOCK_POINTS = 2**20
 # Largest error of the fast flow, in the unit domain and in pixels: no resampling shows either.
 TOLERANCE, PIXEL_TOLERANCE = 1e-4, 0.05
-# An image with as many columns as there are colours, after two axes of at least MANY, is taken for
-# one with its channels last.
-COLORS, MANY = (3, 4), 16
 # Steps per edge of a box, by the number of axes, and how many finer ones each is cut into where the
 # box reaches furthest.
 OUTLINE_STEPS = {1: 1, 2: 128, 3: 32}
@@ -131,7 +128,7 @@ class Warp:
             Must be a value that the dtype of ``x`` can hold.
         method : {"fast", "exact"}
             Of the flow; see :meth:`WarpSpace.flow`. Along an axis of more than 100,000 pixels the
-            float32 positions of ``"fast"`` are felt: use ``"exact"``.
+            float32 positions of ``"fast"`` show: use ``"exact"``.
         tolerance : float, optional
             Largest error of the fast flow in the unit domain. Default: 1e-4, and at most a
             twentieth of a pixel.
@@ -146,7 +143,7 @@ class Warp:
         check_choice("interpolation", interpolation, INTERPOLATIONS)
         check_choice("fill", fill, ("edge", "constant", "reflect"))
         rule: Fill = "wrap" if self.space.boundary == "periodic" else fill
-        samples, shape = self._check_samples(x)
+        samples, shape = self.check_samples(x)
         theta, spatial = np.atleast_2d(self.theta), samples.shape[2:]
         n = len(samples) if len(theta) == 1 else len(theta)
         out = np.empty((n, samples.shape[1], math.prod(spatial)), samples.dtype)
@@ -290,9 +287,9 @@ class Warp:
         check_spatial_shape(spatial)
         return spatial
 
-    def _check_samples(self, x: ArrayLike) -> tuple[NDArray[Any], tuple[int, ...]]:
+    def check_samples(self, x: ArrayLike) -> tuple[NDArray[Any], tuple[int, ...]]:
         """Samples (n or 1, channels, *spatial), and the shape of the result."""
-        array, ndim = check_values("x", x), self.space.ndim
+        array, ndim = as_array("x", x), self.space.ndim
         lead, spatial = array.shape[: array.ndim - ndim], array.shape[array.ndim - ndim :]
         if not 0 <= array.ndim - ndim <= 2:
             raise ValueError(
@@ -300,12 +297,9 @@ class Warp:
                 f"{ndim} spatial axes, as many as the space has, got {array.shape}."
             )
         check_spatial_shape(spatial)
-        if ndim == 2 and lead and array.shape[-1] in COLORS and min(array.shape[-3:-1]) >= MANY:
-            raise ValueError(
-                f"`x` must have its channels before its spatial axes, and seems to have them last: "
-                f"got {array.shape} for a space of {ndim} axes. Use "
-                f"`np.moveaxis(x, -1, {-ndim - 1})`."
-            )
+        # One image with channels last looks like many of few columns. Signals are not that alike.
+        if lead and ndim > 1 and are_channels_last(array.shape[-ndim - 1 :], ndim):
+            refuse_channels_last("x", array.shape, -ndim - 1)
         n = lead[0] if lead else 1
         if n not in (1, len(self)) and len(self) != 1:
             raise ValueError(

@@ -252,7 +252,7 @@ class WarpSpace:
             machine precision, in float64; closed form in 1-D. ``"fast"``: the same walk in float32
             with a power series of order 7, in steps chosen from θ so that ``tolerance`` holds: the
             series' remainder, grown by e^μ where μ is the largest rate at which the field lets
-            points part, takes half of it, float32 rounding the other half. A θ so violent that
+            points part, takes half of it, float32 rounding the other half. A θ so stiff that
             rounding could take more goes to the exact method.
         tolerance : float
             Largest error of ``"fast"``, as a distance, for points in and near the unit domain:

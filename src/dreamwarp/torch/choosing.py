@@ -180,7 +180,7 @@ def _read(model: WarpModel, X: Any, y: Any, key: int, device: torch.device) -> _
     values = standardize(source.data.X.astype(np.float32))
     if values.ndim == model.space.ndim + 1:
         values = values[:, None]
-    labels, codes = np.unique(source._names[source._codes], return_inverse=True)
+    labels, codes = source.form.classes, source.codes
     if len(labels) < 2:
         raise ValueError(
             f"`y` must have at least two classes to tell apart, got {labels[0].item()!r} alone."

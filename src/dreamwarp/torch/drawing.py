@@ -11,11 +11,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from dreamwarp.augment.samples import warn_of_channels_last
 from dreamwarp.core.draws import Seed, Stream, as_key, derive_seed, uniforms
+from dreamwarp.core.samples import check_layout
 from dreamwarp.core.validation import check_choice
 from dreamwarp.model import Label, WarpModel
-from dreamwarp.model.labels import ARRAY_KINDS
 from dreamwarp.model.strength import apply_strength, resolve_network_strength
 from dreamwarp.model.warpmodel import Unknown
 from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
@@ -143,16 +142,9 @@ class RandomWarps:
         return out
 
     def check_images(self, images: Any) -> None:
-        """Refuse what is no batch of samples of the model's space."""
+        """Raise unless images are a batch of samples of the model's space."""
         check_tensor(images)
-        ndim = self.model.space.ndim
-        if images.ndim not in (ndim + 1, ndim + 2):
-            raise ValueError(
-                f"images must have shape (n, *spatial) or (n, channels, *spatial) with {ndim} "
-                f"spatial axes for {self.model.space!r}, got {tuple(images.shape)}. "
-                "Use `image[None]` for one image."
-            )
-        warn_of_channels_last("images", images.shape, ndim, "images.movedim(-1, 1)")
+        check_layout("images", images.shape, self.model.space.ndim)
 
     def check_theta(self, theta: Tensor, images: Tensor) -> Tensor:
         """θ (n, d) for n images, on their device and in the precision they are worked on in."""
@@ -190,7 +182,7 @@ class RandomWarps:
         if self.classes is not None:
             values = _look_up(values, self.classes)
         kind = type(self.model.classes[0])
-        if values.size and values.dtype.kind not in ARRAY_KINDS[kind] + "O":
+        if values.size and values.dtype.kind not in ("UO" if kind is str else "biuO"):
             raise TypeError(
                 f"labels must be {KIND_NAMES[kind]}, as the classes of the model are, such as "
                 f"{self.model.classes[0]!r}, got {values[0].item()!r}. "

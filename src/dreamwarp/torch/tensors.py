@@ -103,7 +103,7 @@ def blocks(
 ) -> Iterator[Block]:
     """Cut a batch (n, d) of θ and (n or 1, m, ndim) of points into blocks of one precision each.
 
-    A θ too violent for float32 to keep the tolerance is followed in float64, as by the kernels.
+    A θ too stiff for float32 to keep the tolerance is followed in float64, as by the kernels.
     """
     parameters, _ = space._check_theta(as_array(theta))
     fields = space._fields(parameters, n_threads())

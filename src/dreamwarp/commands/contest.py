@@ -1,0 +1,273 @@
+"""The demo's comparison: two classifiers, three ways of making more digits, one test.
+
+The elastic rival is tuned for each classifier on training digits that are held out for that. The
+learned warps are not: the nearest neighbour gets them at the strength that `Augmenter` chooses, the
+network at their natural scale.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from dreamwarp.augment.augmenter import Augmenter
+from dreamwarp.augment.rivals.elastic import deform_elastically
+from dreamwarp.core.progress import track
+from dreamwarp.data.dataset import DataSet, Part
+
+Images = NDArray[np.float32]
+Labels = NDArray[np.int64]
+# From training digits and their labels to a function that predicts labels.
+Train = Callable[[Images, Labels], Callable[[Images], Labels]]
+
+NONE, ELASTIC, LEARNED = "training digits alone", "and elastic noise", "and learned warps"
+NEIGHBOR, NETWORK = "nearest neighbour", "small network"
+BATCH = 100
+# A difference of fewer standard errors may be chance.
+CLEAR = 2.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is done.
+
+    Attributes
+    ----------
+    n_new : int
+        New digits that each classifier is trained on.
+    n_updates : int
+        Updates of the network.
+    held_out : float
+        Share of the training digits by which elastic noise is tuned.
+    n_new_tuning, n_updates_tuning : int
+        The same for each setting of the elastic noise.
+    elastic : tuple of (width, amplitude)
+        Settings, in pixels.
+    """
+
+    n_new: int = 20_000
+    n_updates: int = 2400
+    held_out: float = 0.25
+    n_new_tuning: int = 7500
+    n_updates_tuning: int = 800
+    elastic: tuple[tuple[float, float], ...] = (
+        (4.0, 0.7), (4.0, 1.0), (4.0, 1.4), (7.0, 0.7), (7.0, 1.0), (7.0, 1.4),
+    )  # fmt: skip
+
+
+class Contestant(NamedTuple):
+    """One way of training: test digits mistaken (n_test,), by the name of the classifier."""
+
+    name: str
+    mistakes: dict[str, NDArray[np.bool_]]
+
+    def error(self, classifier: str) -> float:
+        """Share of the test digits mistaken, in percent."""
+        return 100.0 * float(self.mistakes[classifier].mean())
+
+
+class Outcome(NamedTuple):
+    """What came of the contest, and the settings of elastic noise chosen for each classifier."""
+
+    contestants: list[Contestant]
+    elastic: dict[str, tuple[float, float]]
+
+
+def run_contest(
+    train: Part, test: Part, learned: dict[str, Augmenter], *, plan: Plan, seed: int
+) -> Outcome:
+    """Tune the elastic noise, train every classifier on every kind of digits, and test all.
+
+    Parameters
+    ----------
+    train, test : Part
+        Digits as float32 in [0, 1], and their labels.
+    learned : dict of str to Augmenter
+        What was fitted to ``train`` for each classifier.
+    """
+    classifiers = {NEIGHBOR: train_neighbor, NETWORK: network_trainer(plan.n_updates, seed)}
+    elastic = tune_elastic(train, plan=plan, seed=seed + 1)
+    nothing = Part(train.X[:0], train.y[:0])
+    more = {
+        NONE: dict.fromkeys(classifiers, nothing),
+        ELASTIC: {
+            name: deform(train, setting, plan.n_new, seed=seed) for name, setting in elastic.items()
+        },
+        LEARNED: {name: Part(*learned[name].sample(plan.n_new)) for name in classifiers},
+    }
+    tasks = [
+        (classifiers[name], join(train, more[kind][name]), test)
+        for kind in more
+        for name in classifiers
+    ]
+    found = iter(_mistakes_of_all(tasks, "testing"))
+    contestants = [Contestant(kind, {name: next(found) for name in classifiers}) for kind in more]
+    return Outcome(contestants, elastic)
+
+
+# -- digits
+
+
+def as_digits(data: DataSet) -> tuple[Part, Part]:
+    """Training and test digits: float32 in [0, 1]."""
+    assert data.test is not None
+    first, second = (
+        Part(part.X.astype(np.float32) / np.float32(255.0), part.y.astype(np.int64))
+        for part in (Part(data.X, data.y), data.test)
+    )
+    return first, second
+
+
+def hold_out(train: Part, share: float, seed: int) -> tuple[Part, Part]:
+    """Digits kept and digits held out, the same share of every class at random."""
+    random = np.random.default_rng(seed)
+    is_held_out = np.zeros(len(train.y), bool)
+    for label in np.unique(train.y):
+        members = random.permutation(np.flatnonzero(train.y == label))
+        is_held_out[members[: max(1, round(share * len(members)))]] = True
+    return (
+        Part(train.X[~is_held_out], train.y[~is_held_out]),
+        Part(train.X[is_held_out], train.y[is_held_out]),
+    )
+
+
+def deform(digits: Part, setting: tuple[float, float], n: int, *, seed: int) -> Part:
+    """``n`` digits by elastic noise, all originals in turn."""
+    width, amplitude = setting
+    copies = np.arange(n) % len(digits.X)
+    made = deform_elastically(digits.X[copies], width=width, amplitude=amplitude, seed=seed)
+    return Part(made, digits.y[copies])
+
+
+def join(digits: Part, more: Part) -> Part:
+    """All digits of both."""
+    return Part(np.concatenate([digits.X, more.X]), np.concatenate([digits.y, more.y]))
+
+
+def tune_elastic(train: Part, *, plan: Plan, seed: int) -> dict[str, tuple[float, float]]:
+    """The setting with the fewest mistakes on held-out training digits, by classifier."""
+    kept, held_out = hold_out(train, plan.held_out, seed)
+    classifiers = {NEIGHBOR: train_neighbor, NETWORK: network_trainer(plan.n_updates_tuning, seed)}
+    sets = [
+        join(kept, deform(kept, setting, plan.n_new_tuning, seed=seed)) for setting in plan.elastic
+    ]
+    best = {}
+    for name, classifier in classifiers.items():
+        found = _mistakes_of_all(
+            [(classifier, digits, held_out) for digits in sets], f"tuning noise for the {name}"
+        )
+        best[name] = plan.elastic[int(np.argmin([mistakes.sum() for mistakes in found]))]
+    return best
+
+
+# -- classifiers
+
+
+def train_neighbor(X: Images, y: Labels) -> Callable[[Images], Labels]:
+    """A nearest neighbour."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    classifier = KNeighborsClassifier(1).fit(_rows(X), y)
+    return lambda X_new: classifier.predict(_rows(X_new))
+
+
+def network_trainer(n_updates: int, seed: int) -> Train:
+    """Trains a network of one hidden layer, for as many updates whatever the number of digits."""
+    from sklearn.neural_network import MLPClassifier
+
+    def train(X: Images, y: Labels) -> Callable[[Images], Labels]:
+        network = MLPClassifier(
+            (128,), batch_size=min(BATCH, len(X)), max_iter=max(1, n_updates * BATCH // len(X)),
+            n_iter_no_change=n_updates, random_state=seed,
+        )  # fmt: skip
+        network.fit(_rows(X), y)
+        return lambda X_new: network.predict(_rows(X_new))
+
+    return train
+
+
+def _rows(X: Images) -> Images:
+    return X.reshape(len(X), -1)
+
+
+def _mistakes_of_all(
+    tasks: Sequence[tuple[Train, Part, Part]], title: str
+) -> list[NDArray[np.bool_]]:
+    """Digits mistaken after each training; a core does one at a time."""
+
+    def work(task: tuple[Train, Part, Part]) -> NDArray[np.bool_]:
+        train, digits, test = task
+        predict = train(*digits)
+        return np.asarray(predict(test.X) != test.y)
+
+    n_workers = min(len(tasks), os.cpu_count() or 1)
+    found = []
+    with warnings.catch_warnings(), threadpool_limits(1), track(len(tasks), title) as advance:
+        warnings.filterwarnings("ignore", message=".*Maximum iterations.*")  # as they are told to
+        with ThreadPoolExecutor(n_workers) as pool:
+            for mistakes in pool.map(work, tasks):
+                found.append(mistakes)
+                advance(1)
+    return found
+
+
+# -- what may be said of it
+
+
+def claim(outcome: Outcome, classifier: str) -> str:
+    """A sentence: errors of the three, and whether the difference to the rival is clear."""
+    none, elastic, learned = outcome.contestants
+    errors = [one.error(classifier) for one in (none, elastic, learned)]
+    gain, spread = compare(elastic.mistakes[classifier], learned.mistakes[classifier])
+    if abs(gain) <= CLEAR * spread:
+        versus = f"no clear difference from tuned elastic noise ({errors[1]:.2f} %)"
+    else:
+        which = "better" if gain > 0 else "worse"
+        versus = f"clearly {which} than tuned elastic noise ({errors[1]:.2f} %)"
+    return (
+        f"{classifier}: learned warps bring the error from {errors[0]:.2f} % to {errors[2]:.2f} %; "
+        f"{versus}, {abs(gain):.2f} ± {spread:.2f} points"
+    )
+
+
+def compare(theirs: NDArray[np.bool_], ours: NDArray[np.bool_]) -> tuple[float, float]:
+    """How much less we err, in points, and the standard error of that over the test digits."""
+    gains = 100.0 * (theirs.astype(np.float64) - ours)
+    return float(gains.mean()), float(gains.std() / np.sqrt(len(gains)))
+
+
+def format_table(contestants: Sequence[Contestant]) -> list[str]:
+    """The table of errors as lines of text."""
+    width = max(len(one.name) for one in contestants)
+    lines = [f"{'test error after training on':{max(width, 28)}}  {NEIGHBOR}  {NETWORK}"]
+    for one in contestants:
+        cells = [f"{one.error(name):{len(name) - 2}.2f} %" for name in (NEIGHBOR, NETWORK)]
+        lines.append(f"{one.name:{max(width, 28)}}  {'  '.join(cells)}")
+    return lines
+
+
+def describe_setting(setting: tuple[float, float]) -> str:
+    """Elastic noise in words."""
+    return f"{setting[0]:g} px wide and {setting[1]:g} px strong"
+
+
+def find_saved(outcome: Outcome, test: Part, n: int) -> NDArray[Any]:
+    """Test digits that the nearest neighbour mistakes alone and not with learned warps.
+
+    As different as can be: one of each class in turn, ``n`` at most.
+    """
+    none, _, learned = outcome.contestants
+    saved = np.flatnonzero(none.mistakes[NEIGHBOR] & ~learned.mistakes[NEIGHBOR])
+    ranks = np.zeros(len(saved), np.int64)
+    for label in np.unique(test.y[saved]):
+        mine = np.flatnonzero(test.y[saved] == label)
+        ranks[mine] = np.arange(len(mine))
+    return np.sort(saved[np.lexsort((test.y[saved], ranks))][:n])

@@ -1,0 +1,109 @@
+"""The gate for labels: every entrance reads the labels of samples by these functions.
+
+A label is a whole number, a word or a boolean. Of what users pass, whole numbers in floating point
+become integers, bytes become words, and a column (n, 1) becomes (n,). Booleans stay what they are;
+True and 1 are the same label, and False and 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Label: TypeAlias = "str | int | bool"
+
+TYPES = (str, int, bool)
+MAX_NUMBER = 2**63 - 2
+# Whole numbers below this are exact in float64.
+MAX_WHOLE = 2**53
+
+
+def check_label(label: Any) -> Label:
+    """A label as a plain str, int or bool."""
+    plain = label.item() if isinstance(label, np.generic) else label
+    if type(plain) not in TYPES:
+        raise TypeError(
+            f"labels must be strings, whole numbers or booleans, got {label!r} "
+            f"({type(label).__name__}). Float labels can be turned with y.astype(int)."
+        )
+    if type(plain) is int and abs(plain) > MAX_NUMBER:
+        raise ValueError(f"labels that are numbers must stay below 2^63 - 1, got {plain}.")
+    if type(plain) is str and plain.endswith("\0"):
+        raise ValueError(
+            f"labels must not end in a zero character, which arrays drop, got {plain!r}."
+        )
+    return plain
+
+
+def as_labels(y: ArrayLike, n_samples: int, name: str = "`y`") -> NDArray[Any]:
+    """Labels (n,) as an array of integers, strings or booleans.
+
+    Parameters
+    ----------
+    y : (n,) or (n, 1)
+    n_samples : int
+    name : str
+        What errors call the labels.
+    """
+    labels = np.asarray(y)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.shape != (n_samples,):
+        raise ValueError(
+            f"{name} must have shape ({n_samples},), a label for each sample, got {labels.shape}: "
+            "inconsistent numbers of samples. One-hot labels go in as `y.argmax(axis=1)`."
+        )
+    if labels.dtype.kind == "O":
+        labels = _as_plain(labels, name)
+    if labels.dtype.kind == "S":
+        labels = np.char.decode(labels, "utf-8")
+    if labels.dtype.kind == "f" and _are_whole(labels):
+        labels = labels.astype(np.int64)
+    if labels.dtype.kind not in "biuU":
+        value, remedy = _find_wrong(labels)
+        raise ValueError(
+            f"{name} must hold classes: whole numbers, words or booleans. Unknown label type: "
+            f"{labels.dtype}, with values such as {value!r}. {remedy}"
+        )
+    return labels
+
+
+def encode_labels(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Place of each label (n,) among sorted classes; -1 where it is none of them."""
+    # Words and numbers never match, and numpy would make words of numbers to compare them.
+    if (labels.dtype.kind == "U") != (classes.dtype.kind == "U"):
+        return np.full(len(labels), -1)
+    places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
+    return np.where(classes[places] == labels, places, -1)
+
+
+def _as_plain(labels: NDArray[Any], name: str) -> NDArray[Any]:
+    """Labels of dtype object as an array of what they are."""
+    kinds = sorted({type(label).__name__ for label in labels})
+    words = {isinstance(label, str) for label in labels}
+    plain = np.array(labels.tolist()) if len(words) == 1 else labels
+    if plain.ndim != 1 or plain.dtype.kind == "O":
+        raise ValueError(
+            f"{name} must hold labels of one type, words or numbers, and none may be missing. "
+            f"Unknown label type: {' and '.join(kinds)}."
+        )
+    return plain
+
+
+def _are_whole(labels: NDArray[Any]) -> bool:
+    finite = np.isfinite(labels).all()
+    return bool(finite and (labels == np.rint(labels)).all() and (abs(labels) < MAX_WHOLE).all())
+
+
+def _find_wrong(labels: NDArray[Any]) -> tuple[Any, str]:
+    """The first value that is no label, and what to do about it."""
+    if labels.dtype.kind == "c":
+        return labels[0].item(), "Complex data not supported."
+    if labels.dtype.kind != "f":
+        return labels[0].item(), "Give every class a number or a name."
+    if not np.isfinite(labels).all():
+        return labels[~np.isfinite(labels)][0].item(), "Leave out samples without a label."
+    wrong = labels[(labels != np.round(labels)) | (abs(labels) >= MAX_WHOLE)]
+    return wrong[0].item(), "Cut a measured quantity into classes first."

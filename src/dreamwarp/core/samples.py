@@ -1,0 +1,130 @@
+"""The gate for samples: every entrance reads and checks what users pass by these functions.
+
+Samples are arrays of real numbers, (n, *spatial) or (n, channels, *spatial). How many axes are
+spatial, ``ndim``, is known from the cells of a space.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+# Channels seem to come last if the last axis has at most so many entries and the axes before it
+# have at least so many: colours and opacity, and more pixels than any channels that come first.
+MOST_CHANNELS, LEAST_PIXELS = 4, 16
+# Bytes checked together: samples may be a map of what memory can't hold.
+PART_BYTES = 16 * 2**20
+LEAVE_OUT = "Leave out such samples, or fill in what is missing."
+
+
+def as_array(name: str, values: ArrayLike) -> NDArray[Any]:
+    """``values`` as an array of real numbers of up to 64 bits."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        array = np.empty((), object)
+    if array.dtype == object and isinstance(values, Sequence):
+        shapes = sorted({np.shape(sample) for sample in values}, key=str)
+        if len(shapes) > 1:
+            raise ValueError(
+                f"`{name}` must hold samples of one shape, got {', '.join(map(str, shapes))}. "
+                "Resize or pad them first."
+            )
+    if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+        raise TypeError(
+            f"`{name}` must be an array of booleans, integers or floating-point numbers of at most "
+            f"64 bits, got dtype {array.dtype}."
+        )
+    return array
+
+
+def check_layout(name: str, shape: Sequence[int], ndim: int, remedy: str = "") -> None:
+    """Raise unless ``shape`` is (n, *spatial) or (n, channels, *spatial), channels not last."""
+    found = tuple(shape)
+    if len(found) not in (ndim + 1, ndim + 2):
+        raise ValueError(
+            f"`{name}` must have shape (n, *spatial) or (n, channels, *spatial) with {ndim} "
+            f"spatial {'axis' if ndim == 1 else 'axes'}, got {found}. "
+            f"{remedy or f'One sample goes in as `{name}[None]`.'}"
+        )
+    if 0 in found[1:]:
+        raise ValueError(f"`{name}` must have at least one pixel, got shape {found}.")
+    if are_channels_last(found[1:], ndim):
+        refuse_channels_last(name, found, 1)
+
+
+def are_channels_last(sample_shape: Sequence[int], ndim: int) -> bool:
+    """Whether a sample with channels, read as (channels, *spatial), seems to have them last."""
+    *others, last = sample_shape
+    return len(others) == ndim and last <= MOST_CHANNELS and min(others) >= LEAST_PIXELS
+
+
+def refuse_channels_last(name: str, shape: tuple[int, ...], axis: int) -> None:
+    """The error for channels that come last and belong to ``axis``."""
+    raise ValueError(
+        f"`{name}` must have its channels before its spatial axes, and seems to have them last: "
+        f"got {shape}. Use `np.moveaxis({name}, -1, {axis})`, or `.movedim` for tensors."
+    )
+
+
+def check_finite(
+    name: str, values: NDArray[Any], *, at_most: float = math.inf, remedy: str = LEAVE_OUT
+) -> None:
+    """Raise if any value is NaN, infinite or larger in size than ``at_most``."""
+    if values.dtype.kind != "f":
+        return
+    for first, part in parts(values):
+        # In float64, in which bounds are given: float16 would take them for infinity.
+        if np.isfinite(part).all() and (
+            at_most == math.inf or float(np.abs(part).max(initial=0)) <= at_most
+        ):
+            continue
+        is_wrong = ~(np.abs(part.astype(np.float64)) <= min(at_most, np.finfo(np.float64).max))
+        place = np.argwhere(is_wrong)[0].tolist()
+        found = part[tuple(place)]
+        bound = "" if at_most == math.inf else f" and at most {at_most:g} in size"
+        raise ValueError(
+            f"`{name}` must be finite{bound}, got {'NaN' if np.isnan(found) else found} at index "
+            f"{(first + place[0], *place[1:])}. {remedy}"
+        )
+
+
+def parts(X: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Number of the first, and samples, of one part after the other."""
+    step = max(1, PART_BYTES * len(X) // max(1, X.nbytes))
+    return ((first, X[first : first + step]) for first in range(0, len(X), step))
+
+
+def add_channels(X: NDArray[Any], ndim: int) -> NDArray[Any]:
+    """Samples as (n, channels, *spatial)."""
+    return X if X.ndim == ndim + 2 else X[:, None]
+
+
+# -- samples as rows
+
+
+def unflatten(name: str, X: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
+    """Rows (n, features) as samples of a shape."""
+    if math.prod(shape) != X.shape[1]:
+        raise ValueError(
+            f"`{name}` must have rows of {math.prod(shape)} features for image_shape="
+            f"{tuple(shape)}, got {X.shape[1]}. Change `image_shape`, or pass samples of their own "
+            "shape."
+        )
+    return X.reshape(len(X), *shape)
+
+
+def check_image_shape(image_shape: Sequence[int], ndim: int) -> tuple[int, ...]:
+    """The shape of one sample: (*spatial) or (channels, *spatial)."""
+    sizes = tuple(np.ravel(image_shape).tolist())
+    whole = all(isinstance(size, int) and size > 0 for size in sizes)
+    if not whole or len(sizes) not in (ndim, ndim + 1):
+        raise ValueError(
+            f"`image_shape` must list {ndim} sizes, or {ndim + 1} with the number of channels "
+            f"first, for `cells` of {ndim} numbers, got {image_shape!r}."
+        )
+    return sizes
