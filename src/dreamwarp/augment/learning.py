@@ -203,10 +203,11 @@ def _choose_structured(
     space: WarpSpace, images: NDArray[Any], edges: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Pairs of images that are not constant."""
-    flat: NDArray[np.bool_] = is_flat(scale_images(space, "X", images))[edges].any(axis=1)
-    check_number(int((~flat).sum()), len(edges))
-    warn_of_failures("eb", np.ones(0, bool), np.logical_not(flat))
-    return np.flatnonzero(~flat)
+    flat = is_flat(scale_images(space, "X", images))
+    usable = ~(flat[edges[:, 0]] | flat[edges[:, 1]])
+    check_number(int(usable.sum()), len(edges))
+    warn_of_failures("eb", np.ones(0, bool), usable)
+    return np.flatnonzero(usable)
 
 
 def learn_posteriors(

@@ -71,8 +71,9 @@ class Fitted(NamedTuple):
         for label, own in self.distributions.items():
             general = other.distributions[label]
             assert isinstance(general, Gaussian)
-            mixed = isinstance(own, TemplateMixture)
-            distributions[label] = replace(own, general=general) if mixed else other.pooled
+            distributions[label] = (
+                replace(own, general=general) if isinstance(own, TemplateMixture) else other.pooled
+            )
         return self._replace(distributions=distributions, pooled=other.pooled)
 
 
