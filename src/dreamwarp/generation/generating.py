@@ -82,9 +82,9 @@ def generate(
 ) -> Generated:
     """Write a set of new samples: data warped by draws from a model.
 
-    Sample k depends on the seed and k alone, so the files are the same whatever the number of
-    threads or machines, and whether the run was interrupted or not. Memory stays bounded whatever
-    ``n``.
+    Sample k depends on the seed and k alone. On one kind of processor the files are the same to the
+    bit, whatever the number of threads or machines, and whether the run was interrupted or not;
+    for others see :class:`~dreamwarp.augment.SampleSource`. Memory stays bounded whatever ``n``.
 
     Parameters
     ----------
