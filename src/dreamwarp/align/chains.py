@@ -31,7 +31,7 @@ N_STAGES, HESSIAN_EVERY = 4, 4
 SETTLING_SHARE = 5
 # Chains that have not mixed after so many times the draws of the first look begin anew with a
 # surrogate fitted to those draws, for twice as many. Steps are then adapted in so many sweeps, and
-# the first look is after this part of them: chains that were slow to mix need more draws to show it.
+# the first look is after this part of them: chains slow to mix need more draws to show it.
 PATIENCE, N_RESETTLED, FIRST_LOOK = 7, 20, 4
 # Sweep s of chain c of pair k draws the numbers of sample (k 2^10 + c) 2^24 + s.
 MAX_CHAINS, MAX_SWEEPS = 2**10, 2**24

@@ -82,8 +82,8 @@ def _compiler(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
-# Only kernels are called from Python. Other functions need no wrapper; one for tuples of arrays takes
-# as long to compile as the function itself.
+# Only kernels are called from Python. Other functions need no wrapper, which for tuples of arrays
+# takes as long to compile as the function itself.
 BARE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 kernel = _compiler(no_cfunc_wrapper=True)
 part = _compiler(_nrt=False, **BARE)
