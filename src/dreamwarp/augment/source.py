@@ -286,7 +286,7 @@ class SampleSource:
 
 
 def check_range(first: int, n: int) -> tuple[int, int]:
-    """Number of the first sample, and how many, if such samples there are."""
+    """``first`` and ``n`` as numbers of samples; raise if they are out of range."""
     first, n = check_whole("first", first, 0), check_whole("n", n, 1)
     if first >= MAX_NUMBER:
         raise ValueError(f"`first` must be below 2^62, as all numbers of samples, got {first}.")

@@ -158,7 +158,7 @@ def fit(
 
 
 def check_axes(samples: DataSet, cells: str) -> None:
-    """Refuse samples with fewer axes than warps need, in the command line's words."""
+    """Raise if samples have fewer axes than cells, in the words of the command line."""
     n_axes, shape = len(parse_cells(cells)), samples.X.shape[1:]
     if len(shape) < n_axes:
         raise ValueError(
