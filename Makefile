@@ -23,7 +23,7 @@ PROJECT := --no-build-isolation --editable
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/.plain ## learn from real digits, make more, compare; writes a page, out/demo.html
+demo: $(VENV)/.plain ## learn from MNIST digits, make more, compare; writes a page, out/demo.html
 	@$(BIN)/dreamwarp demo --output out/demo.html
 
 test: $(VENV)/.dev ## run the tests; ARGS="tests/space -k flow" to choose, JOBS=0 for no workers

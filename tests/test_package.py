@@ -168,7 +168,7 @@ def test_the_code_of_the_pages_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """That of the README and then, as it says, that of the guide; on fewer digits."""
     pytest.importorskip("torch")
     whole = dreamwarp.data.mnist_small()
-    few = dreamwarp.data.DataSet("few", whole.X[::5], whole.y[::5], whole.test)
+    few = dreamwarp.data.DataSet("few", whole.X[::10], whole.y[::10], whole.test)
     monkeypatch.setattr(dreamwarp.data, "mnist_small", lambda: few)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}

@@ -323,7 +323,7 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
 
 
 def check_plane(space: WarpSpace) -> None:
-    """Refuse spaces of other than two axes."""
+    """Raise unless a space has two axes."""
     if space.ndim != 2:
         raise ValueError(
             f"torchvision's images need a space with 2 axes, got {space!r}. "

@@ -269,16 +269,12 @@ def test_channels_move_together(fitted: dw.Augmenter) -> None:
     np.testing.assert_array_equal(flat.sample(6)[0], X_new.reshape(6, -1))
 
 
-def test_channels_that_seem_to_be_last_are_noticed(fitted: dw.Augmenter) -> None:
+def test_channels_that_seem_to_be_last_are_refused(fitted: dw.Augmenter) -> None:
     X, y = warped_shapes()
     last = np.stack([X, X, X], axis=-1)
-    with pytest.warns(UserWarning, match=r"12 channels of 12 x 3\. .*np\.moveaxis\(X, -1, 1\)"):
-        fitted.transform(last, y)
-    with (
-        pytest.warns(UserWarning, match=r"12 channels of 12 x 3"),
-        pytest.raises(RuntimeError, match="stop here"),
-    ):
-        quick(progress=stop).fit(last, y)
+    for call in (fitted.transform, quick().fit):
+        with pytest.raises(ValueError, match=r"np\.moveaxis\(X, -1, 1\)"):
+            call(last, y)
 
 
 def stop(*arguments: Any) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from dreamwarp.augment.source import SampleForm, check_range
 from dreamwarp.core.draws import Stream, integers
 from dreamwarp.data import DataSet
 from dreamwarp.data.sample_sets import MAX_NUMBER
+from dreamwarp.space.warp import TOLERANCE
 from tests.generation.cases import SHAPE, make_data, make_model
 
 
@@ -199,3 +202,39 @@ def test_numbers_of_samples_that_were_not_fitted_mean_nothing() -> None:
     templates, _ = source._choose(np.arange(20), None)
     theta = model.draw(labels == 1, np.arange(20))
     np.testing.assert_array_equal(X_new, Warp(model.space, theta).image(X[::-1][templates]))
+
+
+# -- the same on another machine
+
+ELSEWHERE = """
+import sys
+import numpy as np
+from dreamwarp.augment import SampleSource
+from tests.generation.cases import make_data, make_model
+
+source = SampleSource(make_model(), make_data(), seed=7)
+numbers = np.arange(100, 400)
+templates = source.choose(numbers)
+theta = source.model.draw(source.data.y[templates], numbers, seed=7)
+np.savez(sys.argv[1], X=source.make(100, 300)[0], templates=templates, theta=theta)
+"""
+
+
+@pytest.mark.slow
+def test_a_plainer_processor_makes_the_same_samples_within_the_tolerance(
+    run_python: Any, tmp_path: Path
+) -> None:
+    """Draws to the bit; positions to twice the tolerance, so values to that times their slope."""
+    plain, here = tmp_path / "plain.npz", tmp_path / "here.npz"
+    cache = str(tmp_path / "cache")
+    done = run_python("-c", ELSEWHERE, str(plain), NUMBA_CPU_NAME="generic", NUMBA_CACHE_DIR=cache)
+    assert done.returncode == 0, done.stderr
+    run_python("-c", ELSEWHERE, str(here))
+    with np.load(plain) as a, np.load(here) as b:
+        np.testing.assert_array_equal(a["templates"], b["templates"])
+        assert a["theta"].tobytes() == b["theta"].tobytes()
+        difference = np.abs(a["X"].astype(float) - b["X"])
+    # From one pixel to the next, values change by 255 at most; each machine rounds to whole ones.
+    steepest = 2 * TOLERANCE * max(SHAPE) * 255 * len(SHAPE)
+    assert difference.max() <= np.ceil(steepest) + 1
+    assert np.mean(difference > 0) < 0.05

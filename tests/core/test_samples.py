@@ -16,7 +16,7 @@ from dreamwarp.core.samples import are_channels_last, as_array, check_finite, ch
     ("shape", "ndim", "is_so"),
     [
         ((28, 28, 3), 2, True), ((28, 28, 1), 2, True), ((3, 28, 28), 2, False),
-        ((28, 28), 2, False), ((8, 8, 3), 2, False), ((20, 28, 5), 2, False),
+        ((28, 28), 2, False), ((8, 8, 3), 2, True), ((7, 7, 3), 2, False), ((20, 28, 5), 2, False),
         ((100, 2), 1, True), ((2, 100), 1, False), ((16, 16, 16, 4), 3, True),
     ],
 )  # fmt: skip

@@ -55,11 +55,11 @@ def test_labels_come_in_one_form(labels: Any, expected: Any) -> None:
         (X[:0], Y[:0], r"`digits` must hold samples of shape .* at least one of them, got uint8"),
         (Y, Y, r"must hold samples of shape"),
         (X.astype(complex), Y, r"of real numbers, at least one of them, got complex128"),
-        (X, Y[:5], r"one label per sample, shape \(6,\), got \(5,\)"),
-        (X, np.eye(6), r"one label per sample, shape \(6,\), got \(6, 6\)\. One-hot labels go in"),
-        (X, Y + 0.5, r"must have classes as labels: .* got float64 with values that are not whole"),
-        (X, Y * np.nan, r"with values that are not whole"),
-        (X, Y.astype(complex), r"must have integers or strings as labels, got complex128"),
+        (X, Y[:5], r"`digits` must have shape \(6,\).* got \(5,\)"),
+        (X, np.eye(6), r"shape \(6,\).* got \(6, 6\).* One-hot labels go in"),
+        (X, Y + 0.5, r"must hold classes: .* such as 2\.5"),
+        (X, Y * np.nan, r"such as nan\. Leave out"),
+        (X, Y.astype(complex), r"must hold classes: .* complex128"),
     ],
 )
 def test_what_is_no_data_set_is_refused(samples: Any, labels: Any, message: str) -> None:
@@ -70,7 +70,7 @@ def test_what_is_no_data_set_is_refused(samples: Any, labels: Any, message: str)
 def test_a_test_part_of_another_shape_is_refused() -> None:
     with pytest.raises(ValueError, match=r"samples of one shape, got \(4, 5\) to learn from and"):
         DataSet("digits", X, Y, Part(X[:, :3], Y))
-    with pytest.raises(ValueError, match=r"`digits \(test\)` must have one label per sample"):
+    with pytest.raises(ValueError, match=r"labels of `digits \(test\)` must have shape"):
         DataSet("digits", X, Y, Part(X, Y[:3]))
 
 

@@ -1,4 +1,4 @@
-"""From pairs of samples to warps: which pairs, what is plausible, how they align."""
+"""Alignment of pairs: neighbour graphs, priors, posteriors and their inference."""
 
 from dreamwarp.align.alignment import Alignments, align_pairs
 from dreamwarp.align.pairs import neighbor_pairs

@@ -1,6 +1,6 @@
 """Kernels for the linear algebra of many small systems, one task each.
 
-Sums run in an order that does not depend on how many systems there are, as a library's would.
+The order of sums does not depend on the number of systems, unlike in libraries.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ def factorise_all(first, last, matrices, good):
 def divide_all(first, last, factors, which, transposed, values):
     """values (k, d) <- U⁻¹ values, or U⁻ᵀ values, with the factors (n, d, d) that which (k,) says.
 
-    Here and below, picking those out beforehand would cost more than the work itself.
+    Here and below, indices are cheaper than copies of the chosen systems.
     """
     for t in range(first, last):
         if transposed:

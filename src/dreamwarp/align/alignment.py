@@ -1,4 +1,4 @@
-"""align_pairs: warps that make sources look like targets, most plausible or drawn at random."""
+"""align_pairs: posterior modes and draws of the warps between pairs of samples."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from dreamwarp.align.similarity import (
 )
 from dreamwarp.core import draws
 from dreamwarp.core.compiled import thread_count
+from dreamwarp.core.defaults import MAX_DRAWS, MAX_STEPS
 from dreamwarp.core.progress import ProgressOption, silenced, track
 from dreamwarp.core.samples import add_channels, as_array, check_finite, check_layout
 from dreamwarp.core.validation import (
@@ -124,10 +125,10 @@ def align_pairs(
     n_chains: int = 2,
     n_burn_in: int = 200,
     n_draws: int = 50,
-    max_draws: int = 1600,
+    max_draws: int = MAX_DRAWS,
     r_hat: float = 1.05,
     keep_chains: bool | None = None,
-    max_steps: int = 50,
+    max_steps: int = MAX_STEPS,
     progress: ProgressOption = None,
     n_threads: int | None = None,
     client: Client | None = None,
@@ -289,7 +290,7 @@ def calibrate(
     if not len(sources):
         return problem
     similarity = noise.first_guess(problem.similarity, sources, targets)
-    shown = None if progress is None or progress is True else False  # functions count pairs
+    shown = None if progress is None or progress is True else False  # a callable counts pairs
     with track(noise.N_ROUNDS * len(sources), "estimating noise", shown) as advance:
         for _ in range(noise.N_ROUNDS):
             trial = replace(problem, method="map", similarity=similarity)
@@ -324,7 +325,7 @@ def _join(problem: Problem, blocks: list[Aligned], flat: NDArray[np.bool_]) -> A
 
 
 def warn_of_failures(method: str, converged: NDArray[np.bool_], usable: NDArray[np.bool_]) -> None:
-    """Say how many alignments have not converged, and how many pairs could not be aligned."""
+    """Warn if alignments have not converged or pairs could not be aligned."""
     n = len(usable)
     if not converged.all():
         remedy = "max_draws" if method in ("metropolis", "hmc") else "max_steps"
@@ -404,7 +405,7 @@ def _as_images(space: WarpSpace, name: str, array: NDArray[Any]) -> Images:
     with np.errstate(over="ignore"):  # the check below says so
         values = np.ascontiguousarray(array, dtype=np.float32)
     if not values.flags.writeable:
-        values = values.copy()  # a type of its own to numba, for which all kernels would compile
+        values = values.copy()  # numba would compile other kernels for read-only arrays
     check_finite(name, values)
     return add_channels(values, space.ndim)
 

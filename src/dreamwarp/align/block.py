@@ -1,4 +1,4 @@
-"""One block of pairs from images to warps: what a thread, or a machine, does at a time."""
+"""Alignment of one block of pairs: the unit of work of a thread or a worker."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MAX_LEVELS = 4
 
 @dataclass(frozen=True)
 class Problem:
-    """What all pairs have in common.
+    """The settings shared by all pairs.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Aligned:
-    """What is found for a block of n pairs.
+    """Results for a block of n pairs.
 
     Attributes
     ----------
@@ -120,7 +120,7 @@ class PairedImages:
 
 
 def split_pairs(n: int, dim: int, n_threads: int = 1) -> list[slice]:
-    """Blocks of about as many pairs each, as many for every thread."""
+    """Blocks of nearly equal size, the same number for every thread."""
     largest = max(1, min(BLOCK, HESSIAN_BYTES // (16 * dim * dim)))
     n_blocks = -(-n // (largest * n_threads)) * n_threads
     size = max(1, -(-n // max(1, n_blocks)))
@@ -198,13 +198,13 @@ def at_resolution(
         sources.reshape(n, n_channels, pixels), targets.reshape(n, n_channels, pixels), grid
     )
     weight, similarity = math.prod(shape) / pixels, problem.similarity
-    if isinstance(similarity, Custom):  # the user's function sees images, of whatever resolution
+    if isinstance(similarity, Custom):  # the user's function gets images at every resolution
         similarity = replace(similarity, shape=grid.shape)
     return Posterior(problem.coordinates, problem.precision, pairs, similarity, weight=weight)
 
 
 def excess(posterior: Posterior, loss: Array) -> Array:
-    """Root mean square difference of images in units of the noise; 1 where noise has no part."""
+    """Root mean square difference of images in units of σ; 1 for similarities without σ."""
     if not isinstance(posterior.similarity, SquaredError):
         return np.ones(len(loss))
     size = posterior.pairs.sources[0].size

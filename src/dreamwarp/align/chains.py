@@ -23,15 +23,15 @@ Array = NDArray[np.float64]
 LIKELIHOOD_SHARE = 1e-4
 # Steps up to those modes, at most.
 CLIMB = 20
-# Sizes of proposals settle like 1 / sweeps to this power (Robbins and Monro: between 1/2 and 1).
+# Adaptation of steps decays like 1 / sweeps to this power (Robbins and Monro: between 1/2 and 1).
 SETTLING = 0.6
 # Times that the surrogate is fitted anew in burn-in, and sweeps per Hessian that it is fitted to.
 N_STAGES, HESSIAN_EVERY = 4, 4
-# The last of so many parts of burn-in only settles how long steps are.
+# Burn-in has so many parts; in the last one only step sizes are adapted.
 SETTLING_SHARE = 5
 # Chains that have not mixed after so many times the draws of the first look begin anew with a
-# surrogate fitted to those draws, for twice as many. Steps settle in so many sweeps then, and the
-# first look is after this part of them: chains that were slow to mix need more draws to show it.
+# surrogate fitted to those draws, for twice as many. Steps are then adapted in so many sweeps, and
+# the first look is after this part of them: chains slow to mix need more draws to show it.
 PATIENCE, N_RESETTLED, FIRST_LOOK = 7, 20, 4
 # Sweep s of chain c of pair k draws the numbers of sample (k 2^10 + c) 2^24 + s.
 MAX_CHAINS, MAX_SWEEPS = 2**10, 2**24
@@ -46,7 +46,7 @@ class Chains:
     n_chains : int
     n_burn_in : int
         Sweeps before the first draw is kept, in which proposals are adapted. Most of them are
-        Hamiltonian whatever the method: nothing finds faster where the posterior is.
+        Hamiltonian whatever the method, which reaches the bulk of the posterior fastest.
     n_draws : int
         Draws kept of each chain, one per sweep, before it is first looked at.
     max_draws : int
@@ -82,7 +82,7 @@ class Transition(Protocol):
 
 @dataclass(frozen=True)
 class Sampled:
-    """What the chains of a block of n pairs have come to.
+    """Draws and diagnostics of the chains of n pairs.
 
     Attributes
     ----------
@@ -137,15 +137,15 @@ def sample_posterior(
     if method == "metropolis":
         with_memory = posterior.of(pairs, n_words=count_words(posterior.coordinates))
         chains = Metropolis(with_memory, chains.surrogate, chains.x)
-    _settle(chains, everyone, n_explored, options.n_burn_in - n_explored, random, stop)
+    _adapt_steps(chains, everyone, n_explored, options.n_burn_in - n_explored, random, stop)
     return _run(chains, options, random, n, stop)
 
 
 def _disperse(posterior: Posterior, surrogate: Surrogate, normals: Array, n_chains: int) -> Array:
-    """Where chains start, (n * n_chains, d): the first of a pair at its mode, others elsewhere.
+    """Starts of chains (n * n_chains, d): the first of a pair at its mode, others elsewhere.
 
-    Those go from a wide draw up to the nearest mode, which may be another. Left at the draw itself,
-    a chain can be so far out that it never moves.
+    The others climb from a wide draw to the nearest mode, which may be another one. Started at the
+    draw itself, a chain can be so far out that it never moves.
     """
     everyone = np.arange(len(normals))
     others = np.flatnonzero(everyone % n_chains)
@@ -221,7 +221,7 @@ def _sweep(
     return chains.sweep(chosen, normals, uniforms, adaptation)
 
 
-def _settle(
+def _adapt_steps(
     chains: Transition,
     chosen: NDArray[np.int64],
     sweep: int,
@@ -269,7 +269,7 @@ def _run(
             chains.surrogate = chains.surrogate.refitted(
                 chosen, found.x.reshape(len(active), -1, d)
             )
-            sweep = _settle(chains, chosen, sweep, N_RESETTLED, random, stop)
+            sweep = _adapt_steps(chains, chosen, sweep, N_RESETTLED, random, stop)
             found, patience = _Draws.none(len(chosen), d), 2 * patience
             first_look = patience // FIRST_LOOK
     draws_of = [kept[i] for i in range(n)]
@@ -309,7 +309,7 @@ def _draw_more(
     random: _Random,
     stop: threading.Event,
 ) -> _Draws:
-    """Run the chosen chains on, with steps as they are."""
+    """Continue the chosen chains with fixed steps."""
     found, heights, rates = [], [], []
     for s in range(1, n_draws + 1):
         if stop.is_set():

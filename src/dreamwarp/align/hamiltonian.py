@@ -41,7 +41,7 @@ class Hamiltonian:
         self, chosen: NDArray[np.int64], normals: Array, uniforms: Array, adaptation: float
     ) -> Array:
         """One trajectory of the chosen chains; see :meth:`metropolis.Metropolis.sweep`."""
-        length = LENGTH * (0.75 + 0.5 * uniforms[:, 1])  # a fixed one could fall into step
+        length = LENGTH * (0.75 + 0.5 * uniforms[:, 1])  # a fixed length could resonate
         n_steps = np.ceil(length / np.exp(self._log_step[chosen])).astype(np.int64)
         step = length / n_steps
         z, momentum = self.surrogate.whiten(self.x[chosen], chosen), normals.copy()
@@ -80,7 +80,7 @@ class Hamiltonian:
             x[going] = self.surrogate.spread(turned, who)
             density[going] = self.posterior.log_density(x[going], who)
             lost = ~np.isfinite(density[going])
-            n_steps[going[lost]] = s + 1  # out of bounds: rejected
+            n_steps[going[lost]] = s + 1  # overflow: rejected
             kept = going[~lost]
             gradient[kept] = self.posterior.derivatives(x[kept], chosen[kept], second=False)[0]
             force[kept] = self.surrogate.pull(gradient[kept], chosen[kept]) + z[kept]

@@ -26,7 +26,7 @@ from dreamwarp.space.passes import layout, row_length
 
 
 class States(NamedTuple):
-    """Where the pixels of every pair are, and what is seen there."""
+    """Positions of the pixels of every pair, and the values of the source there."""
 
     regions: NDArray[np.uint32]  # (n, m)
     weights: NDArray[np.float32]  # (n, m, ndim)
@@ -50,7 +50,7 @@ class Grid(NamedTuple):
 
 @inlined
 def make_lanes(mesh):
-    """Lanes with nobody in them."""
+    """Empty lanes."""
     n = len(mesh.cells)
     return Lanes(
         np.zeros(layout(mesh.cells).size * LANES, np.float32), np.zeros(LANES, np.uint32),
@@ -61,7 +61,7 @@ def make_lanes(mesh):
 
 @inlined
 def make_table(mesh):
-    """Room for a field's table, and for what it is made of."""
+    """Work arrays for the table of a field."""
     n = len(mesh.cells)
     table = np.empty(len(mesh.regions) * row_length(n), np.float32)
     return table, np.empty(1 + (n + 1) * n, np.float32)
@@ -69,7 +69,7 @@ def make_table(mesh):
 
 @inlined
 def make_log(ndim, capacity, n_paths):
-    """A log without entries."""
+    """An empty log."""
     return Log(
         np.empty(capacity, np.uint32), np.empty((capacity, (ndim + 1) * ndim), np.float32),
         np.empty(capacity, np.int32), np.full(n_paths, -1, np.int32), np.zeros(1, np.int64),
@@ -140,7 +140,7 @@ class Rows(NamedTuple):
 
 @part
 def add_row(path, i, regions, weights, slope, curvature, rows):
-    """Let a cotangent, already in its place, start from pixel i."""
+    """Add a cotangent at pixel i."""
     rows.regions[path] = regions[i]
     for k in range(weights.shape[1]):
         rows.weights[path, k] = weights[i, k]
@@ -234,7 +234,7 @@ def collect_row(mesh, unknown, path, log, row, touched):
                 if row[at] == 0.0:
                     touched[n_touched] = at
                     n_touched += 1
-                    value += 1e-300  # never zero again, so that it is listed once
+                    value += 1e-300  # never zero, so that it is listed once
                 row[at] += value
         entry = log.before[entry]
     return n_touched
@@ -318,7 +318,7 @@ def linearise(
 
 
 class Backup(NamedTuple):
-    """What pixels were before a change: as in ``States``, but only for those listed."""
+    """States of the listed pixels before a change."""
 
     todo: NDArray[np.int64]  # (n, m), numbers of the pixels
     n_listed: NDArray[np.int64]  # (n,), how many are listed

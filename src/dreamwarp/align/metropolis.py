@@ -4,7 +4,7 @@ A proposal changes the velocity at one vertex and leaves all others as they are;
 come near it are not followed anew. In between come proposals that change all vertices together:
 under a smooth prior neighbours all but fix a vertex, and one at a time would get nowhere. Most of a
 sweep is made of those: they are what takes a chain through the posterior. Burn-in is Hamiltonian
-for the most part (see ``sampling``); draws that are kept are of the proposals here.
+for the most part (see ``chains``); draws that are kept are of the proposals here.
 
 Within a window W proposals are autoregressive: with N(m, H⁻¹) a Gaussian that resembles the
 posterior and c its conditional mean of x_W given the rest,
@@ -51,10 +51,10 @@ class Window(NamedTuple):
 
 
 def find_windows(coordinates: Coordinates) -> list[Window]:
-    """All that can be changed together: everything, the first, and every vertex that can move."""
+    """Windows: all coordinates first, then each vertex that can move."""
     n_words = count_words(coordinates)
     everything = Window(np.arange(coordinates.dim), np.full(n_words, ~np.uint64(0)))
-    if coordinates.mixing is not None:  # coordinates that are nowhere in particular
+    if coordinates.mixing is not None:  # coordinates that belong to no vertex
         return [everything]
     alone = []
     for unknowns in np.unique(coordinates.unknown, axis=1).T:  # glued vertices are one
@@ -141,7 +141,7 @@ class Metropolis:
         return accepted
 
     def _next_windows(self) -> list[int]:
-        """Numbers of the windows of a sweep: every vertex has its turn after some of them."""
+        """Numbers of the windows of a sweep: vertices take turns over sweeps."""
         first = self._n_sweeps * self._n_alone
         self._n_sweeps += 1
         turns = [1 + (first + i) % (len(self.windows) - 1) for i in range(self._n_alone)]

@@ -2,8 +2,8 @@
 
 Inner products come from matrix products in float32, block by block, which is as fast as processors
 get. They give a lower bound of every distance. The few pairs whose bound is below the distances
-known so far are measured properly, in float64 from differences. What is found is therefore exact,
-and rounding never decides between equal distances: the lower index does.
+known so far are measured in float64, from differences. Results are therefore exact, and ties go to
+the lower index, whatever the rounding.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _shrunk_squares(scaled: NDArray[np.float32]) -> NDArray[np.float32]:
 def keep_nearest(
     first, last, samples, products, squares, unit, row_start, column_start, distances, indices
 ):
-    """Let rows of a block of inner products improve on the nearest samples known.
+    """Update the nearest samples of each row by a block of inner products.
 
     Columns come in ascending order, and only a smaller distance displaces another: that is what
     leaves the lower index in place where distances are equal.
@@ -109,7 +109,7 @@ def keep_nearest(
 
 @part
 def is_any_below(square, others, products, limit):
-    """Whether a lower bound of a group is below the limit; counts, so that it needs no branch."""
+    """Whether any lower bound of a group is below the limit; counts, to avoid branches."""
     count = np.int32(0)
     for k in range(len(products)):
         count += np.int32(square + others[k] - TWO * products[k] < limit)
@@ -146,7 +146,7 @@ def squared_distance(a, b):
 
 @part
 def insert(distance, index, distances, indices):
-    """Put a sample into its place among sorted ones, behind equal ones; the last falls off."""
+    """Insert a sample into a sorted list, behind equal ones; the last is dropped."""
     place = len(distances) - 1
     while place > 0 and distances[place - 1] > distance:
         distances[place], indices[place] = distances[place - 1], indices[place - 1]

@@ -1,4 +1,4 @@
-"""How much an aligned pair of images says: σ, or the share of pixels that count, from the data.
+"""Calibration of likelihoods from residuals: σ, or the effective share of pixels.
 
 A likelihood treats pixels as independent, but what alignment leaves over comes in patches: a stroke
 too thick is too thick over many pixels. A patch of κ pixels that err together says as much about a
@@ -46,7 +46,7 @@ SMALLEST_SHARE, LARGEST_SHARE = 1e-3, 1.0
 
 
 def first_guess(similarity: Similarity, sources: Images, targets: Images) -> Similarity:
-    """A similarity to align with before anything is known of residuals."""
+    """The similarity to start with, before residuals are known."""
     if not isinstance(similarity, SquaredError):
         return similarity
     before = float(np.sqrt(np.mean((sources - targets) ** 2, dtype=np.float64)))
@@ -54,7 +54,7 @@ def first_guess(similarity: Similarity, sources: Images, targets: Images) -> Sim
 
 
 def calibrate(similarity: Similarity, seen: Images, sources: Images, targets: Images) -> Similarity:
-    """The similarity that images ``seen``, sources once aligned, ask for.
+    """The similarity calibrated on the residuals of aligned sources, ``seen``.
 
     All arrays are (n, channels, *spatial).
     """

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.align.nearest import find_nearest
 from dreamwarp.core.compiled import thread_count
+from dreamwarp.core.defaults import N_NEIGHBORS
 from dreamwarp.core.labels import as_labels
 from dreamwarp.core.samples import as_array, check_finite
 from dreamwarp.core.validation import check_whole, warn_user
@@ -38,7 +39,7 @@ def neighbor_pairs(
     X: ArrayLike,
     y: ArrayLike | None = None,
     *,
-    n_neighbors: int = 5,
+    n_neighbors: int = N_NEIGHBORS,
     finder: NeighborFinder | None = None,
     n_threads: int | None = None,
 ) -> NDArray[np.int64]:

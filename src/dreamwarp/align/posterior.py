@@ -169,7 +169,7 @@ class Posterior:
     def tempered(self, shares: Array) -> Posterior:
         """The posterior whose log-likelihood is only a share (n,) of this one's.
 
-        What paths have seen is shared: of the two, only one may be asked at a time.
+        States are shared: only one of the two may be evaluated at a time.
         """
         other = copy.copy(self)
         other.weights = self.weights * shares
@@ -187,8 +187,8 @@ class Posterior:
         """Log-posterior of x (k, d) for the chosen pairs (k,), up to a constant; (k,).
 
         Minus infinity for fields so stiff that their paths could not be followed in float32.
-        What is seen on the way is kept for :meth:`derivatives`, which must be of the same x; or in
-        other ``states``, if given.
+        States are kept for :meth:`derivatives`, which must be of the same x. ``states``: where else
+        to keep them.
         """
         states = self.states if states is None else states
         velocities, lengths, ease = self.coordinates.fields(x)

@@ -23,6 +23,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import threadpool_limits
 
+from dreamwarp.core.defaults import DISPLACEMENT, LENGTH
 from dreamwarp.space import WarpSpace
 
 Array = NDArray[np.float64]
@@ -152,7 +153,7 @@ class SmoothPrior(Prior):
     """
 
     def __init__(
-        self, space: WarpSpace, *, displacement: float = 0.08, length: float = 0.25
+        self, space: WarpSpace, *, displacement: float = DISPLACEMENT, length: float = LENGTH
     ) -> None:
         _check_space(space)
         self.displacement = _check_displacement(displacement)
@@ -212,7 +213,9 @@ class GMRFPrior(Prior):
     (82, 80)
     """
 
-    def __init__(self, space: WarpSpace, *, displacement: float = 0.08, order: int = 2) -> None:
+    def __init__(
+        self, space: WarpSpace, *, displacement: float = DISPLACEMENT, order: int = 2
+    ) -> None:
         _check_space(space)
         self.displacement = _check_displacement(displacement)
         if order not in (1, 2):

@@ -36,6 +36,7 @@ from dreamwarp.augment.sampling_strategy import (
 from dreamwarp.augment.source import Balance, SampleSource
 from dreamwarp.augment.strength import judge_strengths
 from dreamwarp.augment.verdict import Judgement, check_strength, not_judged
+from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
 from dreamwarp.core.draws import Seed, as_key
 from dreamwarp.core.labels import as_labels, encode_labels
 from dreamwarp.core.progress import ProgressOption, check_progress, silenced
@@ -179,14 +180,14 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         *,
         cells: int | Sequence[int] = (4, 4),
         boundary: Literal["zero", "slip", "free", "periodic"] = "free",
-        n_neighbors: int = 5,
+        n_neighbors: int = N_NEIGHBORS,
         method: Literal["eb", "map", "laplace", "metropolis", "hmc"] = "eb",
         similarity: Any = "ssd",
         sigma: float | Literal["auto"] = "auto",
-        displacement: float = 0.08,
-        length: float = 0.25,
-        max_steps: int = 50,
-        max_draws: int = 1600,
+        displacement: float = DISPLACEMENT,
+        length: float = LENGTH,
+        max_steps: int = MAX_STEPS,
+        max_draws: int = MAX_DRAWS,
         max_pairs: int | None = None,
         model: Literal["gaussian", "kde", "template"] = "template",
         strength: float | Literal["auto"] = "auto",

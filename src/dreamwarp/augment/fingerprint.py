@@ -1,4 +1,4 @@
-"""What tells one set of samples from another."""
+"""Fingerprints of samples."""
 
 from __future__ import annotations
 

@@ -79,8 +79,10 @@ class SampleSource:
     """An endless, numbered supply of samples: data warped by draws from a model.
 
     Sample k is a member of the data, drawn at random, warped by a θ that is drawn from the model of
-    its class. All of it depends on the seed and k alone, to the bit on one kind of processor: not
-    on batches, threads, processes or machine count.
+    its class. It depends on the seed and k alone: not on batches, threads, processes or machine
+    count. Which member and which θ are the same to the bit on every machine; warped values, on one
+    kind of processor. On another, positions differ by at most twice the tolerance of
+    :meth:`Warp.image`.
 
     Parameters
     ----------
@@ -284,7 +286,7 @@ class SampleSource:
 
 
 def check_range(first: int, n: int) -> tuple[int, int]:
-    """Number of the first sample, and how many, if such samples there are."""
+    """``first`` and ``n`` as numbers of samples; raise if they are out of range."""
     first, n = check_whole("first", first, 0), check_whole("n", n, 1)
     if first >= MAX_NUMBER:
         raise ValueError(f"`first` must be below 2^62, as all numbers of samples, got {first}.")

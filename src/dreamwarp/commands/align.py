@@ -29,6 +29,7 @@ from dreamwarp.commands.options import (
     parse_amount,
     parse_cells,
 )
+from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, MAX_DRAWS, MAX_STEPS
 from dreamwarp.core.files import refuse_existing, write_beside
 
 if TYPE_CHECKING:
@@ -61,10 +62,10 @@ def align(
     method: MethodOption = "map",
     similarity: SimilarityOption = "ssd",
     sigma: SigmaOption = "auto",
-    displacement: DisplacementOption = 0.08,
-    length: LengthOption = 0.25,
-    max_steps: MaxStepsOption = 50,
-    max_draws: MaxDrawsOption = 1600,
+    displacement: DisplacementOption = DISPLACEMENT,
+    length: LengthOption = LENGTH,
+    max_steps: MaxStepsOption = MAX_STEPS,
+    max_draws: MaxDrawsOption = MAX_DRAWS,
     seed: SeedOption = 0,
     output: Annotated[
         Path | None,

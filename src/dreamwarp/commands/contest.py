@@ -2,7 +2,7 @@
 
 The elastic rival is tuned for each classifier on training digits that are held out for that. The
 learned warps are not: the nearest neighbour gets them at the strength that `Augmenter` chooses, the
-network at their natural scale.
+network at their natural scale, as `LearnedWarp` applies them.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ Train = Callable[[Images, Labels], Callable[[Images], Labels]]
 
 NONE, ELASTIC, LEARNED = "training digits alone", "and elastic noise", "and learned warps"
 NEIGHBOR, NETWORK = "nearest neighbour", "small network"
+# Factor on learned warps for each classifier; None: the one that the augmenter chose.
+STRENGTHS: dict[str, float | None] = {NEIGHBOR: None, NETWORK: 1.0}
 BATCH = 100
 # A difference of fewer standard errors may be chance.
 CLEAR = 2.0
@@ -81,17 +83,15 @@ class Outcome(NamedTuple):
     elastic: dict[str, tuple[float, float]]
 
 
-def run_contest(
-    train: Part, test: Part, learned: dict[str, Augmenter], *, plan: Plan, seed: int
-) -> Outcome:
+def run_contest(train: Part, test: Part, augmenter: Augmenter, *, plan: Plan, seed: int) -> Outcome:
     """Tune the elastic noise, train every classifier on every kind of digits, and test all.
 
     Parameters
     ----------
     train, test : Part
         Digits as float32 in [0, 1], and their labels.
-    learned : dict of str to Augmenter
-        What was fitted to ``train`` for each classifier.
+    augmenter : Augmenter
+        Fitted to ``train``.
     """
     classifiers = {NEIGHBOR: train_neighbor, NETWORK: network_trainer(plan.n_updates, seed)}
     elastic = tune_elastic(train, plan=plan, seed=seed + 1)
@@ -101,7 +101,10 @@ def run_contest(
         ELASTIC: {
             name: deform(train, setting, plan.n_new, seed=seed) for name, setting in elastic.items()
         },
-        LEARNED: {name: Part(*learned[name].sample(plan.n_new)) for name in classifiers},
+        LEARNED: {
+            name: Part(*augmenter.sample(plan.n_new, strength=strength))
+            for name, strength in STRENGTHS.items()
+        },
     }
     tasks = [
         (classifiers[name], join(train, more[kind][name]), test)

@@ -23,12 +23,6 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
-# How warps are learned for each classifier. Networks gain most from empirical Bayes at its natural
-# scale, with images free to move at their border.
-LEARNING: dict[str, dict[str, Any]] = {
-    NEIGHBOR: {},
-    NETWORK: {"method": "eb", "boundary": "free", "strength": 1.0},
-}
 # Versions of each digit, deviations along the first component, and digits in the pictures.
 N_VERSIONS, DEVIATIONS, N_SAVED = 3, (-2.5, -1.25, 0.0, 1.25, 2.5), 8
 
@@ -69,33 +63,31 @@ def run_demo(
     plan, start = plan or Plan(), time.perf_counter()
     train, test = contest.as_digits(mnist_small())
     say(f"{len(train.X):,} MNIST digits to learn from, {len(test.X):,} to test on")
-    learned = {name: learn(train, name, seed=seed, say=say) for name in LEARNING}
+    augmenter = learn(train, seed=seed, say=say)
     say(f"training classifiers on the digits and {plan.n_new:,} new ones")
-    outcome = contest.run_contest(train, test, learned, plan=plan, seed=seed)
+    outcome = contest.run_contest(train, test, augmenter, plan=plan, seed=seed)
     for line in contest.format_table(outcome.contestants):
         say(line)
-    for name in LEARNING:
+    for name in (NEIGHBOR, NETWORK):
         say(contest.claim(outcome, name))
-    drawn = draw_versions(train, learned, outcome)
+    drawn = draw_versions(train, augmenter, outcome)
     if picture is not None:
         save_figure(drawn, picture, dpi=90)
-    path = write_page(output, train, test, learned, outcome, plan, drawn)
+    path = write_page(output, train, test, augmenter, outcome, plan, drawn)
     say(f"done in {time.perf_counter() - start:.0f} s; the page is {path}")
     return path
 
 
-def learn(train: Part, classifier: str, *, seed: int, say: Say) -> Augmenter:
-    """Warps of each class, learned for one of the classifiers."""
+def learn(train: Part, *, seed: int, say: Say) -> Augmenter:
+    """Warps of each class, with all defaults."""
     from dreamwarp.augment.augmenter import Augmenter
 
-    say(f"aligning neighbours and learning their warps, for the {classifier}")
-    augmenter = Augmenter(seed=seed, **LEARNING[classifier]).fit(train.X, train.y)
+    say("aligning neighbours and learning their warps")
+    augmenter = Augmenter(seed=seed).fit(train.X, train.y)
     alignments = augmenter.alignments_
     left = alignments.loss_after.sum() / alignments.loss_before.sum()
-    say(
-        f"{len(alignments):,} pairs aligned: {left:.0%} of their squared difference is left; "
-        f"strength {augmenter.strength_:g}"
-    )
+    say(f"{len(alignments):,} pairs aligned: {left:.0%} of their squared difference is left")
+    say(f"strength for a nearest neighbour: {augmenter.strength_:g}")
     return augmenter
 
 
@@ -106,7 +98,7 @@ def write_page(
     output: str | os.PathLike[str],
     train: Part,
     test: Part,
-    learned: dict[str, Augmenter],
+    augmenter: Augmenter,
     outcome: Outcome,
     plan: Plan,
     versions: Figure,
@@ -127,25 +119,23 @@ def write_page(
     )
     page.heading("Do new digits help?")
     _write_comparison(page, test, outcome, plan)
-    page.text(f"The augmenter's own verdict, from training digits: {learned[NEIGHBOR].verdict_}")
+    page.text(f"The augmenter's own verdict, from training digits: {augmenter.verdict_}")
     saved = contest.find_saved(outcome, test, N_SAVED)
     if len(saved):
         page.heading("Test digits that learned warps save")
         page.figure(
-            draw_saved(train, test, learned[NEIGHBOR], saved, plan),
+            draw_saved(train, test, augmenter, saved, plan),
             "Top: test digits. Middle: the nearest training digit, of another class. Bottom: the "
             "nearest of the training digits and the new ones, of the right class.",
         )
     page.heading("What was learned")
     page.figure(
-        draw_components(train, learned[NETWORK]),
+        draw_components(train, augmenter),
         "A digit of each class along the first principal component of its class's warps, at "
         f"{', '.join(f'{deviation:g}' for deviation in DEVIATIONS)} standard deviations.",
     )
     page.heading("One alignment")
-    page.figure(
-        draw_pair(train, learned[NEIGHBOR]), "A pair of neighbours before and after alignment."
-    )
+    page.figure(draw_pair(train, augmenter), "A pair of neighbours before and after alignment.")
     return page.save(output)
 
 
@@ -177,17 +167,19 @@ def _write_comparison(page: Any, test: Part, outcome: Outcome, plan: Plan) -> No
 # -- pictures
 
 
-def draw_versions(train: Part, learned: dict[str, Augmenter], outcome: Outcome) -> Figure:
+def draw_versions(train: Part, augmenter: Augmenter, outcome: Outcome) -> Figure:
     """Training digits, one of each class; versions by tuned elastic noise, and by learned warps."""
     firsts = _first_of_each(train)
     originals = Part(train.X[firsts], train.y[firsts])
-    noisy, warped = [], []
+    noisy, warped, strength = [], [], contest.STRENGTHS[NETWORK]
     for version in range(N_VERSIONS):
         noisy.append(
             contest.deform(originals, outcome.elastic[NETWORK], len(firsts), seed=version).X
         )
         first = version * len(firsts)
-        warped.append(learned[NETWORK].transform(*originals, first=first))
+        warped.append(
+            augmenter.transform(*originals, templates=firsts, first=first, strength=strength)
+        )
     return _draw_blocks(
         [
             ("training digits", [originals.X]),

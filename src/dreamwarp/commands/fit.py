@@ -31,6 +31,7 @@ from dreamwarp.commands.options import (
     parse_cells,
     refuse_empty,
 )
+from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
 
 if TYPE_CHECKING:
     from dreamwarp.data import DataSet
@@ -82,7 +83,7 @@ def fit(
             help="Neighbours in its class that each sample is aligned with.",
             rich_help_panel=ALIGNMENT,
         ),
-    ] = 5,
+    ] = N_NEIGHBORS,
     method: Annotated[
         Literal["eb", "map", "laplace", "metropolis", "hmc"],
         typer.Option(
@@ -103,10 +104,10 @@ def fit(
     ] = None,
     similarity: SimilarityOption = "ssd",
     sigma: SigmaOption = "auto",
-    displacement: DisplacementOption = 0.08,
-    length: LengthOption = 0.25,
-    max_steps: MaxStepsOption = 50,
-    max_draws: MaxDrawsOption = 1600,
+    displacement: DisplacementOption = DISPLACEMENT,
+    length: LengthOption = LENGTH,
+    max_steps: MaxStepsOption = MAX_STEPS,
+    max_draws: MaxDrawsOption = MAX_DRAWS,
     seed: SeedOption = 0,
     overwrite: OverwriteOption = False,
     scheduler: Annotated[
@@ -157,7 +158,7 @@ def fit(
 
 
 def check_axes(samples: DataSet, cells: str) -> None:
-    """Refuse samples with fewer axes than warps need, in the command line's words."""
+    """Raise if samples have fewer axes than cells, in the words of the command line."""
     n_axes, shape = len(parse_cells(cells)), samples.X.shape[1:]
     if len(shape) < n_axes:
         raise ValueError(

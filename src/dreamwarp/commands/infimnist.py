@@ -123,7 +123,7 @@ def infimnist(
 
 
 def check_output(folder: Path, n: int, *, overwrite: bool) -> None:
-    """Refuse a folder whose files would be lost, or whose disk has no room."""
+    """Raise if files would be replaced, or the disk is too full."""
     for name in () if overwrite else (IMAGES, LABELS):
         refuse_existing(folder / name)
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())

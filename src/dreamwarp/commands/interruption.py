@@ -107,6 +107,6 @@ def _end_when_told(awaiting: socket.socket) -> None:
 
 def _exit() -> NoReturn:
     """End the process without the interpreter's tidying up."""
-    with suppress(OSError, ValueError):  # nobody reads it any more
+    with suppress(OSError, ValueError):  # the output is closed
         sys.stdout.flush()
     os._exit(INTERRUPTED)

@@ -29,7 +29,7 @@ def load_model(source: str) -> WarpModel:
 
 
 def check_place(output: str, *, overwrite: bool) -> None:
-    """Refuse a file that is there, and a place that can't be written to, before the work."""
+    """Raise if a file exists or can't be written; to be called before the work."""
     if not is_address(output):
         if not overwrite:
             refuse_existing(output)

@@ -1,5 +1,5 @@
-"""What knows nothing of warps.
+"""Parts that know nothing of warps.
 
-Compiled kernels and their threads, random draws by number, interpolation, files, progress, checks
-of arguments, work on a cluster.
+Compiled kernels and threads, counter-based random draws, interpolation, files, progress, checks of
+arguments, samples and labels, work on a cluster.
 """

@@ -1,7 +1,7 @@
 """Work on a cluster of dask.distributed: one function, something that all tasks share, many tasks.
 
-A worker that is lost costs the tasks it had in hand: the others do them again. As results depend
-on nothing but the task, they are the same.
+The tasks of a worker that is lost are run again by others. Results depend on the task alone, so
+they are the same.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-# Seconds until a scheduler that does not answer is taken for out of reach.
+# Seconds to wait for a scheduler to answer.
 ANSWER_SECONDS = 10.0
-# Seconds that a scheduler without workers is given: those that were lost may be coming back.
+# Seconds to wait for workers if a scheduler has none: lost ones may restart.
 WORKER_SECONDS = 30.0
-# Times that tasks are handed out, if every worker that had what they share is lost.
+# Attempts, if all workers that hold the shared object are lost.
 ATTEMPTS = 5
 
 
@@ -42,7 +42,7 @@ def connect(address: str) -> Client:
 def run_on(
     client: Client, function: Callable[..., Any], shared: Any, tasks: Sequence[tuple[Any, ...]]
 ) -> Iterator[tuple[int, Any]]:
-    """Place of each task, and ``function(shared, *task)``, in the order in which they end.
+    """Index of each task and ``function(shared, *task)``, in the order of completion.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def run_on(
 def _run_once(
     client: Client, function: Callable[..., Any], shared: Any, tasks: dict[int, tuple[Any, ...]]
 ) -> Iterator[tuple[int, Any]]:
-    """Place and result of the tasks that could be done."""
+    """Index and result of every task that did not lose its worker."""
     from distributed import as_completed
 
     sent = _send(client, shared)
@@ -83,15 +83,15 @@ def _run_once(
             if not _is_lost(future):
                 yield futures[future], future.result()
     finally:
-        # Whatever has not begun is not needed any more; a scheduler that is gone knows that.
+        # Cancel tasks that have not begun. Fails if the scheduler is gone.
         with suppress(OSError, RuntimeError):
             client.cancel(list(futures))
 
 
 def _send(client: Client, shared: Any) -> Future[Any]:
-    """Something that every worker then has."""
+    """Send an object to every worker."""
     try:
-        # Under a name of its own: to hash large data takes longer than to send it.
+        # Without a hash, which takes longer than sending large data.
         return client.scatter(shared, broadcast=True, hash=False, timeout=WORKER_SECONDS)
     except TimeoutError as error:
         known = client.scheduler_info()

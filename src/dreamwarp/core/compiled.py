@@ -15,7 +15,7 @@ The decorators:
 
 Compiled code is cached on disk: beside the source or, where that can't be written, in the user's
 cache directory. Where neither can, kernels compile anew in each process. Compiling that takes
-long is told.
+long shows a notice.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from numba.core.registry import cpu_target
 
 from dreamwarp.core.progress import Notice
 
-# Seconds of compiling, in all, after which it is told.
+# Seconds of compiling, in total, after which a notice is shown.
 TELL_SECONDS = 2.0
-# Blocks per thread: more of them even out the load, fewer cost less to hand over.
+# Blocks per thread: more even out the load, fewer cost less overhead.
 BLOCKS_PER_THREAD = 4
 
 
 @cache
 def _kernel_stamp() -> str:
-    """Hash of every module of this package that has kernels or what they are made of."""
+    """Hash of all modules of this package that define or call kernels."""
     stamp = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         source = path.read_bytes()
@@ -82,8 +82,8 @@ def _compiler(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
-# Nothing but kernels is called from Python: what is not called needs no wrapper, of which those for
-# tuples of arrays take as long to compile as the function itself.
+# Only kernels are called from Python. Other functions need no wrapper, which for tuples of arrays
+# takes as long to compile as the function itself.
 BARE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 kernel = _compiler(no_cfunc_wrapper=True)
 part = _compiler(_nrt=False, **BARE)
@@ -92,7 +92,7 @@ lane_kernel = _compiler(_nrt=False, fastmath={"nsz", "arcp", "contract", "afn", 
 
 
 def mark_of(compiled: Any, name: str) -> Path | None:
-    """The file beside a kernel's cache that says that something is in it; None without a cache.
+    """Marker file beside a kernel's cache that shows it was filled; None without a cache.
 
     Another version of the kernels, or another processor, has another mark.
     """
@@ -104,7 +104,7 @@ def mark_of(compiled: Any, name: str) -> Path | None:
 
 
 class _CompilingNotice(event.Listener):
-    """Says that kernels are compiled, not read from the cache.
+    """Shows a notice while kernels are compiled rather than read from the cache.
 
     Numba has a lock for all compiling, so events of several threads do not mix.
     """

@@ -1,4 +1,4 @@
-"""Random numbers by number: what sample k of a run gets depends on the seed and on k alone.
+"""Counter-based random numbers: those of sample k depend on the seed and k alone.
 
 The source is Philox 4x32 with 10 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers:
 as easy as 1, 2, 3", 2011): a function of a 64-bit key and a 128-bit counter, without state. The
@@ -42,13 +42,13 @@ LOG_2 = float(np.log(2.0))
 
 # Float64 numbers per line of a processor's cache.
 LINE = 8
-# Sample numbers that fill a task of well over the 50 µs that threads cost.
+# Samples per task: it should take well over the 50 µs that starting it costs.
 TASKS_PER_BLOCK = 16
 MAX_CHOICES = 2**32 - 1
 
 
 class Stream(IntEnum):
-    """What numbers are for. Draws from different streams are independent.
+    """Purpose of random numbers. Draws from different streams are independent.
 
     The values are part of what makes runs repeatable: they never change.
     """
@@ -100,7 +100,7 @@ def as_key(seed: Seed) -> int:
 
 
 def derive_seed(seed: Seed, *steps: int) -> int:
-    """A seed for part of a run, such as ``derive_seed(seed, epoch)``; unlike any other part's."""
+    """A seed for part of a run, such as ``derive_seed(seed, epoch)``; different for every part."""
     key = as_key(seed)
     for step in steps:
         key = int(_words(key, [step], 1, Stream.SEED, None)[0, 0])
@@ -215,7 +215,7 @@ def check_numbers(numbers: ArrayLike) -> NDArray[np.int64]:
         raise ValueError(
             f"`numbers` must be at least 0 and below 2^63, got {values.min()} to {values.max()}."
         )
-    # A copy of what can't be written: to numba that is a type of its own, to compile for anew.
+    # Copy read-only arrays: numba would compile another kernel for them.
     return np.require(values, np.int64, ["C", "W"])
 
 

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and copies of files from elsewhere."""
+"""Atomic writing of files, and local copies of remote ones."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _remove(path: Path) -> None:
 
 
 def refuse_existing(path: str | os.PathLike[str]) -> None:
-    """Refuse to replace a file unasked."""
+    """Raise if a file exists, unless it may be replaced."""
     if Path(path).is_file():
         raise existing(path)
 
@@ -88,12 +88,12 @@ def existing(path: str | os.PathLike[str]) -> FileExistsError:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse a file that can't be written, before the work whose result it is to hold."""
+    """Raise if a file can't be written; to be called before the work whose result it will hold."""
     _prepare_target(path)
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder, and those it is in; no complaint if it is there."""
+    """Make a folder and its parents, unless they exist."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -107,7 +107,7 @@ def make_folder(folder: Path) -> None:
 
 
 def refuse_address(path: str | os.PathLike[str]) -> None:
-    """Refuse what would end up in a folder called ``s3:``."""
+    """Raise if a path is an address: it would be written to a folder called ``s3:``."""
     if ADDRESS.match(os.fspath(path)):
         raise ValueError(
             f"`{path}` is an address, and must be a path on this machine. Write to a folder here, "
@@ -148,7 +148,7 @@ def _prepare_target(path: str | os.PathLike[str]) -> Path:
                 "Give another name."
             )
         make_folder(target.parent)
-        # Only a trial tells: what permissions say binds neither every user nor every file system.
+        # Try it: permissions do not bind every user and file system.
         with tempfile.TemporaryFile(dir=target.parent):
             pass
     except OSError as error:
@@ -219,7 +219,7 @@ def _copy(address: str, system: Any, path: str, copy: Path) -> None:
         Meter(f"fetching {copy.name}", getattr(stream, "size", None), in_bytes=True) as meter,
     ):
         n_free = shutil.disk_usage(copy.parent).free
-        # What a server says of a size need not be so.
+        # Do not trust the size that a server reports.
         while chunk := stream.read(CHUNK):
             if max(meter.done + len(chunk), meter.total or 0) > n_free:
                 raise OSError(

@@ -16,18 +16,18 @@ import numpy as np
 from dreamwarp.core.compiled import inlined, kernel, part
 from dreamwarp.core.lanes import LANES, read, write
 
-# Rules for pixels that are not there, in the order of ``resample.FILLS``.
+# Rules for pixels beyond the border, in the order of ``resample.FILLS``.
 EDGE, CONSTANT, REFLECT, WRAP = range(4)
 # Stencils: pixels that count along an axis, numbered from the one at or below the point.
 NEAREST, LINEAR, CUBIC = (0,), (0, 1), (-1, 0, 1, 2)
 
 # Points per task.
 CHUNK = 4096
-# Offset of a pixel that is not there. Three of these fit into 32 bits, and one stays negative
+# Offset of a missing pixel. Three of these fit into 32 bits, and one stays negative
 # whatever the other axes add to it.
 OUTSIDE = -(2**29)
 MAX_PIXELS = 2**29
-# Points further off than this many pixels are taken to be this far: pixel numbers stay finite.
+# Coordinates are clipped to this many pixels, so that pixel numbers stay finite.
 FAR = 2.0**30
 # A point beyond the border by less than this, in the unit domain, has the border pixel as its
 # nearest: rounding must not let the fill value in where a warp keeps the border in place.
@@ -35,7 +35,7 @@ BORDER_SLACK = 1e-5
 
 
 class Layout(NamedTuple):
-    """Where quantities stand in the work array, in rows of ``LANES``."""
+    """Offsets of quantities in the work array, in rows of ``LANES``."""
 
     weights: int  # of every axis and tap
     slopes: int  # derivatives of the weights by the coordinate
@@ -131,7 +131,7 @@ def weigh_slopes(stencil, size, fraction, row, work):
 
 @part
 def place(size, stride, rule, shift, pixel, target, places, work):
-    """Offsets of one tap's pixels along one axis, by the rule for pixels that are not there."""
+    """Offsets of one tap's pixels along one axis, by the rule for pixels beyond the border."""
     number = work.dtype.type
     zero, one, shift = number(0), number(1), number(shift)
     last = size - one

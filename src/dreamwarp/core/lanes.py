@@ -24,7 +24,7 @@ from numba.extending import intrinsic
 LANES = 32
 # Numbers that are read, written and added together: a vector register of float32.
 ROW = 8
-# Fields that are turned from θ into velocities side by side: as many as keep float64 units busy.
+# Fields whose θ are turned into velocities together: enough to keep float64 units busy.
 FIELDS = 32
 
 

@@ -1,4 +1,4 @@
-"""What ``dir`` shows of a module, and so what a prompt completes."""
+"""Names that ``dir`` shows and a prompt completes."""
 
 from __future__ import annotations
 

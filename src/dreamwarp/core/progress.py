@@ -1,8 +1,8 @@
 """Progress of long work: bars on terminals (by rich) and in notebooks, lines in logs.
 
 Work is counted where it is done, by ``Meter.advance``, which costs next to nothing. A thread looks
-at all meters a few times a second and shows them, so that life is seen also while nothing can be
-counted. Everything goes to standard error, except in notebooks.
+at all meters a few times a second and shows them, so that a bar moves even
+while nothing can be counted. Everything goes to standard error, except in notebooks.
 
 Why a layer of our own: rich and tqdm write no lines for logs, and need ipywidgets in notebooks.
 """
@@ -74,7 +74,7 @@ class Meter:
 
     @property
     def rate(self) -> float | None:
-        """Work per second, without what was done before the first look, as by an earlier run."""
+        """Work per second, without work done before the first look, such as by an earlier run."""
         if self._first is None:
             return None
         seconds, done = self.seconds - self._first[0], self.done - self._first[1]
@@ -91,7 +91,7 @@ class Meter:
             if self.seconds <= patience:
                 return
             self._view = _choose_view(self)
-        with suppress(OSError, ValueError):  # nobody reads it any more
+        with suppress(OSError, ValueError):  # the output is closed
             self._view.update(self)
 
     def hide(self) -> None:
@@ -142,7 +142,7 @@ def track(
 
 @contextmanager
 def show_waiting(title: str) -> Iterator[None]:
-    """Show what is waited for, where nothing can be counted."""
+    """Show a title and the time, where nothing can be counted."""
     with Meter(title, None, patience=0.0 if shows_bars() else None):
         yield
 
@@ -208,7 +208,7 @@ atexit.register(clear_screen)
 
 
 def _forget() -> None:
-    """A forked process has the meters of its parent, and no thread."""
+    """Drop the meters of the parent after a fork: the child has no thread to show them."""
     global _watch
     _watch, _Bar._block = _Watch(), None
 
@@ -217,14 +217,14 @@ if hasattr(os, "register_at_fork"):  # Windows does not fork
     os.register_at_fork(after_in_child=_forget)
 
 
-# -- what is told without being asked
+# -- notices
 
 _n_silent = 0
 
 
 @contextmanager
 def silenced(progress: ProgressOption = False) -> Iterator[None]:
-    """Within the block nothing is said of compiling, if ``progress`` is False."""
+    """Show no notice of compiling within the block, if ``progress`` is False."""
     global _n_silent
     amount = 1 if progress is False else 0
     with _watch.lock:
@@ -237,7 +237,7 @@ def silenced(progress: ProgressOption = False) -> Iterator[None]:
 
 
 class Notice(Meter):
-    """Says that something goes on, off and on, that nobody has asked for, such as compiling.
+    """Shows that background work, such as compiling, goes on; it may pause and resume.
 
     ``begin`` and ``end`` may come from several threads. It shows once ``patience`` seconds have
     been spent on it in all, and goes when it has paused for a while.
@@ -251,11 +251,11 @@ class Notice(Meter):
 
     @property
     def seconds(self) -> float:
-        """Time spent so far, pauses left out."""
+        """Time spent, without pauses."""
         return self._spent + (time.monotonic() - self._since if self._depth else 0.0)
 
     def begin(self) -> None:
-        """It goes on. What is begun several times is over when it has been ended as often."""
+        """Begin work. It ends after as many calls of ``end``."""
         with _watch.lock:
             if self._depth == 0:
                 self._since = time.monotonic()
@@ -263,7 +263,7 @@ class Notice(Meter):
             _watch.add(self)
 
     def end(self) -> None:
-        """It is over, or pauses."""
+        """End or pause work."""
         with _watch.lock:
             now = time.monotonic()
             self._depth -= 1
@@ -272,14 +272,14 @@ class Notice(Meter):
                 self._since = now
 
     def refresh(self) -> None:
-        """Show it, or take it off the screen."""
+        """Show or hide the notice."""
         if self._depth == 0 and time.monotonic() - self._since > self.PAUSE_SECONDS:
             _watch.remove(self)
         elif _n_silent == 0 and self._depth:
             super().refresh()
 
     def hide(self) -> None:
-        """Take it off the screen. A log goes on where it was when it shows again."""
+        """Hide the notice. A log continues where it stopped."""
         if isinstance(self._view, _Cell | _Bar):
             super().hide()
 
@@ -288,13 +288,13 @@ class Notice(Meter):
 
 
 class View(Protocol):
-    """A way to show a meter."""
+    """Shows a meter."""
 
     def update(self, meter: Meter) -> None:
         """Show how far it is."""
 
     def close(self, meter: Meter) -> None:
-        """It is over."""
+        """Show the end."""
 
 
 def shows_bars() -> bool:
@@ -409,7 +409,7 @@ def _make_block() -> Progress:
         console=Console(stderr=True),
         auto_refresh=False,
         transient=True,
-        # What goes into a file is not to be shown instead.
+        # Output redirected to a file must not go to the screen.
         redirect_stdout=sys.stdout.isatty(),
     )
 
@@ -436,7 +436,7 @@ def describe_end(meter: Meter) -> str:
 
 
 def seconds_left(meter: Meter) -> float | None:
-    """How long the rest will take, if that can be told."""
+    """Estimated time left, or None."""
     rate = meter.rate
     return None if meter.total is None or rate is None else (meter.total - meter.done) / rate
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 # Channels seem to come last if the last axis has at most so many entries and the axes before it
 # have at least so many: colours and opacity, and more pixels than any channels that come first.
-MOST_CHANNELS, LEAST_PIXELS = 4, 16
+MOST_CHANNELS, LEAST_PIXELS = 4, 8
 # Bytes checked together: samples may be a map of what memory can't hold.
 PART_BYTES = 16 * 2**20
 LEAVE_OUT = "Leave out such samples, or fill in what is missing."

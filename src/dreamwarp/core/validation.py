@@ -24,7 +24,7 @@ def as_finite_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
         raise TypeError(f"`{name}` must be an array of real numbers, got dtype {array.dtype}.")
     with np.errstate(over="ignore"):  # long doubles may overflow; the check below says so
         array = np.asarray(array, dtype=np.float64, order="C")
-    if not array.flags.writeable:  # a type of its own to numba, for which all kernels would compile
+    if not array.flags.writeable:  # numba would compile other kernels for it
         array = array.copy()
     if not np.isfinite(array).all():
         first = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
@@ -33,7 +33,7 @@ def as_finite_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def check_choice(name: str, value: Choice, choices: Sequence[str]) -> Choice:
-    """``value``, if it is one of ``choices``."""
+    """``value``; raise unless it is one of ``choices``."""
     if value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"`{name}` must be one of {listed}, got {value!r}.")
@@ -41,7 +41,7 @@ def check_choice(name: str, value: Choice, choices: Sequence[str]) -> Choice:
 
 
 def check_whole(name: str, value: Any, lowest: int) -> int:
-    """``value``, if it is a whole number that is not too small."""
+    """``value`` as int; raise unless it is a whole number, at least ``lowest``."""
     is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not is_whole or value < lowest:
         raise ValueError(f"`{name}` must be a whole number, at least {lowest}, got {value!r}.")
@@ -49,7 +49,7 @@ def check_whole(name: str, value: Any, lowest: int) -> int:
 
 
 def check_factor(name: str, value: Any, or_else: str = "") -> float:
-    """``value``, if it can be a factor; ``or_else`` names what else could be given."""
+    """``value`` as float; raise if it is negative or not finite. ``or_else`` names alternatives."""
     is_real = isinstance(value, Real) and not isinstance(value, bool)
     if not is_real or not 0.0 <= float(value) < np.inf:
         raise ValueError(f"`{name}` must be a finite number, not negative{or_else}, got {value!r}.")

@@ -18,7 +18,7 @@ Labels = NDArray[Any]
 
 # The paper holds out the last images of the training part for validation.
 N_VALIDATION = 10_000
-# Types and shapes that an error lists before it gives up.
+# Types and shapes that an error lists, at most.
 MAX_LISTED = 5
 
 
@@ -122,9 +122,9 @@ def as_words(name: object, words: Sequence[str]) -> Labels:
 
 
 def _refuse_wide(name: object, labels: Sequence[tuple[int, int]]) -> None:
-    """Refuse labels, by bytes of each and count, that are a bomb as an array.
+    """Raise if labels, by bytes of each and count, would take too much memory as an array.
 
-    It takes as much room for each as for the longest.
+    An array takes as much memory for each label as for the longest.
     """
     refuse_bomb(
         f"{name} (labels)",
@@ -135,7 +135,7 @@ def _refuse_wide(name: object, labels: Sequence[tuple[int, int]]) -> None:
 
 
 def check_forms(name: object, forms: Iterable[tuple[np.dtype[Any], tuple[int, ...]]]) -> None:
-    """Refuse parts whose samples differ in type or shape."""
+    """Raise if parts have samples of different types or shapes."""
     found = sorted({f"{dtype} {shape}" for dtype, shape in forms})
     if len(found) > 1:
         more = ", ..." if len(found) > MAX_LISTED else ""
@@ -146,7 +146,7 @@ def check_forms(name: object, forms: Iterable[tuple[np.dtype[Any], tuple[int, ..
 
 
 def check_part(name: str, X: Samples, y: ArrayLike) -> Labels:
-    """The labels (n,) of samples (n, ...), if both are what they should be."""
+    """The labels (n,) of samples (n, ...); raise if either is malformed."""
     if X.ndim < 2 or X.size == 0 or X.dtype.kind not in "buif":
         raise ValueError(
             f"`{name}` must hold samples of shape (n, *spatial) or (n, channels, *spatial), of "
@@ -225,7 +225,7 @@ def _choose_few(
     labels: Labels, n_per_class: int, seed: int | np.random.Generator | None
 ) -> NDArray[np.int64]:
     classes = np.unique(labels)
-    # One generator per class: what is drawn for a class does not hang on how many went before.
+    # One generator per class: draws of a class do not depend on other classes.
     generators = (
         [None] * len(classes) if seed is None else np.random.default_rng(seed).spawn(len(classes))
     )

@@ -1,4 +1,4 @@
-"""Fetch data sets: from sources in turn, verified by SHA-256, cached, whole or not at all."""
+"""Fetching of data sets: from sources in turn, verified by SHA-256, cached, written atomically."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class SourceError(Exception):
 
 @dataclass(frozen=True)
 class KnownFile:
-    """A file as it should be, unpacked."""
+    """Name, size and SHA-256 of a file, unpacked."""
 
     name: str
     n_bytes: int
@@ -33,7 +33,7 @@ class KnownFile:
 
 
 class Source(Protocol):
-    """Where files come from."""
+    """A source of files."""
 
     @property
     def title(self) -> str:

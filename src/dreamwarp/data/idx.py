@@ -96,7 +96,7 @@ def read_idx_files(name: object, paths: Sequence[str | os.PathLike[str]]) -> NDA
 def is_idx(path: str | os.PathLike[str]) -> bool:
     """Whether a file begins as IDX does, plain or gzip, or is called so.
 
-    What is wrong with it beyond that is for the reader to say.
+    The reader checks the rest.
     """
     file = check_file(path)
     if TELLING.search(file.name):

@@ -29,13 +29,13 @@ MAX_PIXELS = 2**26
 # Pillow's names for pictures of one channel, and of one channel of 16 bits.
 GREY_MODES, DEEP_MODES = ("1", "L", "LA", "La"), ("I", "I;16", "I;16B", "I;16L", "I;16N")
 ALPHA_MODES = ("LA", "La", "PA", "RGBA", "RGBa")
-# What Pillow raises for files that are not what they say.
+# What Pillow raises for malformed files.
 UNREADABLE = (OSError, SyntaxError, EOFError, ValueError, LookupError, TypeError, struct.error)
 TEST_NAMES = ("test", "val", "validation")
 
 
 class PictureForm(NamedTuple):
-    """What a picture is before it is decoded."""
+    """Size and mode of a picture, before it is decoded."""
 
     rows: int
     columns: int
@@ -238,7 +238,7 @@ def _check_sizes(names: Sequence[object], forms: Sequence[PictureForm]) -> tuple
 
 
 def _check_growth(what: object, packed: int, n: int, mode: str, size: tuple[int, int]) -> None:
-    """Refuse pictures that are harmless one by one, and a bomb together."""
+    """Raise if pictures, small one by one, would take too much memory together."""
     sample = _empty_samples(1, mode, size)
     refuse_bomb(
         what,
@@ -274,7 +274,7 @@ def _common_mode(forms: Sequence[PictureForm]) -> str:
 
 
 def _is_opaque(picture: Image) -> bool:
-    """Alpha that is full everywhere says nothing; any other hides what we would show."""
+    """Whether alpha is full everywhere; any other alpha would be lost."""
     if picture.mode not in ALPHA_MODES and "transparency" not in picture.info:
         return True
     return bool(np.asarray(picture.convert("RGBA"))[..., 3].min() == 255)

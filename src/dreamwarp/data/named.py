@@ -16,14 +16,14 @@ from dreamwarp.data.package_mirrors import DebianPackage, NpmPackage
 from dreamwarp.data.shipped import mnist_small
 from dreamwarp.data.sources import Folder, Mirror
 
-# Where systems keep what packages install, unless they say otherwise.
+# Where packages install shared data, unless the variable says otherwise.
 SHARE_VARIABLE, SHARE_FOLDERS = "XDG_DATA_DIRS", "/usr/local/share:/usr/share"
 IMAGES, LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What is known of a data set: its files, and where they are to be had."""
+    """Files of a data set, and where to get them."""
 
     name: str
     title: str
@@ -136,7 +136,7 @@ def load_named(name: str) -> DataSet:
 def fetch_recipe(
     recipe: Recipe, *, folder: str | os.PathLike[str] | None = None, source: str | None = None
 ) -> Path:
-    """Have a data set's files in a folder, verified; the folder."""
+    """Fetch and verify the files of a data set; returns their folder."""
     target = cache_folder() / recipe.name if folder is None else Path(folder)
     sources: list[Source] = [Folder(target), *_sources(recipe, source)]
     fetch(recipe.title, recipe.files, list(dict.fromkeys(sources)), target)
@@ -146,7 +146,7 @@ def fetch_recipe(
 def load_recipe(
     recipe: Recipe, *, folder: str | os.PathLike[str] | None = None, source: str | None = None
 ) -> DataSet:
-    """A data set, fetched if need be."""
+    """A data set, fetched if necessary."""
     return read_recipe(recipe, fetch_recipe(recipe, folder=folder, source=source))
 
 

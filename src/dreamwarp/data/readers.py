@@ -1,4 +1,4 @@
-"""``load``: one door for data of all kinds."""
+"""``load``: reads data of all kinds."""
 
 from __future__ import annotations
 
@@ -145,12 +145,12 @@ def load(
         data = found.restore(data, is_resized="resize" in options)
     if sample_shape is not None:
         data = _arrange(data, lambda X: _reshape(data.name, X, sample_shape))
-    # What a manifest says of shapes leaves nothing to guess.
+    # A manifest states shapes, so channels need not be guessed.
     return _arrange(data, _move_colors) if "shape" in kind.options and found is None else data
 
 
 def check_address(address: str) -> None:
-    """Refuse addresses of what does not come as one file."""
+    """Raise if an address is not of a single file."""
     if not address.lower().endswith(SINGLE_FILES):
         raise ValueError(
             f"`{address}` is an address, and data at addresses must be one file: "

@@ -130,7 +130,7 @@ def parse_record(title: object, content: bytes) -> Any:
 
 
 def is_record(record: Any) -> bool:
-    """Whether this is a manifest of ours."""
+    """Whether this is a manifest of dreamwarp."""
     return isinstance(record, dict) and record.get("kind") == KIND
 
 
@@ -147,7 +147,7 @@ def check_record(title: object, record: Any) -> tuple[Any, Any]:
 
 
 def check_settings(title: object, settings: Any, checks: Checks) -> None:
-    """Refuse settings that are missing, or that fail their checks."""
+    """Raise if settings are missing or fail their checks."""
     if not isinstance(settings, dict) or not set(checks) <= set(settings):
         raise malformed(title, f"its settings must be {', '.join(checks)}")
     for name, is_good in checks.items():
@@ -160,7 +160,7 @@ def check_settings(title: object, settings: Any, checks: Checks) -> None:
 
 
 def malformed(title: object, reason: str) -> ValueError:
-    """The error for a manifest that can't be one."""
+    """The error for a malformed manifest."""
     return ValueError(
         f"`{title}` is not the manifest of a set of samples: {reason}. Remove the set and make it "
         "again."
@@ -178,7 +178,7 @@ def is_count(value: Any) -> bool:
 
 
 def brief(value: Any) -> str:
-    """A value in words, not all of it if it is long."""
+    """A value as text, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= MAX_WORDS else f"{text[: MAX_WORDS - 3]}..."
 

@@ -42,7 +42,7 @@ def make_one(source: SampleSource, file_format: ShardFormat, store: Store, shard
 
 
 def _check_there(store: Store, digests: Digests) -> None:
-    """Refuse to believe in files that only a worker can see."""
+    """Raise if files of a worker can't be seen from here."""
     for name in digests:
         try:
             store.open(name).close()

@@ -82,9 +82,9 @@ def generate(
 ) -> Generated:
     """Write a set of new samples: data warped by draws from a model.
 
-    Sample k depends on the seed and k alone, so the files are the same whatever the number of
-    threads or machines, and whether the run was interrupted or not. Memory stays bounded whatever
-    ``n``.
+    Sample k depends on the seed and k alone. On one kind of processor the files are the same to the
+    bit, whatever the number of threads or machines, and whether the run was interrupted or not;
+    for others see :class:`~dreamwarp.augment.SampleSource`. Memory stays bounded whatever ``n``.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def generate(
     plan = make_plan(first, _count(n, per_class, source, balance), shard_size, source.form)
     file_format, store = make_format(format, source.form), open_store(out)
     file_format.check_size(plan[0].n)
-    compiled.thread_count(n_threads)  # refuses what is no number of threads
+    compiled.thread_count(n_threads)  # raises if it is no number of threads
     with store.claim():
         manifest = _find_manifest(store, new_manifest(source, plan, file_format), resume)
         with _explained(store, manifest):
@@ -161,7 +161,7 @@ Maker = Callable[[SampleSource, ShardFormat, Store, Sequence[Shard], Advance], M
 
 
 def _make_missing(store: Store, manifest: Manifest, made: Made) -> None:
-    """Have shards made, and enter each in the manifest once it is there."""
+    """Make shards, and add each to the manifest once it is complete."""
     write_manifest(store, manifest)
     with closing(made):
         for shard, digests in made:
@@ -218,7 +218,7 @@ def make_shards(
 
 
 def _find_manifest(store: Store, wanted: Manifest, resume: bool) -> Manifest:
-    """The manifest of the set to go on with: ``wanted``, if there is none and the place is free."""
+    """The manifest of the set to resume; ``wanted`` if the folder is empty."""
     names = store.names()
     if MANIFEST not in names:
         if names:
@@ -241,7 +241,7 @@ def _find_manifest(store: Store, wanted: Manifest, resume: bool) -> Manifest:
 def _find_unsound(
     store: Store, manifest: Manifest, progress: ProgressOption, n_threads: int | None
 ) -> list[int]:
-    """Numbers of the shards that have to be made, which the manifest then knows nothing of."""
+    """Numbers of the shards to make; they are removed from the manifest."""
     quiet = False if progress is False or callable(progress) else progress
     states = check_all(store, manifest, quiet, n_threads)
     unsound = [number for number, state in states if state != "sound"]
@@ -254,7 +254,7 @@ def _find_unsound(
 
 
 def _count(n: int | None, per_class: int | None, source: SampleSource, balance: Balance) -> Any:
-    """How many samples in all."""
+    """Total number of samples."""
     if (n is None) == (per_class is None):
         raise ValueError("give either `n`, samples in all, or `per_class`, samples of each class.")
     if per_class is None:
@@ -284,7 +284,7 @@ def _show_size(n_bytes: int) -> str:
 
 @contextmanager
 def _explained(store: Store, manifest: Manifest) -> Iterator[None]:
-    """Say of a disk's failure what has been made and how to go on."""
+    """Add to errors of the disk how many shards are done, and how to resume."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
 """The manifest of a set: every setting that its samples depend on, and a hash per shard.
 
 With it a set can be completed, checked and made again. Like all files it may come from elsewhere,
-so nothing in it is believed before it is checked, and it holds no file names to be opened: those
-follow from the format and the number of a shard.
+so everything in it is checked, and it holds no file names: those follow from the format and the
+number of a shard.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Digests = dict[str, str]
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a set is, and how far it has come.
+    """Settings of a set, and the shards that are done.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class Manifest:
 
 
 def new_manifest(source: SampleSource, plan: Plan, file_format: ShardFormat) -> Manifest:
-    """The manifest of a set of which nothing has been made."""
+    """The manifest of a new set, without shards."""
     settings = {
         "n": plan.n,
         "first": plan.first,
@@ -127,7 +127,7 @@ def read_manifest(store: Store) -> Manifest:
 
 
 def refuse_difference(store: Store, found: Manifest, wanted: Manifest) -> None:
-    """Refuse to go on with a set that was made with other settings."""
+    """Raise if a set to be resumed was made with other settings."""
     differing = [name for name, value in wanted.settings.items() if found.settings[name] != value]
     if differing:
         listed = "; ".join(

@@ -1,4 +1,4 @@
-"""Where sets of samples are kept: a folder on disk, or any address that fsspec knows.
+"""Storage of sets: a folder on disk, or any address that fsspec knows.
 
 Files appear whole or not at all. On disk they are written beside and renamed; object stores show
 an object when its upload is complete.
@@ -35,10 +35,10 @@ class Store(Protocol):
     title: str
 
     def create(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """A stream to write a file to, which appears if the block ends well."""
+        """A stream to write a file to; the file appears if the block succeeds."""
 
     def create_many(self) -> AbstractContextManager[Put]:
-        """A function ``(name, content)`` for small files, which appear if the block ends well."""
+        """A function ``(name, content)`` for small files, which appear if the block succeeds."""
 
     def open(self, name: str) -> BinaryIO:
         """A stream to read a file from; FileNotFoundError if it is not there."""
@@ -47,16 +47,16 @@ class Store(Protocol):
         """Whether a file is there."""
 
     def names(self) -> list[str]:
-        """What is there, at the first level, but for what killed runs have left."""
+        """Names at the first level, without leftovers of killed runs."""
 
     def claim(self) -> AbstractContextManager[None]:
-        """Keep other processes from writing here, as far as that is possible; make the place."""
+        """Lock the store against other processes, where possible; make its folder."""
 
     def sweep(self) -> None:
-        """Remove what killed runs have left."""
+        """Remove leftovers of killed runs."""
 
     def count_free(self) -> int | None:
-        """Bytes that can still be written, if that is known."""
+        """Free space in bytes, or None if unknown."""
 
 
 def open_store(address: str | os.PathLike[str]) -> Store:
@@ -122,7 +122,7 @@ class LocalStore:
 
     @contextmanager
     def claim(self) -> Iterator[None]:
-        """See :class:`Store`. A folder that was made and stays empty goes again."""
+        """See :class:`Store`. Removes the folder afterwards if it made it and it is empty."""
         is_new = not os.path.exists(self.folder)
         make_folder(self.folder)
         try:
@@ -224,7 +224,7 @@ class RemoteStore:
         yield
 
     def sweep(self) -> None:
-        """See :class:`Store`. Uploads that break off leave nothing that can be seen."""
+        """See :class:`Store`. Interrupted uploads leave nothing visible."""
 
     def count_free(self) -> int | None:
         """See :class:`Store`."""
@@ -235,7 +235,7 @@ class RemoteStore:
 
 
 class HashingStream(io.RawIOBase):
-    """Passes on what is written to it, and adds up its SHA-256."""
+    """Passes on what is written to it, and hashes it (SHA-256)."""
 
     def __init__(self, raw: BinaryIO) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Samples for training without a disk between: the same that :func:`generate` writes."""
+"""Streaming: the samples that :func:`generate` writes, without files."""
 
 from __future__ import annotations
 
@@ -71,5 +71,5 @@ def check_end(first: int, n: int | None) -> int:
 
 
 def check_batch_size(batch_size: int) -> int:
-    """``batch_size``, if it is one."""
+    """``batch_size``; raise unless it is a positive whole number."""
     return check_whole("batch_size", batch_size, 1)

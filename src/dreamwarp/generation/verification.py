@@ -1,4 +1,4 @@
-"""Whether the shards of a set are there, and as they were made."""
+"""Verification of sets: whether all shards are present and unchanged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dreamwarp.generation.stores import Store, open_store
 
 @dataclass(frozen=True)
 class Verification:
-    """What is right and wrong with a set of samples.
+    """Missing and damaged shards of a set.
 
     Attributes
     ----------

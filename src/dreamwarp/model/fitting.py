@@ -211,7 +211,7 @@ def _check_positive(name: str, value: float | str, largest: float) -> float | No
 
 
 def check_enough(classes: Mapping[Label, Pairs], min_pairs: int) -> None:
-    """Refuse pairs that are too few to learn anything from, or all of them the identity."""
+    """Raise if there are too few pairs to learn from, or all θ are 0."""
     n_pairs = sum(len(pairs) for pairs in classes.values())
     if n_pairs < min_pairs:
         raise ValueError(

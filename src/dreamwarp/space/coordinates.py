@@ -12,7 +12,7 @@ from dreamwarp.core.compiled import kernel, lane_kernel
 from dreamwarp.core.lanes import FIELDS, ROW, read, sum_fields, sum_listed_fields, write
 from dreamwarp.space.mesh import enter
 
-# Velocities are cut off here before float32 squares them; past WarpSpace's bound by far.
+# Velocities are clipped here, so that float32 can square them; far beyond WarpSpace's bound.
 MAX_SPEED = 1e14
 
 
@@ -89,7 +89,7 @@ def bound_gradient(cells, regions, kinds, velocities, bounds):
 
 @kernel
 def node_velocities(first, last, mesh, unknown, columns, unknowns, velocities, speed, rate, growth):
-    """Velocities at the nodes, and how stiff each field is at its worst place.
+    """Velocities at the nodes, and bounds on how stiff each field is.
 
     One task is ``FIELDS`` fields.
 
@@ -111,7 +111,7 @@ def node_velocities(first, last, mesh, unknown, columns, unknowns, velocities, s
     for task in range(first, last):
         start = task * FIELDS
         active = min(FIELDS, len(unknowns) - start)
-        for few in range(0, active, ROW):  # rows far apart: few of them at a time stay in reach
+        for few in range(0, active, ROW):  # rows are far apart in memory: few fit into the cache
             for i in range(len(columns)):
                 for w in range(few, min(few + ROW, active)):
                     write(values, 0, i * FIELDS + w, unknowns[start + w, i])

@@ -1,9 +1,9 @@
 """The flow in float32, many points at a time, to a stated tolerance.
 
 ``LANES`` paths advance together, each at its own time and in its own cell; a path that ends hands
-its lane to the next point. What all lanes do is in ``passes``, a change of coordinates at a face
-included: for a lane that reaches none it changes nothing. Lookups and hand-overs, which only some
-do, go lane by lane here. How the tolerance is kept: see :func:`step_lengths`.
+its lane to the next point. Operations on all lanes are in ``passes``; the change of coordinates at
+a face is one, and is the identity for lanes that reach none. Operations on some lanes, such as
+lookups and refills, are here. How the tolerance is kept: see :func:`step_lengths`.
 
 ``read`` and ``write`` with quantity 0 are plain accesses to a flat array, without numba's check
 for negative indices, which costs more than the access itself.
@@ -32,7 +32,7 @@ from dreamwarp.space.passes import (
 # Rounding of a path in float32, before it grows, in the unit domain and per unit of speed: somewhat
 # more than the most that was found in 1, 2 and 3 dimensions.
 ROUNDING = (2.5e-7, 2e-7, 7e-7)
-# Points per task: a task turns θ into a table anew, which this many points make negligible.
+# Points per task: every task builds the table of its θ, whose cost so many points make negligible.
 CHUNK = 4096
 
 
@@ -133,7 +133,7 @@ class Lanes(NamedTuple):
     ways: NDArray[np.uint32]  # where the way's row starts in the table of renames
     owners: NDArray[np.uint32]  # the point whose path this is
     turns: NDArray[np.float32]  # (LANES, ndim), turns round the torus
-    picked: NDArray[np.uint32]  # lanes that something is to be done with
+    picked: NDArray[np.uint32]  # lanes to be processed
 
 
 class Starts(NamedTuple):
@@ -224,7 +224,7 @@ def flush_sums(mesh, lanes, active, pull):
     """Before lanes cross a face: deliver sums, renew cotangents, count turns round the torus."""
     n, at = len(mesh.cells), layout(mesh.cells)
     n_picked = 0
-    for lane in range(active):  # picking first spares the processor a guess per lane
+    for lane in range(active):  # a list of lanes first, instead of a branch per lane
         write(lanes.picked, 0, n_picked, np.uint32(lane))
         n_picked += read(lanes.work, at.face, lane) >= np.float32(0.0)
     for i in range(n_picked):
@@ -242,7 +242,7 @@ def flush_sums(mesh, lanes, active, pull):
 def cross_faces(mesh, lanes, active):
     """Move the lanes that have reached a face into the region across it.
 
-    Picks the lanes whose time is up, too, and returns how many there are.
+    Also lists the lanes whose time is up, and returns their number.
     """
     n, at = len(mesh.cells), layout(mesh.cells)
     n_ended = 0

@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 Floats = NDArray[np.float32] | NDArray[np.float64]
 Starts = tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.float32]]
 
-# Fields with points of their own that a thread prepares and follows together.
+# Fields with their own points that a thread prepares and follows together.
 AT_ONCE = 16
 
 
@@ -78,7 +78,7 @@ class Fields:
         """Carry cotangents (n, m, rows, ndim) along the paths from points (n, m, ndim), in place.
 
         Returns their integrals by node, (n, rows, n_nodes, ndim), see ``exact.follow``; unless they
-        are not to be added up.
+        are not to be summed.
         """
         n_chunks = count_chunks(points.shape[1], exact.CHUNK)
         rows, n_nodes = cotangents.shape[2], self.velocities.shape[1] if add_up else 0
@@ -104,7 +104,7 @@ class Fields:
     def sharpen(self, points: Array, ends: Floats, tolerance: float) -> Floats:
         """Ends of paths, with float64 ones where the way back is left to the exact flow.
 
-        Fields as stiff as that would make the rounding of the ends grow past all bounds.
+        For such stiff fields, rounding of the ends would grow without bound.
         """
         stiff = self.step_lengths(tolerance) == 0
         if not stiff.any():
@@ -124,7 +124,7 @@ class Fields:
         n_chunks = count_chunks(ends.shape[1], fast.CHUNK)
         sums = np.zeros((len(self), n_chunks, *self.velocities.shape[1:]))
         nowhere = np.empty((len(self), 0, self.ndim), np.float32)
-        # No ease: what is just good enough for a path is ten times worse for its derivatives.
+        # No ease: an error that a path may have is ten times larger in its derivatives.
         steps = lengths, np.zeros(len(self))
         self._walk(np.flatnonzero(gentle), ends, -1.0, *steps, nowhere, cotangents, sums)
         total = sums[:, 0] if n_chunks == 1 else np.asarray(sums.sum(axis=1))
@@ -136,7 +136,7 @@ class Fields:
         return total
 
     def step_lengths(self, tolerance: float) -> Array:
-        """Longest step of the fast flow for each field; 0 where float32 can't keep to it."""
+        """Longest step of the fast flow, by field; 0 where float32 can't keep the tolerance."""
         return self._steps(tolerance)[0]
 
     def _steps(self, tolerance: float) -> tuple[Array, Array]:

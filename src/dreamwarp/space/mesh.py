@@ -12,12 +12,12 @@ from dreamwarp.core.lanes import ROW, read
 from dreamwarp.space.tessellation import Tessellation
 
 # A point this far outside a cell, in barycentric weight, still counts as inside. It is far above
-# float64 rounding of a weight and far below anything a velocity could notice.
+# float64 rounding of a weight, and so small that velocities do not change.
 WEIGHT_SLACK = 1e-13
 
 
 class Kinds(NamedTuple):
-    """What regions of the same shape have in common, once for all of them.
+    """Data shared by all regions of the same shape.
 
     Boxes are alike, so a mesh has thousands of regions but only a handful of kinds, and tables that
     a path looks things up in at every crossing stay in the processor's nearest cache. Kind by face

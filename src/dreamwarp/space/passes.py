@@ -28,9 +28,9 @@ NEAR = np.float32(1e-4)
 # No step is shorter than this, so that every path ends. Straying that far beyond a face, a path
 # errs by the square of it.
 SHORTEST = np.float32(1e-7)
-# Steps that divide the time evenly leave this much over by rounding; no step is made of it.
+# A remainder of time below this is rounding of steps that divide it evenly: no step is taken.
 ALMOST_ONE = np.float32(1.0001)
-# A step that is too long is tried again this much shorter, and so often.
+# Factor by which a step that is too long is shortened, and how many times.
 SHORTENING, N_SHORTENINGS = np.float32(0.65), 3
 
 _NEVER, _TINY = np.float32(1e30), np.float32(1e-30)
@@ -42,9 +42,9 @@ GAUSS_WEIGHTS = tuple(np.float32(0.5 * weight) for weight in _WEIGHTS)
 
 
 class Layout(NamedTuple):
-    """Where quantities stand in the work array, in rows of ``LANES``.
+    """Offsets of quantities in the work array, in rows of ``LANES``.
 
-    A lane keeps everything before ``map`` from step to step; the rest is worked out anew.
+    Rows before ``map`` persist from step to step; the others are recomputed.
     """
 
     eta: int  # cotangent, ndim rows
@@ -97,7 +97,7 @@ def fetch(cells, table, rows, target, work):
 
 @lane_kernel
 def rename(cells, work):
-    """Give every lane its ξ in the region it goes on in: M ξ + m, fetched to ``series``."""
+    """Change ξ of every lane to coordinates of its next region: M ξ + m, fetched to ``series``."""
     n = len(cells)
     at = layout(cells)
     for i in range(LANES):
@@ -239,7 +239,7 @@ def approach_face(cells, work):
 
 @lane_kernel
 def land(cells, work):
-    """End the step at the crossing time; say which face that reaches, if any."""
+    """End the step at the crossing time, and set the face reached, or -1."""
     at = layout(cells)
     for i in range(LANES):
         t = read(work, at.crossing, i)
@@ -256,7 +256,7 @@ def land(cells, work):
 
 @lane_kernel
 def move(cells, work):
-    """Put every lane where its series says it is after the step."""
+    """Evaluate the series of every lane at the end of the step."""
     n = len(cells)
     at = layout(cells)
     for i in range(LANES):
@@ -309,7 +309,7 @@ def add_products(cells, node, weight, work):
 
 @lane_kernel
 def move_cotangent(cells, work):
-    """Put η where its series says it is after the step."""
+    """Evaluate the series of η at the end of the step."""
     n = len(cells)
     at = layout(cells)
     for i in range(LANES):

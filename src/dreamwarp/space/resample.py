@@ -267,7 +267,7 @@ def _interpolate_into(
     setting: Setting,
     n_threads: int | None,
 ) -> None:
-    # For uint8, half more than the clipped value, which storing cuts down to whole numbers.
+    # For uint8 a half is added: storing truncates.
     limits = (0, 255, 0.5) if out.dtype == np.uint8 else (-np.inf, np.inf, 0)
     spread(
         kernels.interpolate, len(out) * _n_chunks(positions.shape[1]), *setting,
@@ -299,7 +299,7 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
 def _as_type(numbers: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """Numbers in another dtype: if of integers, rounded, halves up, and clipped to its range."""
     if dtype.kind == "f":
-        with np.errstate(over="ignore"):  # past the range of float16 lies infinity
+        with np.errstate(over="ignore"):  # float16 overflows to infinity
             return numbers.astype(dtype)
     if dtype.kind == "b":
         return numbers >= 0.5

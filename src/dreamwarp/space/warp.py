@@ -35,7 +35,7 @@ FINER_STEPS = {1: 1, 2: 8, 3: 4}
 
 
 class Warp:
-    """One or many warps T^θ of a space, to be applied to what lives in the unit domain.
+    """One or many warps T^θ of a space, applied to data in the unit domain.
 
     Samples (images, masks, signals, volumes) are pulled back, (x ∘ T)(p) = x(T(p)): what is seen
     at p in the result was at T(p). Points and boxes of a sample therefore move by the inverse,

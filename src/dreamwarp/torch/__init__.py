@@ -1,4 +1,4 @@
-"""Warps for torch, differentiable, on any device; and what puts them into training loops."""
+"""Differentiable warps for torch, on any device, and their use in training loops."""
 
 from dreamwarp.core.listing import public_names
 from dreamwarp.torch.averaging import average_over_warps

@@ -1,4 +1,4 @@
-"""Random warps of a model by sample number, for whoever applies them to tensors."""
+"""Random warps of a model by sample number, applied to tensors."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class RandomWarps:
         check_layout("images", images.shape, self.model.space.ndim)
 
     def check_theta(self, theta: Tensor, images: Tensor) -> Tensor:
-        """θ (n, d) for n images, on their device and in the precision they are worked on in."""
+        """θ (n, d) for n images, on their device and in working precision."""
         if not isinstance(theta, Tensor):
             raise TypeError(
                 f"`theta` must be a torch.Tensor, got {type(theta).__name__}. Use torch.as_tensor."
@@ -192,7 +192,7 @@ class RandomWarps:
 
 
 def check_tensor(image: Any) -> None:
-    """Refuse images that are no tensors."""
+    """Raise unless images are tensors."""
     if not isinstance(image, Tensor):
         raise TypeError(
             f"images must be tensors, got {type(image).__name__}. Turn them into tensors first, or "

@@ -1,4 +1,4 @@
-"""Where numbers are worked out, and how autograd sees it."""
+"""Engines: kernels or tensor operations, as functions for autograd."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def choose_engine(device: torch.device) -> Engine:
 
 
 class Once(torch.autograd.Function):
-    """A derivative as a function of its own, so that to derive it again is an error.
+    """A derivative as a function, so that second derivatives raise an error.
 
     Autograd would otherwise take it for a constant, silently.
     """

@@ -1,4 +1,4 @@
-"""Epochs: each has warps of its own, if it is said when one begins; if not, that is noticed."""
+"""Epochs: each has its own warps; repeated numbers without ``set_epoch`` give a warning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_NUMBER = -1
 
 
 class SharedEpoch:
-    """The epoch that warps are drawn for, in all processes: workers may outlive it or not.
+    """The epoch that warps are drawn for, shared by all processes.
 
     Draws by number repeat when a number comes again in the same epoch. So numbers are remembered,
     at least the first of them, until the epoch is set anew. Remembering changes no draw: what a

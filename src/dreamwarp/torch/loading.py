@@ -60,8 +60,8 @@ class _NumberedWarps:
     def set_epoch(self, epoch: int) -> None:
         """Draw other warps from here on. Call it before an epoch's ``iter(loader)``.
 
-        Workers that go on from epoch to epoch (``persistent_workers``) hear of it too. The epoch
-        that was set already: draw the same warps again.
+        Workers that live on (``persistent_workers``) see the change too. Setting the same epoch
+        again draws the same warps again.
         """
         self._epoch.set(epoch)
 
@@ -263,7 +263,7 @@ class WarpCollate(_NumberedWarps):
 
 
 def check_indexable(dataset: Any) -> None:
-    """Refuse data sets whose samples have no index."""
+    """Raise if samples of a data set have no index."""
     if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         raise TypeError(
             f"`dataset` must have __getitem__ and __len__, got {type(dataset).__name__}. Samples "
@@ -291,7 +291,7 @@ def _plain(label: Any) -> Any:
 
 
 def _outline(sample: Any) -> str:
-    """A few words on what a sample is."""
+    """A short description of a sample."""
     if isinstance(sample, Mapping):
         return f"a mapping with {', '.join(map(repr, sample))}"
     if isinstance(sample, list | tuple):

@@ -1,4 +1,4 @@
-"""A small ConvNet for samples of any shape: who judges strengths unless a network is given."""
+"""A small ConvNet for samples of any shape: the default network that strengths are judged by."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def flow(
 
 
 class Call(NamedTuple):
-    """What a flow needs besides its tensors."""
+    """Options of a flow."""
 
     space: WarpSpace
     method: Method
@@ -92,7 +92,7 @@ def _pull_back(
         cotangent.nan_to_num(0.0, 0.0, 0.0), call.method, call.tolerance,
     )  # fmt: skip
     if not cotangent.isfinite().all():
-        # It must not stop the backward pass but travel on: whoever scales losses for mixed
+        # NaN must not stop the backward pass but propagate: code that scales losses for mixed
         # precision looks for it in the gradients.
         lost = ~cotangent.isfinite().all(dim=-1)
         by_theta[lost.any(dim=1)] = torch.nan
@@ -101,7 +101,7 @@ def _pull_back(
 
 
 def check_tensors(**named: Tensor) -> None:
-    """Refuse what is not a tensor, is complex, or lives on another device than the first."""
+    """Raise unless all are real tensors on the device of the first."""
     first = next(iter(named))
     for name, values in named.items():
         if not isinstance(values, Tensor):

@@ -123,6 +123,6 @@ def blocks(
 
 
 def home(device: torch.device, precision: Precision) -> torch.device:
-    """Where a block is worked on: the CPU if its device, as Apple's, has no float64."""
+    """Device that a block is computed on: the CPU if its own has no float64, as Apple's."""
     lacking = precision is DOUBLE and device.type == "mps"
     return torch.device("cpu") if lacking else device

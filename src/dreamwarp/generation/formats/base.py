@@ -1,4 +1,4 @@
-"""What every output format offers."""
+"""The interface of output formats."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ShardFormat(ABC):
         """Why samples of a form can't be held, as words that follow the format's name, or None."""
 
     def check_size(self, n: int) -> None:
-        """Refuse shards of n samples, if that is too many."""
+        """Raise if shards of n samples are too large."""
         if n > self.max_samples:
             raise ValueError(
                 f"format {self.name!r} holds at most {self.max_samples:,} samples per shard, and a "
@@ -68,12 +68,12 @@ class ShardFormat(ABC):
     def encode(self, first: int, X: NDArray[Any], y: NDArray[Any]) -> Any:
         """Samples ``first`` and following, as ``Writing.add`` takes them.
 
-        For what costs time: it is called by several threads.
+        Called by several threads; expensive work belongs here.
         """
 
     @abstractmethod
     def create(self, store: Store, shard: Shard) -> AbstractContextManager[Writing]:
-        """Write a shard, which is there if the block ends well."""
+        """Write a shard, which appears if the block succeeds."""
 
     def count_bytes(self, n: int) -> int | None:
         """Bytes that n samples take, to within some headers, if that is known beforehand."""
@@ -88,10 +88,10 @@ class ShardFormat(ABC):
 
     @abstractmethod
     def holds(self, store: Store, shard: Shard) -> bool:
-        """Whether the files of a shard say themselves that they hold as many samples.
+        """Whether the files of a shard declare that they hold as many samples.
 
-        For what no hash of a file can show: a manifest that has been changed. ValueError if a file
-        can't be read.
+        Detects a manifest that was changed, which hashes can't show. ValueError if a file can't be
+        read.
         """
 
 

@@ -78,7 +78,7 @@ class FolderFormat(ShardFormat):
 
     @contextmanager
     def create(self, store: Store, shard: Shard) -> Iterator[Writing]:
-        """Write a shard, which is there if the block ends well."""
+        """Write a shard, which appears if the block succeeds."""
         digests: dict[str, str] = {}
         listing = bytearray()
         with store.create_many() as put:

@@ -60,7 +60,7 @@ class IdxFormat(ShardFormat):
 
     @contextmanager
     def create(self, store: Store, shard: Shard) -> Iterator[Writing]:
-        """Write a shard, which is there if the block ends well."""
+        """Write a shard, which appears if the block succeeds."""
         digests: dict[str, str] = {}
         images_name, labels_name = self.names(shard)
         with (

@@ -45,7 +45,7 @@ class NpzFormat(ShardFormat):
 
     @contextmanager
     def create(self, store: Store, shard: Shard) -> Iterator[Writing]:
-        """Write a shard, which is there if the block ends well. Its labels stay in memory."""
+        """Write a shard, which appears if the block succeeds. Its labels stay in memory."""
         digests: dict[str, str] = {}
         labels: list[NDArray[Any]] = []
         (name,) = self.names(shard)

@@ -61,7 +61,7 @@ class ParquetFormat(ShardFormat):
 
     @contextmanager
     def create(self, store: Store, shard: Shard) -> Iterator[Writing]:
-        """Write a shard, which is there if the block ends well; a block is a row group."""
+        """Write a shard, which appears if the block succeeds; a block is a row group."""
         from pyarrow.parquet import ParquetWriter
 
         digests: dict[str, str] = {}

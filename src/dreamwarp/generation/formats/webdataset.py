@@ -73,7 +73,7 @@ class WebDatasetFormat(ShardFormat):
 
     @contextmanager
     def create(self, store: Store, shard: Shard) -> Iterator[Writing]:
-        """Write a shard, which is there if the block ends well."""
+        """Write a shard, which appears if the block succeeds."""
         digests: dict[str, str] = {}
         (name,) = self.names(shard)
         with create_hashed(store, name, digests) as stream:
