@@ -1,4 +1,4 @@
-"""Pairs of neighbours within classes, aligned as `Augmenter` does."""
+"""Pairs of neighbours within classes, aligned as in the study of few labels."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from dreamwarp.core.draws import as_key
 
 Array = NDArray[Any]
 
+# What `Augmenter` had by default when the study began.
+STUDIED = {"method": "map", "model": "gaussian", "displacement": 0.05}
+
 
 def align_classes(
     space: dw.WarpSpace, X: Array, y: Array, *, seed: int = 0, **options: Any
 ) -> tuple[dict[Any, Array], dict[Any, Array]]:
     """θ and edges of the pairs of each class that could be aligned, by its label.
 
-    Options are those of `Augmenter` by which it learns; they default to its own.
+    Options are those of `Augmenter` by which it learns.
     """
     defaults = dw.Augmenter().get_params()
     settings = Settings(
-        **{field.name: defaults[field.name] for field in fields(Settings)} | options
+        **{field.name: defaults[field.name] for field in fields(Settings)} | STUDIED | options
     )
     classes, codes = np.unique(y, return_inverse=True)
     labels = model_labels(classes)

@@ -6,10 +6,10 @@ is judged by the test images; with 100 labels per class, the paper's ConvNet too
 on samples made as it goes.
 
 What a rival leaves open (how strong its deformations are, for networks also whether they move the
-border of an image) is chosen in the first draw: the candidate that errs least on training images
-without a label, for each number of labels and kind of classifier. Networks are trained as long for
-that as for the test; nearest neighbours choose among fewer samples. "learned per class, by itself"
-is what `Augmenter` does without such images.
+border of an image) is chosen in the first draw: the candidate that errs least on thousands of other
+training images, by their labels, for each number of labels and kind of classifier. Networks are
+trained as long for that as for the test; nearest neighbours choose among fewer samples. "learned,
+all defaults" is what `Augmenter` does without such images.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ PLANS = {
             displacements={"zero": (0.04, 0.055, 0.075), "free": (0.055, 0.075, 0.1, 0.13)},
             methods=("laplace",),
             strengths={"zero": (1.3, 1.6, 2.0), "free": (1.3, 1.6, 2.0, 2.5)},
-            n_taught=500, taught={"free": (1.6, 2.0)},
+            n_taught=500, taught={"free": (1.6, 2.0)}, with_defaults=False,
         ),
         judges=("validation", "test"), n_finals=2,
     ),

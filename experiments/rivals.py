@@ -25,7 +25,7 @@ Kind = Literal["pool", "class", "template"]
 
 N_CLASSES = 10
 CELLS = (4, 4)
-NOTHING, BY_ITSELF = "nothing", "learned per class, by itself"
+NOTHING, BY_ITSELF = "nothing", "learned, all defaults"
 # What is learned, and what it is called by.
 LEARNED: dict[str, Kind] = {
     "learned, classes pooled": "pool",
@@ -117,6 +117,9 @@ class Grids:
     n_taught, taught : int, dict of boundary to tuple of float
         Labels per class that the warps of one more rival are learned from, and factors on them:
         what could be gained if only more were known of how a class varies.
+    with_defaults : bool
+        Whether what `Augmenter` does by itself is among them. Not for networks: they would get
+        other warps from `LearnedWarp`, as in ``experiments.natural_scale``.
     """
 
     elastic: tuple[tuple[float, float], ...]
@@ -125,6 +128,7 @@ class Grids:
     strengths: dict[Boundary, tuple[float, ...]]
     n_taught: int = 0
     taught: dict[Boundary, tuple[float, ...]] = field(default_factory=dict)
+    with_defaults: bool = True
 
 
 def list_rivals(grids: Grids) -> dict[str, list[Candidate]]:
@@ -151,7 +155,9 @@ def list_rivals(grids: Grids) -> dict[str, list[Candidate]]:
             for displacement in displacements
         ],
     }
-    return rivals | learned | {BY_ITSELF: [Candidate("", _leave_alone)]}
+    if grids.with_defaults:
+        learned[BY_ITSELF] = [Candidate("", _leave_alone)]
+    return rivals | learned
 
 
 def _list_learned(
