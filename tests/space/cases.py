@@ -43,6 +43,9 @@ VOLUME_PRESERVING = [
     ((2, 1, 1), "periodic"),
 ]
 
+# Of the odd and the volume-preserving ones, those that are not left to `make slow`.
+QUICK = [((1, 3), "slip"), ((1, 1, 1), "periodic"), ((4, 4), "zero"), ((3, 2), "periodic")]
+
 
 @functools.cache
 def make_space(cells: tuple[int, ...], boundary: Any, volume_preserving: bool = False) -> WarpSpace:
@@ -51,19 +54,18 @@ def make_space(cells: tuple[int, ...], boundary: Any, volume_preserving: bool = 
 
 
 def over_spaces(*groups: Sequence[tuple[tuple[int, ...], str]]) -> Any:
-    """Run a test with ``space`` set to each space of some groups."""
-    specifications = [
-        (cells, boundary, group is VOLUME_PRESERVING)
-        for group in groups
-        for cells, boundary in group
-    ]
-    names = [
-        "x".join(map(str, cells)) + f"-{boundary}" + ("-volume" if preserving else "")
-        for cells, boundary, preserving in specifications
-    ]
-    return pytest.mark.parametrize(
-        "space", [make_space(*each) for each in specifications], ids=names
-    )
+    """Run a test with ``space`` set to each space of some groups; odd ones are slow."""
+    cases = []
+    for group in groups:
+        for cells, boundary in group:
+            preserving = group is VOLUME_PRESERVING
+            name = "x".join(map(str, cells)) + f"-{boundary}" + ("-volume" if preserving else "")
+            is_odd = (preserving or (cells, boundary) in ODD) and (cells, boundary) not in QUICK
+            marks = (pytest.mark.slow,) if is_odd else ()
+            cases.append(
+                pytest.param(make_space(cells, boundary, preserving), id=name, marks=marks)
+            )
+    return pytest.mark.parametrize("space", cases)
 
 
 over_all_spaces = over_spaces(PLAIN, ODD, VOLUME_PRESERVING)
