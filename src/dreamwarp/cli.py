@@ -19,6 +19,7 @@ from dreamwarp import __version__
 from dreamwarp.commands.align import align
 from dreamwarp.commands.compile import compile
 from dreamwarp.commands.data import data
+from dreamwarp.commands.figure import figure
 from dreamwarp.commands.fit import fit
 from dreamwarp.commands.infimnist import infimnist
 from dreamwarp.commands.interruption import INTERRUPTED, end, ending_soon, is_interrupted
@@ -137,5 +138,6 @@ app.command()(data)
 app.command()(fit)
 app.command()(sample)
 app.command()(verify)
+app.command()(figure)
 app.command()(infimnist)
 app.command()(compile)
