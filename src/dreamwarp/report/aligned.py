@@ -13,10 +13,12 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.align import Alignments
+from dreamwarp.augment.subject import as_channels
 from dreamwarp.core.validation import check_whole
+from dreamwarp.data.look import Look
 from dreamwarp.report import figures, sheets
 from dreamwarp.report.galleries import GAP, MARGIN, Cell, Gallery
-from dreamwarp.report.sheets import Box, Look
+from dreamwarp.report.sheets import Box
 from dreamwarp.report.study import Study
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.warp import Warp
@@ -44,7 +46,7 @@ def draw_field(space: WarpSpace, source: ArrayLike, target: ArrayLike, theta: Ar
     -------
     matplotlib.figure.Figure
     """
-    first, second = (sheets.as_channels(space, np.asarray(sample)) for sample in (source, target))
+    first, second = (as_channels(space, np.asarray(sample)) for sample in (source, target))
     if first.shape != second.shape or first.ndim != space.ndim + 1:
         raise ValueError(
             f"`source` and `target` must be samples of one shape with {space.ndim} spatial axes, "

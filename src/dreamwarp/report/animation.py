@@ -15,13 +15,13 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
+from dreamwarp.augment.subject import Data, Subject, component_theta
 from dreamwarp.core.files import write_beside
 from dreamwarp.core.progress import ProgressOption, track
 from dreamwarp.core.validation import check_whole
 from dreamwarp.model import WarpModel
 from dreamwarp.report.galleries import GAP, MARGIN
 from dreamwarp.report.sheets import Box, box_width, draw_sample, new_sheet, write
-from dreamwarp.report.subject import Data, Subject, component_theta
 from dreamwarp.report.warped import box_height, check_index, choose_rows
 
 Frames = NDArray[np.uint8]

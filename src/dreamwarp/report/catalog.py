@@ -12,11 +12,11 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.figure import Figure
 
+from dreamwarp.augment.subject import Data
 from dreamwarp.core.validation import check_choice
 from dreamwarp.model import WarpModel
 from dreamwarp.report import aligned, animation, figures, judged, learned, warped
 from dreamwarp.report.study import MAX_SAMPLES, SAMPLERS, Study, make_study, sample_chains
-from dreamwarp.report.subject import Data
 
 
 @dataclass(frozen=True, eq=False)

@@ -48,11 +48,11 @@ class Odd(NamedTuple):
 def find_odd(study: Study, most: int = 12) -> list[Odd]:
     """Samples whose warps to their neighbours are extreme, or leave much over; the oddest first.
 
-    A pair's energy is E = ½ θᵀΣ⁻¹θ + ½ ‖x_m ∘ T - x_n‖² / σ², the size of its warp in the model of
-    the class and what the warp leaves over. A sample's is the median of its pairs', on a
-    logarithmic scale. Odd are those above the median of their class by ``ODD`` robust standard deviations, and
-    those whose nearest neighbours mostly have another label and that are above the median by half
-    as much.
+    A pair's energy is E = ½ θᵀΣ⁻¹θ + ½ ‖x_m ∘ T - x_n‖² / σ²: the size of its warp in the model of
+    the class, and what the warp leaves over. A sample's is the median of its pairs', on a
+    logarithmic scale. Odd are those above the median of their class by ``ODD`` robust standard
+    deviations, and those whose nearest neighbours mostly have another label and that are above the
+    median by half as much.
     """
     scores = sample_scores(study)
     labels, votes = neighbor_votes(study.subject.X, study.subject.codes)

@@ -16,8 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
+from dreamwarp.data.look import Look
 from dreamwarp.report import figures
 from dreamwarp.space import WarpSpace
 
@@ -34,10 +35,6 @@ SIGNAL_RATIO = 1.6
 MAX_RATIO = 3.0
 # Between the slices of a volume, in heights of a box.
 SLICE_GAP = 0.06
-# Data with at least this share of values at its lowest is ink on paper: a background, and a figure.
-BACKGROUND_SHARE = 0.25
-# Shades between the lowest and the highest value that count as the background.
-BACKGROUND_DEPTH = 0.02
 # Lines of more points than this are thinned: no screen shows more.
 MAX_POINTS = 1000
 
@@ -49,46 +46,6 @@ class Box(NamedTuple):
     y: float
     width: float
     height: float
-
-
-class Look(NamedTuple):
-    """How values become shades, the same for all samples of a data set.
-
-    Attributes
-    ----------
-    low, high : float
-        Values drawn as the lightest and the darkest, or the bottom and the top.
-    is_ink : bool
-        Whether high values are dark, as ink on paper.
-    """
-
-    low: float
-    high: float
-    is_ink: bool
-
-    @classmethod
-    def of(cls, X: Array, n_most: int = 512) -> Look:
-        """The look of samples (n, ...), by up to ``n_most`` of them."""
-        some = X[:: max(1, len(X) // n_most)]
-        if X.dtype == np.bool_:
-            low, high = 0.0, 1.0
-        elif X.dtype == np.uint8:
-            low, high = 0.0, 255.0
-        else:
-            low, high = float(some.min()), float(some.max())
-        if high <= low:
-            high = low + 1.0
-        depth = low + BACKGROUND_DEPTH * (high - low)
-        return cls(low, high, bool(np.mean(some <= depth) >= BACKGROUND_SHARE))
-
-    def scale(self, values: ArrayLike) -> NDArray[np.float64]:
-        """Values from 0, the lowest, to 1, the highest."""
-        return (np.asarray(values, dtype=np.float64) - self.low) / (self.high - self.low)
-
-    @property
-    def colors(self) -> Colormap:
-        """For images of one channel."""
-        return figures.INK_ON_PAPER if self.is_ink else GREY
 
 
 class Plane(NamedTuple):
@@ -145,9 +102,9 @@ def planes(spatial: tuple[int, ...], box: Box) -> list[Plane]:
 # -- samples
 
 
-def as_channels(space: WarpSpace, sample: Array) -> Array:
-    """A sample as (channels, *spatial)."""
-    return sample if sample.ndim == space.ndim + 1 else sample[None]
+def colors_of(look: Look) -> Colormap:
+    """Shades for images of one channel."""
+    return figures.INK_ON_PAPER if look.is_ink else GREY
 
 
 def draw_sample(
@@ -161,7 +118,7 @@ def draw_sample(
     shades = np.clip(look.scale(values[:3] if is_color else values.mean(axis=0)[None]), 0.0, 1.0)
     for plane, section in sections(shades, box):
         image = np.moveaxis(section, 0, -1) if is_color else section[0]
-        _show(axes, plane.box, image, look.colors, 0.0, 1.0)
+        _show(axes, plane.box, image, colors_of(look), 0.0, 1.0)
 
 
 def draw_difference(

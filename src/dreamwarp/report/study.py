@@ -20,12 +20,12 @@ from dreamwarp.align.evidence import spread_evenly
 from dreamwarp.augment.learning import AlignedPairs, Settings, fit_model, learn_pairs
 from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.strength import judge_strengths
+from dreamwarp.augment.subject import Data, Subject
 from dreamwarp.augment.verdict import Judgement
 from dreamwarp.core.progress import ProgressOption
 from dreamwarp.core.validation import check_whole
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.model import WarpModel
-from dreamwarp.report.subject import Data, Subject
 
 if TYPE_CHECKING:
     from dreamwarp.augment.augmenter import Augmenter

@@ -10,12 +10,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from dreamwarp.augment.subject import Data, Subject, component_theta
 from dreamwarp.core.validation import check_whole
 from dreamwarp.model import WarpModel
 from dreamwarp.model.strength import resolve_strength
 from dreamwarp.report.galleries import Cell, Gallery
 from dreamwarp.report.sheets import draw_sample
-from dreamwarp.report.subject import Data, Subject, component_theta
 
 DEVIATIONS = (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0)
 # Classes that a figure shows unless one is asked for.

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from dreamwarp.augment.source import SampleSource
 from dreamwarp.data.dataset import DataSet
+from dreamwarp.data.look import Look
 from dreamwarp.model import WarpModel
 from dreamwarp.model.labels import Label, check_label
 from dreamwarp.model.strength import apply_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE
-from dreamwarp.report.sheets import Look, as_channels
+from dreamwarp.space import WarpSpace
 from dreamwarp.space.warp import Warp
 
 Array = NDArray[Any]
@@ -128,3 +129,8 @@ def component_theta(model: WarpModel, label: Label, component: int, deviations: 
         )
     along = found.standard_deviations[component] * found.directions[:, component]
     return np.asarray(deviations, dtype=np.float64)[:, None] * along
+
+
+def as_channels(space: WarpSpace, sample: Array) -> Array:
+    """A sample as (channels, *spatial)."""
+    return sample if sample.ndim == space.ndim + 1 else sample[None]
