@@ -77,6 +77,7 @@ def explore(
         load_options=options,
     )  # fmt: skip
     serving = Serving(scene, host=host, port=port)
+    scene.warm()
     if serving.token:
         warn_user(
             f"the page is served on {host}, where other machines can reach it, without encryption. "

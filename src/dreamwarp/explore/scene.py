@@ -65,6 +65,14 @@ class Scene:
             )
         return cls(subject, **names)
 
+    def warm(self) -> None:
+        """Do everything once, so that what has to be compiled is before the first visitor comes."""
+        sample = self.subject.sample(self.index(0, 0))
+        theta = self.theta(0, self.draw_coefficients(0, 0, 0), 1.0)
+        self.show_warp(sample, theta, [(0.5, 0.5)])
+        self.mosaic(None, 2, 1.0, 0)
+        self.align(0, 0, len(self._members[0]) - 1)
+
     # -- what there is
 
     @cached_property

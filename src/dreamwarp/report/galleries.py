@@ -55,9 +55,11 @@ class Gallery:
         left += INCHES_PER_LETTER * max(0, max(map(len, labels)) - 2)
         top = MARGIN + (ROOM_FOR_TITLES if self.titles else 0.0)
         width = box_width(self.spatial, self.height)
+        # The slices of a volume stand close together, and volumes apart.
+        between = GAP if len(self.spatial) < 3 else 3 * GAP
         n_columns = max(len(cells) for _, cells in self.rows)
         starts = [
-            left + column * (width + GAP) + 2.5 * GAP * sum(gap <= column for gap in self.gaps)
+            left + column * (width + between) + 2.5 * GAP * sum(gap <= column for gap in self.gaps)
             for column in range(n_columns)
         ]
         lines = [line for note in self.notes for line in note.splitlines()]

@@ -18,8 +18,8 @@ Integers = NDArray[np.int64]
 ODD = 3.7
 # Normal standard deviations per median absolute deviation.
 MAD = 1.4826
-# Neighbours of any class that are asked what a sample looks like.
-N_VOTES = 5
+# Neighbours of any class that are asked what a sample looks like, and how many must agree.
+N_VOTES, MOST_AGREE = 5, 4
 # Samples are compared at a time.
 BLOCK = 256
 
@@ -45,25 +45,25 @@ class Odd(NamedTuple):
     votes: int
 
 
-def find_odd(study: Study, most: int = 12) -> list[Odd]:
+def find_odd(study: Study) -> list[Odd]:
     """Samples whose warps to their neighbours are extreme, or leave much over; the oddest first.
 
     A pair's energy is E = ½ θᵀΣ⁻¹θ + ½ ‖x_m ∘ T - x_n‖² / σ²: the size of its warp in the model of
     the class, and what the warp leaves over. A sample's is the median of its pairs', on a
     logarithmic scale. Odd are those above the median of their class by ``ODD`` robust standard
-    deviations, and those whose nearest neighbours mostly have another label and that are above the
-    median by half as much.
+    deviations, and those that are above it by half as much while four of their five nearest
+    neighbours have another label.
     """
     scores = sample_scores(study)
     labels, votes = neighbor_votes(study.subject.X, study.subject.codes)
-    strange = (votes > N_VOTES / 2) & (labels != study.subject.codes)
+    strange = (votes >= MOST_AGREE) & (labels != study.subject.codes)
     with np.errstate(invalid="ignore"):
         found = np.flatnonzero((scores > ODD) | (strange & (scores > ODD / 2)))
     # Suspected labels first: they do more harm than odd shapes.
     order = np.lexsort((-scores[found], ~strange[found]))
     return [
         Odd(int(i), float(scores[i]), int(labels[i]) if strange[i] else None, int(votes[i]))
-        for i in found[order][:most]
+        for i in found[order]
     ]
 
 

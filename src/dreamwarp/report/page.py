@@ -114,7 +114,7 @@ class Page:
         name = "photo" if is_photo else "drawing"
         self._parts.append(
             f'<figure class="{"wide" if width > 480 else ""}"><div class="scroll" tabindex="0">'
-            f'<img class="{name}" width="{width}" height="{height}" loading="lazy" '
+            f'<img class="{name}" width="{width}" height="{height}" '
             f'src="data:image/webp;base64,{data}" alt="{words}"></div>'
             f"<figcaption>{html.escape(caption)}</figcaption></figure>"
         )

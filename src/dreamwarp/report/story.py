@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -33,13 +32,6 @@ N_ODD, N_NEIGHBORS = 10, 3
 N_MEMBERS = 10
 
 
-class Warning(NamedTuple):
-    """Something in the data or the fit to look at."""
-
-    words: str
-    kind: Literal["warning", ""] = "warning"
-
-
 def write_report(
     study: Study, path: str | os.PathLike[str], *, model_name: str = "", data_name: str = ""
 ) -> Path:
@@ -60,7 +52,7 @@ def write_report(
     """
     target = check_page_path(path)
     study.judgement  # noqa: B018  (which shows progress of its own)
-    odd = find_odd(study, N_ODD)
+    odd = find_odd(study)
     name = data_name or study.subject.source.data.name
     page = Page(f"What dreamwarp learned from {Path(name).name or name}")
     names = (model_name or "MODEL", data_name or "DATA")
@@ -313,8 +305,8 @@ def tell_warnings(page: Page, study: Study, odd: list[Odd]) -> None:
     found = list(find_warnings(study, odd))
     if not found:
         page.text("None: every class has enough pairs, they align, and no sample stands out.")
-    for warning in found:
-        page.note(warning.words, "warning" if warning.kind else "")
+    for words in found:
+        page.note(words, "warning")
     if odd:
         page.subheading("Samples to look at")
         page.text(
@@ -322,9 +314,10 @@ def tell_warnings(page: Page, study: Study, odd: list[Odd]) -> None:
             "Where most of the nearest samples have another label, this one may be wrong."
         )
         page.figure(
-            draw_odd(study, odd),
-            "Left: the sample. Right: its nearest neighbours in its class.",
-            alternative="; ".join(f"{_name_odd(study, each)}" for each in odd),
+            draw_odd(study, odd[:N_ODD]),
+            "Left: the sample. Right: its nearest neighbours in its class."
+            + (f" The first {N_ODD} of {len(odd)}." if len(odd) > N_ODD else ""),
+            alternative="; ".join(_name_odd(study, each) for each in odd[:N_ODD]),
             is_photo=study.subject.is_color,
         )
 
@@ -359,11 +352,11 @@ def _name_odd(study: Study, odd: Odd) -> str:
     return f"sample {odd.sample} of class {label}{like}"
 
 
-def find_warnings(study: Study, odd: list[Odd]) -> Iterator[Warning]:
+def find_warnings(study: Study, odd: list[Odd]) -> Iterator[str]:
     """What stands out, in words."""
     model, subject = study.model, study.subject
     if model.fallbacks:
-        yield Warning(
+        yield (
             f"{_count(len(model.fallbacks), 'class has', 'classes have')} too few pairs and got "
             f"the warps of all classes: {_listed(model.fallbacks)}. Give more samples of them."
         )
@@ -372,42 +365,40 @@ def find_warnings(study: Study, odd: list[Odd]) -> Iterator[Warning]:
         if fit.n_pairs < FEW_PAIRS and not fit.fell_back
     ]  # fmt: skip
     if few:
-        yield Warning(
+        yield (
             f"{_count(len(few), 'class has', 'classes have')} fewer than {FEW_PAIRS} pairs: "
             f"{_listed(few)}. What is learned of them comes mostly from the others."
         )
     poor = poor_classes(study)
     if poor:
-        yield Warning(
+        yield (
             f"In {_count(len(poor), 'class', 'classes')} most pairs keep over {POOR:.0%} of their "
             f"difference: {_listed(poor)}. Their members differ by more than smooth warps. More "
             "cells, or classes divided by kind, may help."
         )
     n_open, n = int((~study.alignments.converged).sum()), len(study.edges)
     if n_open > 0.01 * n:
-        yield Warning(f"{n_open:,} of {n:,} alignments did not converge. Use more --max-steps.")
+        yield (f"{n_open:,} of {n:,} alignments did not converge. Use more --max-steps.")
     n_flat = int((~study.alignments.usable).sum())
     if n_flat:
-        yield Warning(
+        yield (
             f"{n_flat:,} of {n:,} pairs could not be aligned: one of the two has no structure. "
             "Look for empty samples."
         )
     suspects = [each for each in odd if each.looks_like is not None]
     if suspects:
         n_suspects = _count(len(suspects), "sample looks", "samples look")
-        yield Warning(f"{n_suspects} like another class, and may be mislabelled: see below.")
+        yield (
+            f"{n_suspects} like another class, and may be mislabelled or hard to tell: see below."
+        )
     others = len(odd) - len(suspects)
     if others:
         stand = _count(others, "sample stands", "samples stand")
-        yield Warning(
-            f"{stand} out from {'its class' if others == 1 else 'their class'}: see below."
-        )
+        yield (f"{stand} out from {'its class' if others == 1 else 'their class'}: see below.")
     if study.judgement.errors and not study.judgement.verdict.probably:
-        yield Warning("Held-out samples don't show that warps help a nearest neighbour here.")
+        yield ("Held-out samples don't show that warps help a nearest neighbour here.")
     if len(subject.labels) < len(model.classes):
-        yield Warning(
-            f"The data has {len(subject.labels)} of the model's {len(model.classes)} classes."
-        )
+        yield (f"The data has {len(subject.labels)} of the model's {len(model.classes)} classes.")
 
 
 def poor_classes(study: Study) -> list[Label]:

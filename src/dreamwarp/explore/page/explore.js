@@ -554,6 +554,7 @@ function show(view) {
     $(`${name}-part`).hidden = !chosen;
   }
   $("sample-part").hidden = view !== "warp";
+  $("strength-part").hidden = view === "align";
   if (view === "warp") drawWarp();
   if (view === "mosaic") updateMosaic();
   if (view === "align") guarded(async () => { await loadPairMembers(); await updatePair(); })();
