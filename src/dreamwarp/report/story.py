@@ -378,7 +378,7 @@ def find_warnings(study: Study, odd: list[Odd]) -> Iterator[str]:
         )
     n_open, n = int((~study.alignments.converged).sum()), len(study.edges)
     if n_open > 0.01 * n:
-        yield (f"{n_open:,} of {n:,} alignments did not converge. Use more --max-steps.")
+        yield f"{n_open:,} of {n:,} alignments did not converge. Use more --max-steps."
     n_flat = int((~study.alignments.usable).sum())
     if n_flat:
         yield (
@@ -394,11 +394,11 @@ def find_warnings(study: Study, odd: list[Odd]) -> Iterator[str]:
     others = len(odd) - len(suspects)
     if others:
         stand = _count(others, "sample stands", "samples stand")
-        yield (f"{stand} out from {'its class' if others == 1 else 'their class'}: see below.")
+        yield f"{stand} out from {'its class' if others == 1 else 'their class'}: see below."
     if study.judgement.errors and not study.judgement.verdict.probably:
-        yield ("Held-out samples don't show that warps help a nearest neighbour here.")
+        yield "Held-out samples don't show that warps help a nearest neighbour here."
     if len(subject.labels) < len(model.classes):
-        yield (f"The data has {len(subject.labels)} of the model's {len(model.classes)} classes.")
+        yield f"The data has {len(subject.labels)} of the model's {len(model.classes)} classes."
 
 
 def poor_classes(study: Study) -> list[Label]:
