@@ -76,13 +76,14 @@ def component_frames(
 def _draw_frame(subject: Subject, samples: list[NDArray[Any]], names: list[str]) -> Figure:
     height = box_height(subject)
     width = box_width(subject.spatial, height)
-    n_columns = min(len(samples), max(1, int(WIDTH / (width + GAP))))
+    step_x = width + (GAP if len(subject.spatial) < 3 else 3 * GAP)
+    n_columns = min(len(samples), max(1, int(WIDTH / step_x)))
     n_rows = -(-len(samples) // n_columns)
     step = height + 0.27
-    figure, axes = new_sheet(2 * MARGIN + n_columns * (width + GAP) - GAP, MARGIN + n_rows * step)
+    figure, axes = new_sheet(2 * MARGIN + (n_columns - 1) * step_x + width, MARGIN + n_rows * step)
     for number, (values, name) in enumerate(zip(samples, names, strict=True)):
         row, column = divmod(number, n_columns)
-        box = Box(MARGIN + column * (width + GAP), MARGIN / 2 + 0.2 + row * step, width, height)
+        box = Box(MARGIN + column * step_x, MARGIN / 2 + 0.2 + row * step, width, height)
         write(axes, box.x + width / 2, box.y - 0.1, name, size=8.5)
         draw_sample(axes, box, values, subject.look)
     return figure

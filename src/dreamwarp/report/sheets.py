@@ -134,6 +134,12 @@ def draw_difference(
         _show(axes, plane.box, section[0], DIFFERENCE, -1.0, 1.0)
 
 
+def draw_shades(axes: Axes, box: Box, values: Array, colors: Colormap, high: float) -> None:
+    """Values (*spatial) from 0 to ``high`` as shades; of volumes, slices."""
+    for plane, section in sections(values[None], box):
+        _show(axes, plane.box, section[0], colors, 0.0, high)
+
+
 def sections(values: Array, box: Box) -> Iterator[tuple[Plane, Array]]:
     """What is drawn of (channels, *spatial) with 2 or 3 spatial axes, plane by plane."""
     spatial = values.shape[1:]

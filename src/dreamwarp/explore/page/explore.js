@@ -673,6 +673,7 @@ async function begin() {
   } else {
     layers($("original"))[1].addEventListener("click", placeLandmark);
   }
+  if (matchMedia("(max-width: 56rem)").matches) for (const box of document.querySelectorAll("details.code")) box.open = false;
   makeClasses();
   connect();
   await chooseClass(0);
