@@ -68,7 +68,10 @@ def test_fresh_samples_are_those_of_the_source() -> None:
     assert shown["labels"] == [str(label) for label in y]
     of_one = shown_scene.mosaic(1, 6, 0.5, 5)
     assert of_one["labels"] == 6 * ["1"]
-    np.testing.assert_array_equal(pixels(of_one["images"])[:, 0], X[1::2])
+    theta = 0.5 * shown_scene.subject.model.draw(1, np.arange(6), seed=5)
+    originals = shown_scene.subject.X[source.choose(np.arange(6), code=1)]
+    expected = Warp(shown_scene.subject.model.space, theta).image(originals)
+    np.testing.assert_array_equal(pixels(of_one["images"])[:, 0], expected)
 
 
 def test_pairs_are_aligned() -> None:

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.augment.source import SampleSource
+from dreamwarp.core.labels import Label
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.look import Look
 from dreamwarp.model import WarpModel
-from dreamwarp.model.labels import Label, check_label
 from dreamwarp.model.strength import apply_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE
 from dreamwarp.space import WarpSpace
@@ -49,10 +49,7 @@ class Subject:
     def of(cls, model: WarpModel, data: Data, *, seed: int = 0) -> Subject:
         """A model and data, if the two go together; raises if not."""
         source = SampleSource(model, data, seed=seed)
-        classes, codes = np.unique(source.data.y, return_inverse=True)
-        truths = isinstance(model.classes[0], bool)
-        labels = [check_label(bool(label) if truths else label) for label in classes]
-        return cls(source, codes.astype(np.int64), labels)
+        return cls(source, source.codes.astype(np.int64), source.form.labels)
 
     @property
     def model(self) -> WarpModel:
@@ -114,7 +111,7 @@ class Subject:
     def draw_theta(self, index: int, n: int, *, strength: float, seed: int) -> Array:
         """Random warps (n, d) of the class of a sample, at a strength."""
         label = self.labels[self.codes[index]]
-        of = index if self.source._are_known else NO_TEMPLATE
+        of = index if self.source.knows_templates else NO_TEMPLATE
         theta = self.model.draw(label, np.arange(n), seed=seed, templates=np.full(n, of))
         return apply_strength(theta, strength)
 

@@ -200,12 +200,12 @@ class Scene:
         if code is not None:
             check_place("class_number", code, self.n_classes, "classes")
         n = min(n, self.most_images)
-        numbers = np.arange(n)
-        if code is not None:  # classes take turns
-            numbers = code + self.n_classes * numbers
-        source = self.subject.source.with_strength(strength)
-        source.key = seed
-        X, y = source.make_numbers(numbers)
+        source, numbers = (
+            self.subject.source.with_options(key=seed, strength=strength),
+            np.arange(n),
+        )
+        templates = source.choose(numbers, code=code)
+        X, y = source.warp(numbers, templates), source.data.y[templates]
         samples = np.stack([as_channels(self.subject.model.space, sample) for sample in X])
         return {"images": self.picture(samples), "labels": [str(label) for label in y]}
 

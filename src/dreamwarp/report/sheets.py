@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from dreamwarp.data.look import Look
@@ -318,9 +319,10 @@ def _in_plane(vectors: Array, plane: Plane) -> Array:
 def _add_lines(axes: Axes, box: Box, lines: Array, color: str, linewidth: float) -> None:
     """Lines (n, points, 2) of row, column positions in the unit square."""
     places = lines[..., ::-1] * (box.width, box.height) + (box.x, box.y)
-    axes.add_collection(
-        LineCollection(list(places), colors=color, linewidths=linewidth, clip_on=False, zorder=2)
-    )
+    drawn = LineCollection(list(places), colors=color, linewidths=linewidth, zorder=2)
+    axes.add_collection(drawn)
+    # Where the border is free, a grid reaches past it, and would reach into the next box.
+    drawn.set_clip_path(Rectangle((box.x, box.y), box.width, box.height, transform=axes.transData))
 
 
 # -- words

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
+from dreamwarp.core.labels import Label
 from dreamwarp.core.progress import track
-from dreamwarp.model.labels import Label
 from dreamwarp.report import aligned, figures, judged, learned, warped
 from dreamwarp.report.animation import component_frames
 from dreamwarp.report.catalog import most_gained
