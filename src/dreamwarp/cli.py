@@ -19,10 +19,13 @@ from dreamwarp import __version__
 from dreamwarp.commands.align import align
 from dreamwarp.commands.compile import compile
 from dreamwarp.commands.data import data
+from dreamwarp.commands.explore import explore
+from dreamwarp.commands.figure import figure
 from dreamwarp.commands.fit import fit
 from dreamwarp.commands.infimnist import infimnist
 from dreamwarp.commands.interruption import INTERRUPTED, end, ending_soon, is_interrupted
 from dreamwarp.commands.options import SeedOption, translate
+from dreamwarp.commands.report import report
 from dreamwarp.commands.sample import sample
 from dreamwarp.commands.verify import verify
 
@@ -137,5 +140,8 @@ app.command()(data)
 app.command()(fit)
 app.command()(sample)
 app.command()(verify)
+app.command()(figure)
+app.command()(report)
+app.command()(explore)
 app.command()(infimnist)
 app.command()(compile)

@@ -171,11 +171,11 @@ def test_files_are_replaced_if_asked_and_the_usual_picture_always(
     assert json.loads((folder / "mine.json").read_text())["cells"] == [4, 4]
 
 
-def test_volumes_are_aligned_but_not_drawn(capsys: Any, folder: Path, monkeypatch: Any) -> None:
+def test_volumes_are_aligned_and_drawn(capsys: Any, folder: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(dw, "align_pairs", no_good)  # its kernels take minutes to compile
     assert run("volume.npy", "volume.npy", "--cells", "1x2x2") == 0
-    assert capsys.readouterr().out.endswith("no picture: only signals and images are drawn\n")
-    assert not (folder / "align.png").exists()
+    assert capsys.readouterr().out.endswith("picture written to align.png\n")
+    assert (folder / "align.png").exists()
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_what_cant_be_done_is_one_line_and_code_1(
     words = capsys.readouterr()
     assert words.out == ""
     assert re.fullmatch(rf"dreamwarp: .*{message}.*\n", words.err)
-    assert not (folder / "align.png").exists()
+    assert (folder / "align.png").exists()
 
 
 @pytest.mark.parametrize(

@@ -211,7 +211,15 @@ def test_bad_input_is_refused(
         draw_alignment(SPACE, source, target, alignments(SPACE), index)
 
 
-def test_volumes_can_not_be_drawn() -> None:
+def test_volumes_are_drawn_as_slices() -> None:
     space = WarpSpace((2, 1, 1))
-    with pytest.raises(ValueError, match="must have 1 or 2 axes to be drawn, got 3"):
-        draw_alignment(space, np.ones((4, 4, 4)), np.ones((4, 4, 4)), alignments(space))
+    source, target = np.random.default_rng(0).random((2, 4, 5, 6))
+    figure = draw_alignment(space, source, target, alignments(space, 20))
+    found = panels(figure)
+    assert {*found} >= {*PANELS, "posterior spread, voxels"}
+    low, high = min(source.min(), target.min()), max(source.max(), target.max())
+    slices = [shown.get_array() for shown in found["target"].images]
+    expected = (target - low) / (high - low)
+    for shown, values in zip(slices, [expected[2], expected[:, 2], expected[:, :, 3]], strict=True):
+        np.testing.assert_allclose(shown, values)
+    figure.draw_without_rendering()

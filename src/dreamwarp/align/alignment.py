@@ -51,6 +51,7 @@ from dreamwarp.space.warp import Warp
 
 if TYPE_CHECKING:
     from distributed import Client
+    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 Images = NDArray[np.float32]
@@ -104,6 +105,17 @@ class Alignments:
 
     def __len__(self) -> int:
         return len(self.theta)
+
+    def plot(self) -> Figure:
+        """Losses of pairs before and after or, where chains were kept, their traces."""
+        from dreamwarp.report.notebooks import plot_alignments
+
+        return plot_alignments(self)
+
+    def _repr_html_(self) -> str:
+        from dreamwarp.report.notebooks import summarize_alignments
+
+        return summarize_alignments(self)
 
     @property
     def sigma(self) -> float | None:

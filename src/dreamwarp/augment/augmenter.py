@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
-from sklearn.utils import check_array
+from sklearn.utils import check_array, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dreamwarp.augment.classifier import AugmentedClassifier
@@ -49,6 +49,7 @@ from dreamwarp.space.resample import INTERPOLATIONS
 
 if TYPE_CHECKING:
     from distributed import Client
+    from matplotlib.figure import Figure
 
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
@@ -382,6 +383,42 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             self.model_, self._pairs, self._images, self._codes, strengths=strengths,
             seed=self._key, progress=self.progress, n_threads=self.n_threads,
         )  # fmt: skip
+
+    # -- pictures
+
+    def plot(self, name: str = "samples", **options: Any) -> Figure:
+        """A figure of what was learned, by its name; see ``dreamwarp figure --help``.
+
+        Parameters
+        ----------
+        name : str
+            "samples", "warp", "alignments", "components", "spectrum", "similarity", "strength" or
+            "traces".
+        label : optional
+            A class. Default: all.
+        component : int, optional
+            For ``"components"``: 1 is the largest.
+        strength : float, optional
+            For ``"samples"``.
+        seed : int, optional
+        """
+        from dreamwarp.report.notebooks import plot_augmenter
+
+        check_is_fitted(self)
+        return plot_augmenter(self, name, options)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
+        """What notebooks show: once fitted, a picture and the verdict."""
+        if not hasattr(self, "model_"):
+            return super()._repr_mimebundle_(**kwargs)
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}
+
+    def _repr_html_(self) -> str:
+        from dreamwarp.report.notebooks import summarize_augmenter
+
+        if not hasattr(self, "model_"):
+            return estimator_html_repr(self)
+        return summarize_augmenter(self)
 
     # -- making
 

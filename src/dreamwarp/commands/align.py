@@ -177,8 +177,6 @@ def _draw(
     space: WarpSpace, pair: tuple[NDArray[Any], NDArray[Any]], result: Alignments, output: Path
 ) -> str:
     """Write the picture; what to say about it."""
-    if space.ndim > 2:
-        return "no picture: only signals and images are drawn"
     from dreamwarp.report.figures import save_figure
     from dreamwarp.report.pairs import draw_alignment
 

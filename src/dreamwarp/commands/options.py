@@ -23,7 +23,10 @@ SPELLINGS = {
     "first": "--first",
     "length": "--length",
     "max_draws": "--max-draws",
+    "component": "--component",
+    "label": "--label",
     "max_pairs": "--max-pairs",
+    "max_samples": "--max-samples",
     "max_steps": "--max-steps",
     "n": "--number",
     "n_neighbors": "--neighbors",
@@ -138,6 +141,38 @@ def parse_fields(text: str) -> tuple[str, str]:
             param_hint="'--fields'",
         )
     return names[0], names[1]
+
+
+# -- a model and its data, for every command that shows them
+
+ModelArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        help="Model file that `dreamwarp fit` wrote: a path or an address.",
+        show_default=False,
+        callback=refuse_empty,
+    ),
+]
+DataArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="DATA",
+        help="What the model was fitted to. A name, file or folder, as for `dreamwarp data`.",
+        show_default=False,
+        callback=refuse_empty,
+    ),
+]
+MaxSamplesOption = Annotated[
+    int,
+    typer.Option(
+        "--max-samples",
+        metavar="N",
+        min=2,
+        help="Samples to align again, at most, as many of every class.",
+        rich_help_panel=ALIGNMENT,
+    ),
+]
 
 
 # -- warps, and how they are found

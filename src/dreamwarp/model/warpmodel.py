@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +18,9 @@ from dreamwarp.model.gaussian import Array, Components, Gaussian, Integers, comp
 from dreamwarp.model.kinds import Distribution
 from dreamwarp.model.labels import USE_NONE, encode, label_key, refuse_unknown
 from dreamwarp.space import WarpSpace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Kind = Literal["gaussian", "kde", "template"]
 Unknown = Literal["error", "pool"]
@@ -198,6 +201,22 @@ class WarpModel:
             f"WarpModel({self.space!r}, kind={self.kind!r}, {len(self.classes)} classes, "
             f"recommended strength {self.strength:g})"
         )
+
+    # -- pictures
+
+    def plot(self, name: Literal["spectrum", "similarity"] = "spectrum") -> Figure:
+        """A figure: the spectrum of each class, or how alike the warps of classes are.
+
+        See :func:`dreamwarp.report.draw_spectrum` and ``draw_class_similarity``.
+        """
+        from dreamwarp.report.notebooks import plot_model
+
+        return plot_model(self, name)
+
+    def _repr_html_(self) -> str:
+        from dreamwarp.report.notebooks import summarize_model
+
+        return summarize_model(self)
 
     # -- draws
 

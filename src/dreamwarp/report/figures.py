@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -29,6 +30,13 @@ MARKS = ("#d1495b", "#e09f3e", "#2a9d8f", "#8053a0")
 
 INK_ON_PAPER = LinearSegmentedColormap.from_list("ink on paper", ["white", INK])
 SPEED = LinearSegmentedColormap.from_list("speed", ["#a9cbe3", GRID, "#14304a"])
+
+SPEED_FROM_WHITE = LinearSegmentedColormap.from_list("from white", ["#f2f6fa", GRID, "#14304a"])
+# Of classes: hues that differ in lightness too, so that they are told apart without colour.
+CLASS_SHADES = LinearSegmentedColormap.from_list(
+    "classes",
+    ["#20305c", "#2f6f9f", "#2a9d8f", "#8ab17d", "#e0b13e", "#e07a3e", "#d1495b", "#8053a0"],
+)
 
 SUFFIXES = (".pdf", ".png", ".svg")
 
@@ -59,6 +67,19 @@ def check_picture_path(path: str | os.PathLike[str]) -> Path:
             "picture."
         )
     return target
+
+
+def shade(place: int, n: int) -> Any:
+    """A colour for one of ``n`` classes."""
+    return CLASS_SHADES(place / max(1, n - 1))
+
+
+def plain_axes(axes: Axes) -> None:
+    """Quiet spines and small, dark ticks, for axes with numbers on them."""
+    for side, spine in axes.spines.items():
+        spine.set_color(FAINT)
+        spine.set_visible(side in ("left", "bottom"))
+    axes.tick_params(labelsize=8.5, colors=INK, length=3, color=FAINT, labelcolor=INK)
 
 
 def prepare_axes(axes: Axes, title: str = "") -> None:

@@ -1,4 +1,8 @@
-"""Self-contained HTML pages: text, tables and pictures in one file."""
+"""Self-contained HTML pages: text, tables, pictures and moving pictures in one file.
+
+Pages need no network and no script. They are light or dark as the reader's system is, fit phones
+and paper, and can be read aloud: every picture has words in its place.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +11,22 @@ import html
 import io
 import os
 from collections.abc import Sequence
+from functools import cache
+from importlib import resources
 from pathlib import Path
+from typing import Any, Literal
 
+import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from PIL import Image
 
 from dreamwarp.core.files import write_beside
 
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #22283a; max-width: 60rem; margin: 2rem auto;
-       padding: 0 1rem; }
-h1, h2 { line-height: 1.2; font-weight: 600; }
-h2 { margin-top: 2.5rem; }
-img { max-width: 100%; }
-figcaption, .faint { color: #667; }
-figure { margin: 1rem 0; }
-table { border-collapse: collapse; }
-th, td { padding: 0.3rem 0.9rem; text-align: right; border-bottom: 1px solid #d5d9e0; }
-th:first-child, td:first-child { text-align: left; }
-td.best { font-weight: 600; }
-"""
+# Pixels per inch of pictures: sharp on screens of two pixels per unit.
+DPI = 170
+# A page's unit is the 96th part of an inch; figures are shown a little larger than on paper.
+UNITS_PER_INCH = 100
 
 
 class Page:
@@ -39,21 +40,51 @@ class Page:
     def __init__(self, title: str) -> None:
         self.title = title
         self._parts = [f"<h1>{html.escape(title)}</h1>"]
+        self._sections: list[str] = []
+        self._place_of_contents: int | None = None
+
+    def contents(self) -> None:
+        """List the sections here, those to come included."""
+        self._place_of_contents = len(self._parts)
+        self._parts.append("")
 
     def heading(self, text: str) -> None:
         """Start a section."""
-        self._parts.append(f"<h2>{html.escape(text)}</h2>")
+        self._sections.append(text)
+        name = f"section-{len(self._sections)}"
+        self._parts.append(f'<h2 id="{name}">{html.escape(text)}</h2>')
+
+    def subheading(self, text: str) -> None:
+        """Start a part of a section."""
+        self._parts.append(f"<h3>{html.escape(text)}</h3>")
 
     def text(self, words: str) -> None:
         """Add a paragraph."""
         self._parts.append(f"<p>{html.escape(words)}</p>")
 
+    def note(self, words: str, kind: Literal["", "good", "warning"] = "") -> None:
+        """Add a paragraph that stands out."""
+        name = f"note {kind}".strip()
+        self._parts.append(f'<div class="{name}"><p>{html.escape(words)}</p></div>')
+
+    def code(self, text: str) -> None:
+        """Add lines of code."""
+        self._parts.append(f"<pre><code>{html.escape(text)}</code></pre>")
+
+    def facts(self, facts: Sequence[tuple[str, str]]) -> None:
+        """Add a few figures and what they count."""
+        listed = "".join(
+            f"<li><b>{html.escape(number)}</b><span>{html.escape(words)}</span></li>"
+            for number, words in facts
+        )
+        self._parts.append(f'<ul class="facts">{listed}</ul>')
+
     def table(
         self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, best: Sequence[int] = ()
     ) -> None:
         """Add a table; ``best`` are rows to point out, one for each of the last columns."""
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in columns)
-        self._parts.append(f"<table><tr>{head}</tr>")
+        head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in columns)
+        self._parts.append(f'<div class="table" tabindex="0"><table><tr>{head}</tr>')
         pointed_out: list[int | None] = [None] * (len(columns) - len(best)) + list(best)
         for number, row in enumerate(rows):
             cells = "".join(
@@ -61,32 +92,128 @@ class Page:
                 for cell, chosen in zip(row, pointed_out, strict=True)
             )
             self._parts.append(f"<tr>{cells}</tr>")
-        self._parts.append("</table>")
+        self._parts.append("</table></div>")
 
-    def figure(self, figure: Figure, caption: str) -> None:
-        """Add a picture."""
-        picture = io.BytesIO()
-        figure.savefig(picture, format="png", dpi=110)
-        data = base64.b64encode(picture.getvalue()).decode("ascii")
-        alternative, words = html.escape(caption, quote=True), html.escape(caption)
+    def figure(
+        self, figure: Figure, caption: str, *, alternative: str = "", is_photo: bool = False
+    ) -> None:
+        """Add a picture.
+
+        Parameters
+        ----------
+        figure : matplotlib.figure.Figure
+        caption : str
+        alternative : str
+            Words in the picture's place. Default: the caption.
+        is_photo : bool
+            Whether it has colours of its own, and stays light on a dark page.
+        """
+        data = base64.b64encode(encode(figure)).decode("ascii")
+        words = html.escape(alternative or caption, quote=True)
+        width, height = (round(UNITS_PER_INCH * size) for size in figure.get_size_inches())
+        name = "photo" if is_photo else "drawing"
         self._parts.append(
-            f'<figure><img src="data:image/png;base64,{data}" alt="{alternative}">'
-            f"<figcaption>{words}</figcaption></figure>"
+            f'<figure class="{"wide" if width > 480 else ""}"><div class="scroll" tabindex="0">'
+            f'<img class="{name}" width="{width}" height="{height}" '
+            f'src="data:image/webp;base64,{data}" alt="{words}"></div>'
+            f"<figcaption>{html.escape(caption)}</figcaption></figure>"
+        )
+
+    def pause_button(self) -> None:
+        """Add a box to tick that stops all that moves."""
+        self._parts.append(
+            '<p><label class="pause"><input type="checkbox" id="pause">Pause what moves</label></p>'
+        )
+
+    def moving(
+        self,
+        pictures: Sequence[tuple[NDArray[np.uint8], str]],
+        *,
+        is_photo: bool = False,
+        units: float = 0.8,
+    ) -> None:
+        """Add moving pictures side by side.
+
+        Parameters
+        ----------
+        pictures : sequence of (frames, caption)
+            Frames (n, rows, columns, 3), played forth and back.
+        units : float
+            Size of a pixel on the page.
+        """
+        parts = [self._sprite(frames, words, is_photo, units) for frames, words in pictures]
+        self._parts.append(f'<div class="moving">{"".join(parts)}</div>')
+
+    def _sprite(self, frames: NDArray[np.uint8], caption: str, is_photo: bool, units: float) -> str:
+        # All frames below one another in one picture, of which a window shows one at a time.
+        n, rows, columns, _ = frames.shape
+        data = base64.b64encode(encode_array(frames.reshape(n * rows, columns, 3))).decode("ascii")
+        words = html.escape(caption, quote=True)
+        name = "photo" if is_photo else "drawing"
+        # It starts in the middle, where nothing is warped: what is seen where nothing moves.
+        style = (
+            f"max-width:{units * columns:.0f}px;aspect-ratio:{columns}/{rows};"
+            f"background-size:100% {100 * n}%;"
+            f"background-position:0 {100 * (n // 2) / (n - 1):.3f}%;"
+            f"animation-timing-function:steps({n - 1});"
+            f"background-image:url(data:image/webp;base64,{data})"
+        )
+        return (
+            f'<figure><div class="sprite {name}" role="img" aria-label="{words}" style="{style}">'
+            f"</div><figcaption>{html.escape(caption)}</figcaption></figure>"
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the page whole or not at all."""
         target = check_page_path(path)
-        body = "\n".join(self._parts)
-        document = (
+        with write_beside(target) as temporary:
+            temporary.write_text(self.render(), encoding="utf-8")
+        return target
+
+    def render(self) -> str:
+        """The page as text."""
+        parts = list(self._parts)
+        if self._place_of_contents is not None:
+            parts[self._place_of_contents] = self._list_sections()
+        body = "\n".join(parts)
+        return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            f"<title>{html.escape(self.title)}</title>\n<style>{STYLE}</style></head>\n"
-            f"<body>\n{body}\n</body></html>\n"
+            '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+            "img-src data:; style-src 'unsafe-inline'\">\n"
+            '<link rel="icon" href="data:,">\n'
+            f"<title>{html.escape(self.title)}</title>\n<style>{style()}</style></head>\n"
+            f'<body>\n<a class="skip" href="#start">Skip to the content</a>\n'
+            f'<main id="start">\n{body}\n</main>\n</body></html>\n'
         )
-        with write_beside(target) as temporary:
-            temporary.write_text(document, encoding="utf-8")
-        return target
+
+    def _list_sections(self) -> str:
+        items = "".join(
+            f'<li><a href="#section-{number}">{html.escape(text)}</a></li>'
+            for number, text in enumerate(self._sections, 1)
+        )
+        return f'<nav class="contents" aria-label="Contents"><ol>{items}</ol></nav>'
+
+
+@cache
+def style() -> str:
+    """The style sheet of all pages."""
+    return resources.files("dreamwarp.report").joinpath("page.css").read_text(encoding="utf-8")
+
+
+def encode(figure: Figure, dpi: int = DPI) -> bytes:
+    """A figure as WebP, without loss."""
+    picture = io.BytesIO()
+    options: Any = {"lossless": True, "method": 4}
+    figure.savefig(picture, format="webp", dpi=dpi, pil_kwargs=options)
+    return picture.getvalue()
+
+
+def encode_array(image: NDArray[np.uint8]) -> bytes:
+    """An image (rows, columns, 3) as WebP, without visible loss."""
+    picture = io.BytesIO()
+    Image.fromarray(image).save(picture, format="webp", quality=82, method=3)
+    return picture.getvalue()
 
 
 def check_page_path(path: str | os.PathLike[str]) -> Path:

@@ -15,7 +15,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.align import Alignments
-from dreamwarp.report import figures
+from dreamwarp.data.look import Look
+from dreamwarp.report import figures, sheets
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.resample import check_values
 from dreamwarp.space.warp import Warp
@@ -27,6 +28,8 @@ Panel = tuple[str, Callable[[Axes, "Pair"], None]]
 # Inches.
 PANEL, PANEL_1D = (2.2, 2.4), (2.8, 2.2)
 MAX_RATIO = 2.0
+# Height of the slices of a volume.
+SLICES = 1.3
 # Posterior draws that the spread is computed from: its standard error is then below 4 %.
 MAX_DRAWS = 400
 # Too little where the source has less than the target, too much where it has more.
@@ -84,7 +87,7 @@ def draw_alignment(
     Parameters
     ----------
     space : WarpSpace
-        Of 1 or 2 axes: the one that was aligned in.
+        The one that was aligned in. Volumes are drawn as slices through their middle.
     source, target : (*spatial) or (channels, *spatial)
         The pair. Three channels are shown as red, green and blue, other numbers by their mean.
     alignments : Alignments
@@ -97,7 +100,8 @@ def draw_alignment(
     matplotlib.figure.Figure
     """
     pair = _collect(space, source, target, alignments, index)
-    panels = list(_plane_panels(pair) if space.ndim == 2 else _line_panels(pair))
+    panels_fn = {1: _line_panels, 2: _plane_panels, 3: _volume_panels}[space.ndim]
+    panels = list(panels_fn(pair))
     n_columns = math.ceil(len(panels) / 2)
     width, height = _panel_size(pair.shape)
     figure = figures.new_figure(width * n_columns, 2 * height)
@@ -111,6 +115,8 @@ def _panel_size(shape: tuple[int, ...]) -> tuple[float, float]:
     """Width and height in inches: longer for long images, within what is still a picture."""
     if len(shape) == 1:
         return PANEL_1D
+    if len(shape) == 3:
+        return sheets.box_width(shape, SLICES) + 0.15, SLICES + 0.4
     ratio = min(max(shape[0] / shape[1], 1 / MAX_RATIO), MAX_RATIO)
     return PANEL[0] * max(1.0, 1.0 / ratio), PANEL[1] * max(1.0, ratio)
 
@@ -147,14 +153,28 @@ def _line_panels(pair: Pair) -> Iterator[Panel]:
     yield "summary", _draw_summary
 
 
+def _volume_panels(pair: Pair) -> Iterator[Panel]:
+    """The same of a volume's panels: slices through the middle."""
+    yield "source", lambda axes, p: _draw_slices(axes, p.source)
+    yield "target", lambda axes, p: _draw_slices(axes, p.target)
+    yield "source, warped", lambda axes, p: _draw_slices(axes, p.warped)
+    yield "velocity", _draw_velocity_slices
+    if len(pair.draws):
+        yield "posterior spread, voxels", _draw_spread_slices
+    yield "difference before", lambda axes, p: _draw_difference_slices(axes, p, p.source)
+    yield "difference after", lambda axes, p: _draw_difference_slices(axes, p, p.warped)
+    yield "grid", _draw_grid_slices
+    if len(pair.draws):
+        yield "log-posterior of chains", _draw_traces
+    yield "summary", _draw_summary
+
+
 # -- what is drawn
 
 
 def _collect(
     space: WarpSpace, source: ArrayLike, target: ArrayLike, alignments: Alignments, index: int
 ) -> Pair:
-    if space.ndim > 2:
-        raise ValueError(f"`space` must have 1 or 2 axes to be drawn, got {space.ndim}: {space!r}.")
     if not 0 <= index < len(alignments):
         raise IndexError(
             f"`index` must be that of one of {len(alignments)} pairs, 0 to "
@@ -286,6 +306,42 @@ def _draw_grid(axes: Axes, pair: Pair) -> None:
     # Where the border is free, the grid reaches past the unit square.
     axes.margins(0.0)
     axes.autoscale(True)
+
+
+# -- panels of volumes
+
+
+def _prepare_slices(axes: Axes, shape: tuple[int, ...]) -> sheets.Box:
+    width = sheets.box_width(shape, SLICES)
+    sheets.prepare_sheet(axes, width, SLICES)
+    axes.set_aspect("equal")
+    return sheets.Box(0.0, 0.0, width, SLICES)
+
+
+def _draw_slices(axes: Axes, values: Array) -> None:
+    box = _prepare_slices(axes, values.shape[1:])
+    sheets.draw_sample(axes, box, values, Look(0.0, 1.0, True))
+
+
+def _draw_difference_slices(axes: Axes, pair: Pair, values: Array) -> None:
+    box, largest = _prepare_slices(axes, pair.shape), _largest_difference(pair)
+    sheets.draw_difference(axes, box, values, pair.target, Look(0.0, 1.0, True), largest)
+
+
+def _draw_velocity_slices(axes: Axes, pair: Pair) -> None:
+    box = _prepare_slices(axes, pair.shape)
+    sheets.draw_velocity(axes, box, pair.space, -pair.theta, pair.shape)
+
+
+def _draw_grid_slices(axes: Axes, pair: Pair) -> None:
+    box = _prepare_slices(axes, pair.shape)
+    sheets.draw_grid(axes, box, pair.space, -pair.theta, pair.shape)
+
+
+def _draw_spread_slices(axes: Axes, pair: Pair) -> None:
+    box = _prepare_slices(axes, pair.shape)
+    spread = displacement_spread(pair.space, pair.draws, pair.shape)
+    sheets.draw_shades(axes, box, spread, SPREAD, float(spread.max()) or 1.0)
 
 
 # -- panels of signals

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,9 @@ from dreamwarp.space.resample import (
     resample_into,
 )
 from dreamwarp.space.warpspace import Method, WarpSpace
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Memory for one block of samples: enough to keep all threads busy, little enough that positions are
 # still in a processor's cache when they are sampled at.
@@ -98,6 +101,24 @@ class Warp:
     def inverse(self) -> Warp:
         """The inverse warp, T^{-θ}."""
         return Warp(self.space, -self.theta)
+
+    # -- pictures
+
+    def plot(self, x: ArrayLike | None = None) -> Figure:
+        """Grid and velocity of the warp and, if one sample is given, what becomes of it.
+
+        Parameters
+        ----------
+        x : (*spatial) or (channels, *spatial), optional
+        """
+        from dreamwarp.report.notebooks import plot_warp
+
+        return plot_warp(self, x)
+
+    def _repr_html_(self) -> str:
+        from dreamwarp.report.notebooks import summarize_warp
+
+        return summarize_warp(self)
 
     # -- samples
 

@@ -1,0 +1,133 @@
+"""Subject: a model and the samples that are shown with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dreamwarp.augment.source import SampleSource
+from dreamwarp.core.labels import Label
+from dreamwarp.data.dataset import DataSet
+from dreamwarp.data.look import Look
+from dreamwarp.model import WarpModel
+from dreamwarp.model.strength import apply_strength
+from dreamwarp.model.warpmodel import NO_TEMPLATE
+from dreamwarp.space import WarpSpace
+from dreamwarp.space.warp import Warp
+
+Array = NDArray[Any]
+Integers = NDArray[np.int64]
+# A model and (X, y), or a data set.
+Data = DataSet | tuple[Any, Any]
+
+# Members of a class among which a typical one is looked for.
+MOST_COMPARED = 500
+
+
+@dataclass(frozen=True, eq=False)
+class Subject:
+    """A model, and samples of classes that it knows.
+
+    Attributes
+    ----------
+    source : SampleSource
+    codes : (n,)
+        Class of each sample, a place in ``labels``.
+    labels : list
+        Classes of the data, as the model knows them.
+    """
+
+    source: SampleSource
+    codes: Integers
+    labels: list[Label]
+
+    @classmethod
+    def of(cls, model: WarpModel, data: Data, *, seed: int = 0) -> Subject:
+        """A model and data, if the two go together; raises if not."""
+        source = SampleSource(model, data, seed=seed)
+        return cls(source, source.codes.astype(np.int64), source.form.labels)
+
+    @property
+    def model(self) -> WarpModel:
+        """The model."""
+        return self.source.model
+
+    @property
+    def X(self) -> Array:
+        """The samples."""
+        return self.source.data.X
+
+    @property
+    def spatial(self) -> tuple[int, ...]:
+        """Pixels per axis."""
+        return self.X.shape[self.X.ndim - self.model.space.ndim :]
+
+    @cached_property
+    def look(self) -> Look:
+        """How samples are drawn."""
+        return Look.of(self.X)
+
+    @property
+    def is_color(self) -> bool:
+        """Whether samples are drawn in their own colours."""
+        return self.X.ndim == self.model.space.ndim + 2 and self.X.shape[1] in (3, 4)
+
+    def sample(self, index: int) -> Array:
+        """A sample as (channels, *spatial)."""
+        return as_channels(self.model.space, np.asarray(self.X[index]))
+
+    def members(self, code: int) -> Integers:
+        """Samples of a class."""
+        return np.flatnonzero(self.codes == code)
+
+    def place(self, label: Any) -> int:
+        """Place of a class among ``labels``, by its name or what the command line calls it."""
+        for code, known in enumerate(self.labels):
+            if known == label or str(known) == str(label):
+                return code
+        listed = ", ".join(str(known) for known in self.labels[:12])
+        more = "" if len(self.labels) <= 12 else f" and {len(self.labels) - 12} more"
+        raise ValueError(f"`label` must be a class of the data: {listed}{more}, got {label!r}.")
+
+    def typical(self, code: int, n: int = 1) -> Integers:
+        """Members of a class nearest to its mean, the nearest first."""
+        members = self.members(code)
+        spaced = np.linspace(0, len(members) - 1, min(MOST_COMPARED, len(members)))
+        some = members[spaced.round().astype(np.int64)]
+        values = np.asarray(self.X[some], dtype=np.float64).reshape(len(some), -1)
+        distances = np.square(values - values.mean(axis=0)).sum(axis=1)
+        return some[np.argsort(distances, kind="stable")[:n]]
+
+    def warp(self, theta: Array, index: int) -> Array:
+        """A sample by one θ (d,) or several (n, d): (channels, *spatial), or (n, ...)."""
+        warps = Warp(self.model.space, np.atleast_2d(theta))
+        warped = warps.image(self.sample(index)[None])
+        return warped if theta.ndim == 2 else warped[0]
+
+    def draw_theta(self, index: int, n: int, *, strength: float, seed: int) -> Array:
+        """Random warps (n, d) of the class of a sample, at a strength."""
+        label = self.labels[self.codes[index]]
+        of = index if self.source.knows_templates else NO_TEMPLATE
+        theta = self.model.draw(label, np.arange(n), seed=seed, templates=np.full(n, of))
+        return apply_strength(theta, strength)
+
+
+def component_theta(model: WarpModel, label: Label, component: int, deviations: Array) -> Array:
+    """θ (n, d) at standard deviations (n,) along a principal component, counted from 0."""
+    found = model.components(label)
+    if not 0 <= component < found.directions.shape[1]:
+        raise ValueError(
+            f"`component` must be from 1 to {found.directions.shape[1]}, the dimension of "
+            f"{model.space!r}, got {component + 1}."
+        )
+    along = found.standard_deviations[component] * found.directions[:, component]
+    return np.asarray(deviations, dtype=np.float64)[:, None] * along
+
+
+def as_channels(space: WarpSpace, sample: Array) -> Array:
+    """A sample as (channels, *spatial)."""
+    return sample if sample.ndim == space.ndim + 1 else sample[None]

@@ -1,0 +1,1 @@
+"""The interactive page: a model to play with, in the browser."""

@@ -1,0 +1,331 @@
+"""Scene: what the page shows of a model and its data, as numbers ready to be drawn.
+
+Nothing here knows of the web. Positions are those of the unit domain, row before column.
+"""
+
+from __future__ import annotations
+
+import base64
+import threading
+import warnings
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dreamwarp.align import Alignments, SmoothPrior, align_pairs
+from dreamwarp.augment.subject import Data, Subject, as_channels
+from dreamwarp.model import WarpModel
+from dreamwarp.space.warp import Warp
+
+Array = NDArray[Any]
+Numbers = NDArray[np.float64]
+
+# Sliders that the page offers at most: the rest of the components add up to little.
+MAX_SLIDERS = 24
+# Grid lines per axis, points along each, and arrows per axis.
+N_LINES, POINTS_PER_LINE, N_ARROWS = 15, 49, 16
+POINTS_OF_LINE = 129
+# Values of all images in one answer: 4 MB.
+MAX_VALUES = 2**22
+MAX_MOSAIC = 64
+
+# Alignments take turns: each uses all cores, and other requests should not wait for many.
+_aligning = threading.Lock()
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A model, its data, and names for the Python that the page offers.
+
+    Parameters
+    ----------
+    subject : Subject
+    model_name, data_name : str
+        As given on the command line.
+    load_options : dict
+        How the data was read.
+    """
+
+    subject: Subject
+    model_name: str = "model.dwm"
+    data_name: str = "data"
+    load_options: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, model: WarpModel, data: Data, **names: Any) -> Scene:
+        """The scene of signals or images; volumes can't be shown."""
+        subject = Subject.of(model, data)
+        if model.space.ndim == 3:
+            raise ValueError(
+                "the page shows signals and images, and this is a model of volumes. Use "
+                "`dreamwarp report` or `dreamwarp figure`, which draw slices."
+            )
+        return cls(subject, **names)
+
+    def warm(self) -> None:
+        """Do everything once, so that what has to be compiled is before the first visitor comes."""
+        sample = self.subject.sample(self.index(0, 0))
+        theta = self.theta(0, self.draw_coefficients(0, 0, 0), 1.0)
+        self.show_warp(sample, theta, [(0.5, 0.5)])
+        self.mosaic(None, 2, 1.0, 0)
+        self.align(0, 0, len(self._members[0]) - 1)
+
+    # -- what there is
+
+    @cached_property
+    def description(self) -> dict[str, Any]:
+        """All that the page needs to know once."""
+        subject, model = self.subject, self.subject.model
+        n_sliders = min(MAX_SLIDERS, model.space.dim)
+        return {
+            "model": self.model_name,
+            "data": self.data_name,
+            "kind": "signal" if model.space.ndim == 1 else "image",
+            "shape": list(subject.sample(0).shape),
+            "is_ink": subject.look.is_ink,
+            "low": subject.look.low,
+            "high": subject.look.high,
+            "strength": model.strength or 1.0,
+            "dim": model.space.dim,
+            "cells": list(model.space.cells),
+            "boundary": model.space.boundary,
+            "classes": [self._describe_class(code, n_sliders) for code in range(self.n_classes)],
+        }
+
+    def _describe_class(self, code: int, n_sliders: int) -> dict[str, Any]:
+        found = self.subject.model.components(self.subject.labels[code])
+        return {
+            "label": str(self.subject.labels[code]),
+            "count": len(self._members[code]),
+            "typical": int(np.searchsorted(self._members[code], self.subject.typical(code)[0])),
+            "shares": [round(float(share), 5) for share in found.share[:n_sliders]],
+        }
+
+    @property
+    def n_classes(self) -> int:
+        """Classes of the data."""
+        return len(self.subject.labels)
+
+    @cached_property
+    def _members(self) -> list[NDArray[np.int64]]:
+        return [self.subject.members(code) for code in range(self.n_classes)]
+
+    @cached_property
+    def _steps(self) -> list[Numbers]:
+        """Of each class, θ of one standard deviation along each component: (d, d), rows."""
+        found = (self.subject.model.components(label) for label in self.subject.labels)
+        return [(each.directions * each.standard_deviations).T.copy() for each in found]
+
+    def index(self, code: int, member: int) -> int:
+        """The sample with a number in its class."""
+        check_place("class_number", code, self.n_classes, "classes")
+        return int(self._members[code][self.check_member(code, member)])
+
+    def check_member(self, code: int, member: int) -> int:
+        """A number of a sample in its class, if there is one."""
+        return check_place("sample", member, len(self._members[code]), "samples of the class")
+
+    def members(self, code: int, first: int, n: int) -> dict[str, Any]:
+        """Some samples of a class, from number ``first``."""
+        check_place("class_number", code, self.n_classes, "classes")
+        chosen = self._members[code][first : first + min(n, self.most_images)]
+        samples = np.stack([self.subject.sample(int(i)) for i in chosen]) if len(chosen) else None
+        return {"first": first, "images": None if samples is None else self.picture(samples)}
+
+    @property
+    def most_images(self) -> int:
+        """Images that one answer may hold."""
+        return int(max(1, min(MAX_MOSAIC, MAX_VALUES // self.subject.sample(0).size)))
+
+    # -- a warp
+
+    def theta(self, code: int, coefficients: list[float], strength: float) -> Numbers:
+        """θ (d,): coefficients count standard deviations along the components of a class."""
+        check_place("class_number", code, self.n_classes, "classes")
+        steps = self._steps[code]
+        if len(coefficients) > len(steps):
+            raise ValueError(
+                f"`coefficients` must be at most {len(steps)} numbers, one for each component, got "
+                f"{len(coefficients)}."
+            )
+        return strength * (np.asarray(coefficients, dtype=np.float64) @ steps[: len(coefficients)])
+
+    def show_warp(
+        self, values: Array, theta: Numbers, landmarks: list[tuple[float, float]]
+    ) -> dict[str, Any]:
+        """A sample (channels, *spatial) by a warp; the grid, velocity and landmarks it moves."""
+        space = self.subject.model.space
+        warp = Warp(space, theta)
+        shown = {"image": self.picture(warp.image(values)), **self.show_field(theta)}
+        if space.ndim == 2:
+            points = np.asarray(landmarks, dtype=np.float64).reshape(-1, 2)
+            moved = warp.points(points) if len(points) else points
+            shown["landmarks"] = moved.round(6).tolist()
+        return shown
+
+    def show_field(self, theta: Numbers) -> dict[str, Any]:
+        """Grid and velocity of the content, T^{-θ}, as lists of float32 in base64."""
+        space = self.subject.model.space
+        if space.ndim == 1:
+            points = np.linspace(0.0, 1.0, POINTS_OF_LINE)[:, None]
+            grid, arrows = space.flow(-theta, points), space.velocity(-theta, points)
+            return {"grid": pack(grid), "arrows": pack(arrows)}
+        lines = _grid_lines()
+        centers = (np.arange(N_ARROWS) + 0.5) / N_ARROWS
+        starts = np.stack(np.meshgrid(centers, centers, indexing="ij"), axis=-1).reshape(-1, 2)
+        velocity = space.velocity(-theta, starts)
+        return {
+            "grid": pack(space.flow(-theta, lines)),
+            "points_per_line": POINTS_PER_LINE,
+            "arrows": pack(np.concatenate([starts, velocity], axis=1)),
+        }
+
+    def draw_coefficients(self, code: int, member: int, seed: int) -> list[float]:
+        """A random warp of a class, as coefficients of all its components."""
+        index = self.index(code, member)
+        theta = self.subject.draw_theta(index, 1, strength=1.0, seed=seed)[0]
+        found = self.subject.model.components(self.subject.labels[code])
+        # Directions without variance have no warps to speak of.
+        width = np.maximum(found.standard_deviations, 1e-12 * found.standard_deviations[0])
+        coefficients = (theta @ found.directions) / np.maximum(width, np.finfo(float).tiny)
+        return np.clip(coefficients, -8.0, 8.0).round(3).tolist()
+
+    # -- fresh samples
+
+    def mosaic(self, code: int | None, n: int, strength: float, seed: int) -> dict[str, Any]:
+        """New samples of a class, or of all classes in turn."""
+        if code is not None:
+            check_place("class_number", code, self.n_classes, "classes")
+        n = min(n, self.most_images)
+        source, numbers = (
+            self.subject.source.with_options(key=seed, strength=strength),
+            np.arange(n),
+        )
+        templates = source.choose(numbers, code=code)
+        X, y = source.warp(numbers, templates), source.data.y[templates]
+        samples = np.stack([as_channels(self.subject.model.space, sample) for sample in X])
+        return {"images": self.picture(samples), "labels": [str(label) for label in y]}
+
+    # -- a pair
+
+    def align(self, code: int, first: int, second: int) -> dict[str, Any]:
+        """One sample of a class warped onto another: both, the result and what differs."""
+        ends = [self.index(code, member) for member in (first, second)]
+        source, target = (self.subject.sample(index) for index in ends)
+        result = self._align(source, target)
+        theta, space = result.theta[0], self.subject.model.space
+        warped = Warp(space, theta).image(source)
+        pictures = {
+            "source": source, "target": target, "warped": warped,
+        }  # fmt: skip
+        before, after = float(result.loss_before[0]), float(result.loss_after[0])
+        return {
+            **{name: self.picture(values) for name, values in pictures.items()},
+            **self.show_field(theta),
+            "loss_before": before,
+            "loss_after": after,
+            "left": after / before if before > 0 else None,
+            "is_usable": bool(result.usable[0]),
+            "python": self.align_code(*ends),
+        }
+
+    def _align(self, source: Array, target: Array) -> Alignments:
+        settings = self.subject.model.settings
+        prior = SmoothPrior(
+            self.subject.model.space,
+            displacement=float(settings.get("displacement", 0.05)),
+            length=float(settings.get("length", 0.25)),
+        )
+        with _aligning, warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # the page says how it went
+            return align_pairs(
+                self.subject.model.space, source[None], target[None], prior=prior, progress=False
+            )
+
+    # -- pictures and Python
+
+    def picture(self, values: Array) -> dict[str, Any]:
+        """Samples (..., channels, *spatial) for the browser, in base64.
+
+        Images as uint8, from the lowest value of the data to the highest; signals as float32.
+        """
+        if self.subject.model.space.ndim == 1:
+            return {"shape": list(values.shape), "data": pack(values)}
+        look = self.subject.look
+        if values.dtype == np.uint8 and (look.low, look.high) == (0.0, 255.0):
+            shades = values
+        else:
+            shades = np.rint(255.0 * np.clip(look.scale(values), 0.0, 1.0)).astype(np.uint8)
+        return {"shape": list(shades.shape), "data": encode(shades.tobytes())}
+
+    def warp_code(
+        self, code: int, index: int | None, coefficients: list[float], strength: float
+    ) -> str:
+        """Python that makes what is shown."""
+        label = self.subject.labels[code]
+        n = max((k + 1 for k, value in enumerate(coefficients) if value), default=1)
+        used = [round(float(value), 6) for value in (coefficients or [0.0])[:n]]
+        sample = f"data.X[{index}]" if index is not None else 'dw.data.read_image("yours.png")'
+        batch = "image" if self.subject.model.space.ndim == 2 else "signal"
+        return "\n".join(
+            [
+                *self._load_code(),
+                f"components = model.components({label!r})",
+                f"deviations = {used}",
+                "steps = components.directions * components.standard_deviations",
+                f"theta = {strength!r} * (deviations @ steps.T[:{n}])",
+                f"sample = {sample}",
+                f"warped = dw.Warp(model.space, theta).{batch}(sample)",
+            ]
+        )
+
+    def align_code(self, source: int, target: int) -> str:
+        """Python that aligns the pair shown."""
+        settings = self.subject.model.settings
+        displacement = float(settings.get("displacement", 0.05))
+        length = float(settings.get("length", 0.25))
+        return "\n".join(
+            [
+                *self._load_code(),
+                f"prior = dw.SmoothPrior(model.space, displacement={displacement}, "
+                f"length={length})",
+                f"source, target = data.X[[{source}]], data.X[[{target}]]",
+                "result = dw.align_pairs(model.space, source, target, prior=prior)",
+                "warped = dw.Warp(model.space, result.theta).image(source)",
+            ]
+        )
+
+    def _load_code(self) -> list[str]:
+        options = "".join(f", {name}={value!r}" for name, value in self.load_options.items())
+        return [
+            "import dreamwarp as dw",
+            "",
+            f"model = dw.WarpModel.load({self.model_name!r})",
+            f"data = dw.data.load({self.data_name!r}{options})",
+        ]
+
+
+def check_place(name: str, value: int, n: int, what: str) -> int:
+    """A place, if it is among ``n``."""
+    if not 0 <= value < n:
+        raise ValueError(f"`{name}` must be from 0 to {n - 1}, there are {n} {what}, got {value}.")
+    return value
+
+
+def pack(values: Array) -> str:
+    """Numbers as little-endian float32 in base64."""
+    return encode(np.asarray(values, dtype="<f4").tobytes())
+
+
+def encode(content: bytes) -> str:
+    """Bytes as text."""
+    return base64.b64encode(content).decode("ascii")
+
+
+def _grid_lines() -> Numbers:
+    along, across = np.linspace(0.0, 1.0, POINTS_PER_LINE), np.linspace(0.0, 1.0, N_LINES)
+    rows = np.stack(np.meshgrid(across, along, indexing="ij"), axis=-1)
+    return np.concatenate([rows, rows[..., ::-1]]).reshape(-1, 2)

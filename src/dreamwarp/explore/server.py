@@ -1,0 +1,269 @@
+"""The page's server: FastAPI in front of a scene, on this machine unless told otherwise."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import logging
+import secrets
+import socket
+from collections.abc import Callable
+from importlib import resources
+from typing import Annotated, Any
+
+import numpy as np
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from dreamwarp.explore.guard import Guard
+from dreamwarp.explore.scene import MAX_MOSAIC, Scene
+from dreamwarp.explore.uploads import Uploads, read_picture, read_series
+
+MAX_LANDMARKS = 64
+MAX_COEFFICIENTS = 20_000
+# Strengths that the page offers; more tears nothing, but shows nothing either.
+MAX_STRENGTH = 4.0
+FILES = {
+    "/": ("index.html", "text/html; charset=utf-8"),
+    "/explore.css": ("explore.css", "text/css; charset=utf-8"),
+    "/explore.js": ("explore.js", "text/javascript; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+Place = Annotated[int, Field(ge=0, le=2**31)]
+SeedNumber = Annotated[int, Field(ge=0, le=2**53)]
+Strength = Annotated[float, Field(ge=0.0, le=MAX_STRENGTH, allow_inf_nan=False)]
+Coefficient = Annotated[float, Field(ge=-10.0, le=10.0, allow_inf_nan=False)]
+Coordinate = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+
+
+class Asked(BaseModel):
+    """What all requests have in common: nothing that is not asked for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class WarpAsked(Asked):
+    """A sample and a warp: deviations along the components of a class."""
+
+    class_number: Place
+    sample: Place = 0
+    upload: Annotated[str, Field(max_length=64)] | None = None
+    coefficients: Annotated[list[Coefficient], Field(max_length=MAX_COEFFICIENTS)] = []
+    strength: Strength = 1.0
+    landmarks: Annotated[list[tuple[Coordinate, Coordinate]], Field(max_length=MAX_LANDMARKS)] = []
+
+
+class DiceAsked(Asked):
+    """A random warp of a class."""
+
+    class_number: Place
+    sample: Place = 0
+    seed: SeedNumber = 0
+
+
+class MosaicAsked(Asked):
+    """Fresh samples of a class, or of all."""
+
+    class_number: Place | None = None
+    n: Annotated[int, Field(ge=1, le=MAX_MOSAIC)] = 36
+    strength: Strength = 1.0
+    seed: SeedNumber = 0
+
+
+class MembersAsked(Asked):
+    """Samples of a class, from a number on."""
+
+    class_number: Place
+    first: Place = 0
+    n: Annotated[int, Field(ge=1, le=MAX_MOSAIC)] = 12
+
+
+class AlignAsked(Asked):
+    """Two samples of a class."""
+
+    class_number: Place
+    first: Place
+    second: Place
+
+
+def create_app(scene: Scene) -> FastAPI:
+    """The application without its guard: pages, and answers to their scripts."""
+    app = FastAPI(title="dreamwarp explore", docs_url=None, redoc_url=None)
+    uploads = Uploads()
+    _serve_files(app)
+    _explain_errors(app)
+
+    @app.get("/api/model")
+    def model() -> dict[str, Any]:
+        return scene.description
+
+    @app.post("/api/members")
+    def members(asked: MembersAsked) -> dict[str, Any]:
+        return scene.members(asked.class_number, asked.first, asked.n)
+
+    @app.post("/api/warp")
+    def warp(asked: WarpAsked) -> dict[str, Any]:
+        theta = scene.theta(asked.class_number, asked.coefficients, asked.strength)
+        index = None if asked.upload else scene.index(asked.class_number, asked.sample)
+        values = uploads.get(asked.upload) if asked.upload else scene.subject.sample(index or 0)
+        shown = scene.show_warp(values, theta, asked.landmarks)
+        code = scene.warp_code(asked.class_number, index, asked.coefficients, asked.strength)
+        return {**shown, "python": code}
+
+    @app.post("/api/dice")
+    def dice(asked: DiceAsked) -> dict[str, Any]:
+        drawn = scene.draw_coefficients(asked.class_number, asked.sample, asked.seed)
+        return {"coefficients": drawn}
+
+    @app.post("/api/mosaic")
+    def mosaic(asked: MosaicAsked) -> dict[str, Any]:
+        return scene.mosaic(asked.class_number, asked.n, asked.strength, asked.seed)
+
+    @app.post("/api/align")
+    def align(asked: AlignAsked) -> dict[str, Any]:
+        return scene.align(asked.class_number, asked.first, asked.second)
+
+    @app.post("/api/upload")
+    async def upload(request: Request) -> dict[str, Any]:
+        from starlette.concurrency import run_in_threadpool
+
+        return await run_in_threadpool(_keep, scene, uploads, await request.body())
+
+    return app
+
+
+def _keep(scene: Scene, uploads: Uploads, content: bytes) -> dict[str, Any]:
+    n_channels = scene.subject.sample(0).shape[0]
+    if scene.subject.model.space.ndim == 1:
+        values = read_series(content, n_channels)
+    else:
+        values = read_picture(content, n_channels, is_ink=scene.subject.look.is_ink)
+        look = scene.subject.look
+        if (look.low, look.high) != (0.0, 255.0):  # shown as the data's values are
+            values = (look.low + (look.high - look.low) * values / 255.0).astype(np.float32)
+    return {"upload": uploads.add(values), "image": scene.picture(values)}
+
+
+def _serve_files(app: FastAPI) -> None:
+    """The page, from the package: names are fixed, so that no request names a file."""
+    folder = resources.files("dreamwarp.explore").joinpath("page")
+    for path, (name, kind) in FILES.items():
+        content = folder.joinpath(name).read_bytes()
+        app.get(path, include_in_schema=False)(_answer_with(content, kind))
+
+
+def _answer_with(content: bytes, kind: str) -> Callable[[], Response]:
+    def answer() -> Response:
+        return Response(content, media_type=kind)
+
+    return answer
+
+
+def _explain_errors(app: FastAPI) -> None:
+    """Every error as one sentence."""
+
+    @app.exception_handler(RequestValidationError)
+    def wrong(request: Request, error: RequestValidationError) -> JSONResponse:
+        return JSONResponse({"error": _sentence(error)}, 422)
+
+    @app.exception_handler(ValueError)
+    def refused(request: Request, error: ValueError) -> JSONResponse:
+        return JSONResponse({"error": str(error)}, 422)
+
+    @app.exception_handler(HTTPException)
+    def other(request: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+
+    @app.exception_handler(Exception)
+    def broken(request: Request, error: Exception) -> JSONResponse:
+        logging.getLogger("dreamwarp.explore").exception("a request failed")
+        return JSONResponse({"error": "something went wrong: see the terminal."}, 500)
+
+
+def _sentence(error: RequestValidationError) -> str:
+    """The first thing that is wrong with a request."""
+    first = error.errors()[0]
+    place = ".".join(str(part) for part in first["loc"] if part != "body")
+    return f"`{place or 'request'}`: {first['msg']}."[:500]
+
+
+# -- serving
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine and no other."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens; an error says whether the port is taken."""
+    name = host.strip("[]")
+    family = socket.AF_INET6 if ":" in name else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((name, port))
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            raise OSError(
+                f"port {port} is in use, perhaps by another `dreamwarp explore`. Use `--port 0` "
+                "for a free one."
+            ) from error
+        if error.errno == errno.EACCES:
+            raise OSError(f"port {port} needs an administrator. Use one above 1023.") from error
+        raise OSError(
+            f"`{host}` port {port} can't be opened: {error.strerror or error}."
+        ) from error
+    return listening
+
+
+class Serving:
+    """A scene, served: the address, and what runs it.
+
+    Parameters
+    ----------
+    scene : Scene
+    host : str
+        Loopback unless told otherwise; elsewhere visitors need a token.
+    port : int
+        0: any that is free.
+    """
+
+    def __init__(self, scene: Scene, *, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.socket = open_socket(host, port)
+        self.port = int(self.socket.getsockname()[1])
+        self.token = None if is_loopback(host) else secrets.token_urlsafe(18)
+        names = {*LOOPBACK_NAMES, host}
+        hosts = None if self.token else [f"{name}:{self.port}" for name in names]
+        # What listens on all of a machine's addresses is reached by its name.
+        named = socket.gethostname() if host in ("0.0.0.0", "::", "[::]") else host
+        shown = f"[{named}]" if ":" in named and not named.startswith("[") else named
+        self.address = f"http://{shown}:{self.port}/"
+        if self.token:
+            self.address += f"?token={self.token}"
+        config = uvicorn.Config(
+            Guard(create_app(scene), hosts, self.token), log_level="warning", access_log=False,
+            server_header=False, timeout_graceful_shutdown=1, lifespan="off",
+        )  # fmt: skip
+        self.server = uvicorn.Server(config)
+
+    def run(self) -> None:
+        """Serve until interrupted."""
+        self.server.run(sockets=[self.socket])
+
+    def stop(self) -> None:
+        """Let :meth:`run` end."""
+        self.server.should_exit = True

@@ -1,0 +1,123 @@
+"""Pictures and series that visitors of the page bring: taken for hostile, kept for a while."""
+
+from __future__ import annotations
+
+import io
+import secrets
+import struct
+import threading
+from collections import OrderedDict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageOps
+
+Array = NDArray[Any]
+
+# Bytes that are read, pixels that are decoded, and pixels along an axis that are kept.
+MAX_BYTES, MAX_PIXELS, MAX_SIDE = 8 * 2**20, 2**24, 256
+MAX_NUMBERS = 2**16
+# Pictures that are kept; the one used longest ago goes first.
+MAX_KEPT = 32
+FORMATS = ("PNG", "JPEG", "WEBP")
+UNREADABLE = (
+    OSError, SyntaxError, EOFError, ValueError, LookupError, TypeError, struct.error,
+    Image.DecompressionBombError, Warning, MemoryError, OverflowError,
+)  # fmt: skip
+
+
+class Uploads:
+    """What visitors brought, by a name that can't be guessed."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, Array] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def add(self, values: Array) -> str:
+        """Keep a sample; its name."""
+        name = secrets.token_urlsafe(12)
+        with self._lock:
+            self._kept[name] = values
+            while len(self._kept) > MAX_KEPT:
+                self._kept.popitem(last=False)
+        return name
+
+    def get(self, name: str) -> Array:
+        """A sample that was kept."""
+        with self._lock:
+            if name not in self._kept:
+                raise ValueError("`upload` must be a picture that is still kept. Drop it again.")
+            self._kept.move_to_end(name)
+            return self._kept[name]
+
+
+def read_picture(content: bytes, n_channels: int, *, is_ink: bool) -> Array:
+    """A PNG, JPEG or WebP picture as uint8 (n_channels, rows, columns), or grey for others than 3.
+
+    At most ``MAX_SIDE`` pixels along an axis. What is transparent becomes background: black for
+    data with high values on low ones, white for others.
+    """
+    check_length(content)
+    try:
+        with Image.open(io.BytesIO(content), formats=FORMATS) as picture:
+            rows, columns = picture.size[::-1]
+            if rows * columns > MAX_PIXELS:
+                raise ValueError(f"it has {rows} x {columns} pixels, too many")
+            upright = ImageOps.exif_transpose(picture)
+            flat = _flatten(upright, 0 if is_ink else 255)
+    except UNREADABLE as error:
+        raise ValueError(
+            f"the picture can't be read: {str(error) or type(error).__name__}. Bring a PNG, JPEG "
+            f"or WebP picture of at most {MAX_PIXELS:,} pixels."
+        ) from error
+    flat.thumbnail((MAX_SIDE, MAX_SIDE), Image.Resampling.LANCZOS)
+    if min(flat.size) < 2:
+        raise ValueError(
+            f"the picture must have at least 2 pixels along both axes, got {flat.size[1]} x "
+            f"{flat.size[0]}."
+        )
+    values = np.asarray(flat.convert("RGB" if n_channels == 3 else "L"))
+    return np.moveaxis(values, -1, 0).copy() if values.ndim == 3 else values[None].copy()
+
+
+def _flatten(picture: Image.Image, background: int) -> Image.Image:
+    if picture.mode in ("I", "I;16", "I;16B", "I;16L", "F"):
+        values = np.asarray(picture, dtype=np.float64)
+        top = 65535.0 if picture.mode != "F" else max(float(values.max()), 1e-9)
+        return Image.fromarray(np.clip(255.0 * values / top, 0, 255).astype(np.uint8))
+    whole = picture.convert("RGBA")
+    under = Image.new("RGBA", whole.size, (background, background, background, 255))
+    return Image.alpha_composite(under, whole).convert("RGB")
+
+
+def read_series(content: bytes, n_channels: int) -> Array:
+    """Numbers as text, a row for each time and a column for each channel: (n_channels, length)."""
+    check_length(content)
+    try:
+        lines = content.decode("utf-8").replace(",", " ").replace(";", " ").splitlines()
+        rows = [[float(word) for word in line.split()] for line in lines if line.strip()]
+    except (UnicodeDecodeError, ValueError) as error:
+        raise ValueError(
+            "the series can't be read: bring a text file of numbers, a row for each time and "
+            f"{n_channels} in it."
+        ) from error
+    if len(rows) == 1 and n_channels == 1:
+        rows = [[value] for value in rows[0]]
+    if not 2 <= len(rows) <= MAX_NUMBERS or any(len(row) != n_channels for row in rows):
+        raise ValueError(
+            f"a series must have 2 to {MAX_NUMBERS:,} rows of {n_channels} numbers each, got "
+            f"{len(rows):,} rows."
+        )
+    values = np.array(rows, dtype=np.float64).T
+    if not np.isfinite(values).all() or np.abs(values).max() > 1e30:
+        raise ValueError("a series must hold finite numbers, below 1e30.")
+    return np.ascontiguousarray(values, dtype=np.float32)
+
+
+def check_length(content: bytes) -> None:
+    """Raise if there is nothing, or too much."""
+    if not content:
+        raise ValueError("the file must not be empty.")
+    if len(content) > MAX_BYTES:
+        raise ValueError(f"a file must have at most {MAX_BYTES:,} bytes, got {len(content):,}.")

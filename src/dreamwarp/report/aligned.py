@@ -1,0 +1,238 @@
+"""Pairs of samples and the warps between them: one in detail, many side by side, their chains."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike, NDArray
+
+from dreamwarp.align import Alignments
+from dreamwarp.augment.subject import as_channels
+from dreamwarp.core.validation import check_whole
+from dreamwarp.data.look import Look
+from dreamwarp.report import figures, sheets
+from dreamwarp.report.galleries import GAP, MARGIN, Cell, Gallery
+from dreamwarp.report.sheets import Box
+from dreamwarp.report.study import Study
+from dreamwarp.space import WarpSpace
+from dreamwarp.space.warp import Warp
+
+Array = NDArray[Any]
+Integers = NDArray[np.int64]
+
+CHAINS = (figures.GRID, figures.MARKS[0], figures.MARKS[1], figures.MARKS[3])
+
+
+def draw_field(space: WarpSpace, source: ArrayLike, target: ArrayLike, theta: ArrayLike) -> Figure:
+    """What a warp is made of: the paper's figure 2.
+
+    The source with the cells on which velocities are affine, the target, the velocity field, the
+    grid it moves, and the source warped. Velocity and grid are those of the content, T^{-θ}.
+
+    Parameters
+    ----------
+    space : WarpSpace
+    source, target : (*spatial) or (channels, *spatial)
+    theta : (d,)
+        Aligns the source to the target.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    first, second = (as_channels(space, np.asarray(sample)) for sample in (source, target))
+    if first.shape != second.shape or first.ndim != space.ndim + 1:
+        raise ValueError(
+            f"`source` and `target` must be samples of one shape with {space.ndim} spatial axes, "
+            f"got {np.shape(source)} and {np.shape(target)}."
+        )
+    values = np.asarray(theta, dtype=np.float64)
+    warped = Warp(space, values).image(first)
+    look, spatial = Look.of(np.stack([first, second])), first.shape[1:]
+    panels = {
+        "source, cells": partial(_with_cells, space, first, look),
+        "target": partial(_sample, second, look),
+        "velocity": partial(_velocity, space, -values, spatial),
+        "grid": partial(_grid, space, -values, spatial),
+        "source, warped": partial(_sample, warped, look, behind=second),
+    }
+    return draw_panels(panels, spatial, height=1.55 if space.ndim == 2 else 1.2)
+
+
+def draw_panels(panels: Mapping[str, Cell], spatial: tuple[int, ...], height: float) -> Figure:
+    """Boxes with titles, side by side; volumes, which are wide, below one another."""
+    width = sheets.box_width(spatial, height)
+    n_columns = 2 if len(spatial) == 3 else len(panels)
+    n_rows = -(-len(panels) // n_columns)
+    step_x, step_y, top = width + 3 * GAP, height + 0.32, MARGIN + 0.22
+    figure, axes = sheets.new_sheet(
+        2 * MARGIN + n_columns * step_x - 3 * GAP, top + n_rows * step_y - 0.32 + MARGIN
+    )
+    for number, (title, cell) in enumerate(panels.items()):
+        row, column = divmod(number, n_columns)
+        box = Box(MARGIN + column * step_x, top + row * step_y, width, height)
+        sheets.write(axes, box.x, box.y - 0.12, title, align="left")
+        cell(axes, box)
+    return figure
+
+
+def _sample(
+    values: Array, look: Look, axes: Axes, box: Box, *, behind: Array | None = None
+) -> None:
+    sheets.draw_sample(axes, box, values, look, behind=behind if values.ndim == 2 else None)
+
+
+def _with_cells(space: WarpSpace, values: Array, look: Look, axes: Axes, box: Box) -> None:
+    sheets.draw_sample(axes, box, values, look)
+    sheets.draw_tessellation(axes, box, space, values.shape[1:])
+
+
+def _velocity(
+    space: WarpSpace, theta: Array, spatial: tuple[int, ...], axes: Axes, box: Box
+) -> None:
+    sheets.draw_velocity(axes, box, space, theta, spatial)
+
+
+def _grid(space: WarpSpace, theta: Array, spatial: tuple[int, ...], axes: Axes, box: Box) -> None:
+    sheets.draw_grid(axes, box, space, theta, spatial)
+
+
+# -- many pairs
+
+
+def draw_gallery(study: Study, *, label: Any = None, n: int = 8) -> Figure:
+    """Pairs before and after alignment, the worst first: the paper's figure 3.
+
+    Half are those whose warps leave most of the difference; the others are spread from the best to
+    the typical.
+
+    Parameters
+    ----------
+    study : Study
+        See :func:`dreamwarp.report.make_study`.
+    label : optional
+        A class. Default: all.
+    n : int
+        Pairs to show.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    worst, typical = choose_pairs(study, label, check_whole("n", n, 1))
+    return draw_pairs(study, [*worst, *typical], ["worst"] * len(worst) + [""] * len(typical))
+
+
+def draw_pairs(study: Study, indices: Sequence[int], names: Sequence[str]) -> Figure:
+    """Pairs of a study: source, target, warped source, differences before and after."""
+    subject, rows, notes = study.subject, [], []
+    for index, name in zip(indices, names, strict=True):
+        source, target = (subject.sample(int(end)) for end in study.edges[index])
+        warped = subject.warp(study.alignments.theta[index], int(study.edges[index, 0]))
+        look = subject.look
+        cells = [partial(_sample, values, look) for values in (source, target)]
+        cells.append(partial(_sample, warped, look, behind=target))
+        cells += [partial(_difference, values, target, look) for values in (source, warped)]
+        label = subject.labels[subject.codes[study.edges[index, 0]]]
+        rows.append((f"{name} {label}".strip() if name else str(label), cells))
+        notes.append(describe_pair(study, int(index)))
+    titles = ("source", "target", "warped", "before", "after")
+    return Gallery(
+        subject.spatial, rows, list(enumerate(titles)), gaps=(3,),
+        height={1: 0.62, 2: 0.8, 3: 0.7}[study.model.space.ndim], notes=notes,
+    ).draw()  # fmt: skip
+
+
+def _difference(first: Array, second: Array, look: Look, axes: Axes, box: Box) -> None:
+    sheets.draw_difference(axes, box, first, second, look)
+
+
+def describe_pair(study: Study, index: int) -> str:
+    """What came of a pair, in a few words."""
+    size = f"warp size {study.sizes[index]:.1f}"
+    if not study.alignments.usable[index]:
+        return "can't be aligned"
+    if study.alignments.sigma is None:
+        return size
+    return f"{study.left_over[index]:.0%} left\n{size}"
+
+
+def choose_pairs(study: Study, label: Any, n: int) -> tuple[Integers, Integers]:
+    """The worst pairs of a class or of all, and as many from the best to the typical."""
+    left = np.where(study.alignments.usable, study.left_over, np.nan)
+    candidates = np.flatnonzero(np.isfinite(left))
+    if label is not None:
+        classes = study.subject.codes[study.edges[:, 0]]
+        candidates = candidates[classes[candidates] == study.subject.place(label)]
+    if not len(candidates):
+        raise ValueError("there must be pairs that can be aligned to be shown, got none.")
+    order = candidates[np.argsort(-left[candidates], kind="stable")]
+    n_worst = min(-(-n // 2), len(order))
+    rest = order[n_worst:]
+    places = np.linspace(0.0, 1.0, n - n_worst + 2)[1:-1] * max(0, len(rest) - 1)
+    return order[:n_worst], rest[np.unique(places.round().astype(np.int64))] if len(rest) else rest
+
+
+# -- chains
+
+
+def draw_traces(alignments: Alignments, *, titles: Sequence[str] | None = None) -> Figure:
+    """Traces of the log-posterior along the chains of each pair, and the densities of its draws.
+
+    Chains that have mixed look alike, and run level.
+
+    Parameters
+    ----------
+    alignments : Alignments
+        By ``method="metropolis"`` or ``"hmc"``, chains kept; the first six pairs are drawn.
+    titles : sequence of str, optional
+        One for each pair.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    if not alignments.chains:
+        raise ValueError(
+            "`alignments` must have chains: align by method='metropolis' or 'hmc', with "
+            "keep_chains=True."
+        )
+    n = min(6, len(alignments))
+    figure = figures.new_figure(7.6, 1.75 * n + 0.2)
+    panels = figure.subplots(n, 2, squeeze=False, width_ratios=(4, 1))
+    for index, (left, right) in enumerate(panels):
+        name = f"pair {index + 1}" if titles is None else titles[index]
+        r_hat, ess = (alignments.diagnostics[key][index] for key in ("r_hat", "ess"))
+        left.set_title(
+            f"{name}: R-hat {r_hat:.3f}, {ess:.0f} effective draws", fontsize=9.5, loc="left",
+            color=figures.INK,
+        )  # fmt: skip
+        _draw_chains(left, right, alignments.log_posteriors[index])
+    panels[-1, 0].set_xlabel("draw", fontsize=9, color=figures.INK)
+    panels[-1, 1].set_xlabel("share of draws", fontsize=9, color=figures.INK)
+    return figure
+
+
+def _draw_chains(left: Axes, right: Axes, traces: Array) -> None:
+    bins = np.histogram_bin_edges(traces, 24).tolist()
+    for chain, trace in enumerate(traces):
+        color = CHAINS[chain % len(CHAINS)]
+        left.plot(np.arange(1, len(trace) + 1), trace, color=color, linewidth=0.7)
+        weights = np.full(len(trace), 1.0 / len(trace))
+        right.hist(
+            trace, bins=bins, weights=weights, orientation="horizontal", histtype="step",
+            color=color, linewidth=1.2,
+        )  # fmt: skip
+    right.set_ylim(left.get_ylim())
+    right.set_yticklabels([])
+    left.set_ylabel("log-posterior", fontsize=9, color=figures.INK)
+    for axes in (left, right):
+        figures.plain_axes(axes)
+    left.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    right.xaxis.set_major_locator(MaxNLocator(2))

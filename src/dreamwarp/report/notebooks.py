@@ -1,0 +1,202 @@
+"""What notebooks show of the library's objects: a picture, and the figures that matter.
+
+The objects call these functions from ``_repr_html_`` and ``plot``.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike
+
+from dreamwarp.align import Alignments
+from dreamwarp.augment.subject import as_channels
+from dreamwarp.core.validation import check_choice
+from dreamwarp.data.look import Look
+from dreamwarp.model import WarpModel
+from dreamwarp.report import aligned, catalog, figures, learned
+from dreamwarp.report.page import encode
+from dreamwarp.report.study import study_of
+from dreamwarp.report.warped import draw_samples
+from dreamwarp.space.warp import Warp
+
+if TYPE_CHECKING:
+    from dreamwarp.augment.augmenter import Augmenter
+
+# Pixels along an axis of the domain where displacements are looked at, and warps that are drawn.
+N_PROBES, MAX_DRAWN = 17, 4
+DPI = 110
+OF_MODELS = {"spectrum": learned.draw_spectrum, "similarity": learned.draw_class_similarity}
+
+
+# -- summaries
+
+
+def summarize_model(model: WarpModel) -> str:
+    """Of a WarpModel: classes, pairs, spectrum."""
+    fits = model.fits.values()
+    facts = [
+        ("space", repr(model.space)),
+        ("kind", model.kind),
+        ("classes", _listed(model.classes)),
+        ("pairs", f"{sum(fit.n_pairs for fit in fits):,}"),
+        ("recommended strength", f"{model.strength:g}"),
+    ]
+    if model.fallbacks:
+        facts.append(("classes with too few pairs", _listed(model.fallbacks)))
+    return _summary("WarpModel", facts, learned.draw_spectrum(model), "Spectrum of each class")
+
+
+def summarize_warp(warp: Warp) -> str:
+    """Of a Warp: how far it moves points, and its grid."""
+    moved = displacements(warp)
+    facts = [
+        ("space", repr(warp.space)),
+        ("warps", f"{len(warp):,}"),
+        ("mean displacement", f"{moved.mean():.1%} of the domain"),
+        ("largest", f"{moved.max(initial=0.0):.1%}"),
+    ]
+    return _summary("Warp", facts, plot_warp(warp), "Grids of the warps")
+
+
+def summarize_alignments(alignments: Alignments) -> str:
+    """Of Alignments: what is left over, what has not converged, and losses."""
+    n = len(alignments)
+    facts = [("pairs", f"{n:,}"), ("similarity", type(alignments.similarity).__name__)]
+    if alignments.sigma is not None:
+        facts.append(("noise σ", f"{alignments.sigma:.3g}"))
+    if n and alignments.sigma is not None:
+        whole = float(alignments.loss_before.sum())
+        share = float(alignments.loss_after.sum()) / whole if whole > 0 else 0.0
+        facts.append(("squared difference left", f"{share:.0%}"))
+    facts.append(("not converged", f"{int((~alignments.converged).sum()):,}"))
+    facts.append(("not usable", f"{int((~alignments.usable).sum()):,}"))
+    picture = plot_alignments(alignments) if n else None
+    return _summary("Alignments", facts, picture, "Losses before and after")
+
+
+def summarize_augmenter(augmenter: Augmenter) -> str:
+    """Of a fitted Augmenter: the verdict, and new samples beside old ones."""
+    facts = [
+        ("samples", f"{len(augmenter._y):,}"),
+        ("classes", _listed(augmenter.classes_)),
+        ("pairs aligned", f"{len(augmenter.edges_):,}"),
+        ("strength", f"{augmenter.strength_:g}"),
+        ("verdict", str(augmenter.verdict_)),
+    ]
+    samples = (augmenter._images, augmenter._y)
+    figure = draw_samples(augmenter.model_, samples, n_versions=5)
+    return _summary("Augmenter, fitted", facts, figure, "Samples, and random warps of them")
+
+
+def _summary(
+    title: str, facts: Sequence[tuple[str, str]], figure: Figure | None, alternative: str
+) -> str:
+    rows = "".join(
+        '<tr><th style="text-align:left;font-weight:500;padding-right:1.5em;vertical-align:top">'
+        f'{html.escape(name)}</th><td style="text-align:left">{html.escape(value)}</td></tr>'
+        for name, value in facts
+    )
+    picture = "" if figure is None else _picture(figure, alternative)
+    return (
+        f'<div style="max-width:52em"><b>{html.escape(title)}</b>'
+        f'<table style="margin:0.4em 0">{rows}</table>{picture}</div>'
+    )
+
+
+def _picture(figure: Figure, alternative: str) -> str:
+    data = base64.b64encode(encode(figure, DPI)).decode("ascii")
+    width = round(84 * figure.get_size_inches()[0])
+    return (
+        f'<img src="data:image/webp;base64,{data}" alt="{html.escape(alternative, quote=True)}" '
+        f'width="{width}" style="max-width:100%;height:auto;background:white;border-radius:4px">'
+    )
+
+
+def _listed(labels: Any, most: int = 10) -> str:
+    names = ", ".join(str(label) for label in labels[:most])
+    return names if len(labels) <= most else f"{names} and {len(labels) - most} more"
+
+
+def displacements(warp: Warp) -> np.ndarray:
+    """How far warps move points (n, m), as a share of the domain."""
+    axes = warp.space.ndim * [(np.arange(N_PROBES) + 0.5) / N_PROBES]
+    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, warp.space.ndim)
+    theta = np.atleast_2d(warp.theta)
+    some = theta[np.linspace(0, len(theta) - 1, min(len(theta), 64)).round().astype(int)]
+    return np.linalg.norm(warp.space.flow(some, points) - points, axis=-1)
+
+
+# -- pictures
+
+
+def plot_model(model: WarpModel, name: str) -> Figure:
+    """A figure of a model alone: "spectrum" or "similarity"."""
+    return OF_MODELS[check_choice("name", name, list(OF_MODELS))](model)
+
+
+def plot_augmenter(augmenter: Augmenter, name: str, options: dict[str, Any]) -> Figure:
+    """A figure of ``dreamwarp figure``, of what a fitted augmenter knows."""
+    draw_fn, _ = catalog.FIGURES[check_choice("name", name, list(catalog.FIGURES))]
+    request = catalog.Request(augmenter.model_, (augmenter._images, augmenter._y))
+    known = {"label", "component", "strength", "seed"}
+    if not options.keys() <= known:
+        wrong = sorted(options.keys() - known)[0]
+        raise TypeError(f"`plot` takes the options {', '.join(sorted(known))}, got {wrong!r}.")
+    request = replace(request, **options)
+    object.__setattr__(request, "study", study_of(augmenter))
+    return draw_fn(request)
+
+
+def plot_warp(warp: Warp, x: ArrayLike | None = None) -> Figure:
+    """Grids and velocities of up to four warps, as the content moves; and of a sample, if given."""
+    space = warp.space
+    thetas = np.atleast_2d(warp.theta)[:MAX_DRAWN]
+    if x is None:
+        spatial = space.ndim * (32,)
+    else:
+        sample = as_channels(space, np.asarray(x))
+        spatial = sample.shape[1:]
+        if sample.ndim != space.ndim + 1:
+            raise ValueError(
+                f"`x` must be one sample, (*spatial) or (channels, *spatial) with {space.ndim} "
+                f"spatial axes, got shape {np.shape(x)}."
+            )
+    panels: dict[str, Any] = {}
+    for number, theta in enumerate(thetas, 1):
+        mark = f" {number}" if len(thetas) > 1 else ""
+        if x is not None:
+            look = Look.of(sample[None])
+            if number == 1:
+                panels["sample"] = partial(aligned._sample, sample, look)
+            warped = Warp(space, theta).image(sample)
+            panels[f"warped{mark}"] = partial(aligned._sample, warped, look)
+        panels[f"grid{mark}"] = partial(aligned._grid, space, -theta, spatial)
+        if len(thetas) == 1:
+            panels["velocity"] = partial(aligned._velocity, space, -theta, spatial)
+    return aligned.draw_panels(panels, spatial, height=1.4 if space.ndim == 2 else 1.1)
+
+
+def plot_alignments(alignments: Alignments) -> Figure:
+    """Losses of pairs before and after; traces of chains, where they were kept."""
+    if alignments.chains:
+        return aligned.draw_traces(alignments)
+    figure = figures.new_figure(3.6, 3.3)
+    axes = figure.subplots()
+    before, after = alignments.loss_before, alignments.loss_after
+    ends = [float(min(before.min(), after.min())), float(max(before.max(), after.max()))]
+    axes.plot(ends, ends, color=figures.FAINT, linewidth=1.0)
+    groups = (alignments.converged, figures.GRID), (~alignments.converged, figures.MARKS[0])
+    for kept, color in groups:
+        axes.scatter(before[kept], after[kept], s=9, color=color, linewidths=0, alpha=0.6)
+    axes.set_xlabel("loss before", fontsize=9, color=figures.INK)
+    axes.set_ylabel("loss after", fontsize=9, color=figures.INK)
+    figures.plain_axes(axes)
+    return figure

@@ -1,0 +1,353 @@
+"""Sheets: samples and warps of every kind, drawn into boxes of one pair of axes.
+
+Positions on a sheet are in inches from the top left corner, so that nothing overlaps by accident.
+Images are shown as they are, signals as lines, volumes as three slices through their middle. What
+a warp is drawn as, ``draw_grid`` and ``draw_velocity``, is T^θ as it moves points; the content of a
+warped sample moves by the inverse, so pass -θ to draw that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.colors import Colormap, LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from numpy.typing import NDArray
+
+from dreamwarp.data.look import Look
+from dreamwarp.report import figures
+from dreamwarp.space import WarpSpace
+
+Array = NDArray[Any]
+
+GREY = LinearSegmentedColormap.from_list("grey", [figures.INK, "white"])
+# Too much where the first sample has more than the second, too little where it has less.
+DIFFERENCE = LinearSegmentedColormap.from_list(
+    "difference", [figures.MARKS[0], "white", figures.GRID]
+)
+# Width of a signal's box, in heights.
+SIGNAL_RATIO = 1.6
+# Images longer than this are drawn as if they were this long.
+MAX_RATIO = 3.0
+# Between the slices of a volume, in heights of a box.
+SLICE_GAP = 0.06
+# Lines of more points than this are thinned: no screen shows more.
+MAX_POINTS = 1000
+
+
+class Box(NamedTuple):
+    """Where something is drawn: left, top, width, height."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+class Plane(NamedTuple):
+    """A section of the domain: axes that run down and right, and the box it is drawn in."""
+
+    rows: int
+    columns: int
+    box: Box
+
+
+def new_sheet(width: float, height: float) -> tuple[Figure, Axes]:
+    """An empty figure of a size in inches, and axes that cover it."""
+    figure = Figure(figsize=(width, height), facecolor="white")
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
+    prepare_sheet(axes, width, height)
+    return figure, axes
+
+
+def prepare_sheet(axes: Axes, width: float, height: float) -> None:
+    """Let axes count from the top left corner, and show nothing of themselves."""
+    axes.set_xlim(0.0, width)
+    axes.set_ylim(height, 0.0)
+    axes.set_axis_off()
+
+
+def box_width(spatial: tuple[int, ...], height: float) -> float:
+    """Width of a box of a height for samples of a shape."""
+    if len(spatial) == 1:
+        return SIGNAL_RATIO * height
+    if len(spatial) == 2:
+        return height * min(max(spatial[1] / spatial[0], 1 / MAX_RATIO), MAX_RATIO)
+    return sum(plane.box.width for plane in planes(spatial, Box(0, 0, 0, height))) + 2 * (
+        SLICE_GAP * height
+    )
+
+
+def planes(spatial: tuple[int, ...], box: Box) -> list[Plane]:
+    """What is drawn of a domain of 2 or 3 axes: all of it, or slices through the middle.
+
+    Slices have their true proportions, and ``box.height`` is that of the highest.
+    """
+    if len(spatial) == 2:
+        return [Plane(0, 1, box)]
+    highest = max(spatial[0], spatial[1])
+    found, x = [], box.x
+    for rows, columns in ((1, 2), (0, 2), (0, 1)):
+        height = box.height * spatial[rows] / highest
+        width = box.height * spatial[columns] / highest
+        found.append(Plane(rows, columns, Box(x, box.y, width, height)))
+        x += width + SLICE_GAP * box.height
+    return found
+
+
+# -- samples
+
+
+def colors_of(look: Look) -> Colormap:
+    """Shades for images of one channel."""
+    return figures.INK_ON_PAPER if look.is_ink else GREY
+
+
+def draw_sample(
+    axes: Axes, box: Box, values: Array, look: Look, *, behind: Array | None = None
+) -> None:
+    """A sample (channels, *spatial), and for signals another one behind it."""
+    if values.ndim == 2:
+        draw_signal(axes, box, values, look, behind)
+        return
+    is_color = len(values) in (3, 4)
+    shades = np.clip(look.scale(values[:3] if is_color else values.mean(axis=0)[None]), 0.0, 1.0)
+    for plane, section in sections(shades, box):
+        image = np.moveaxis(section, 0, -1) if is_color else section[0]
+        _show(axes, plane.box, image, colors_of(look), 0.0, 1.0)
+
+
+def draw_difference(
+    axes: Axes, box: Box, first: Array, second: Array, look: Look, scale: float = 1.0
+) -> None:
+    """Where the first sample has more than the second, or less; darkest at ``scale``."""
+    difference = (look.scale(first) - look.scale(second)) / scale
+    if first.ndim == 2:
+        _draw_areas(axes, box, difference)
+        return
+    one = difference[0] if len(difference) == 1 else np.sqrt((difference**2).mean(axis=0))
+    for plane, section in sections(one[None], box):
+        _show(axes, plane.box, section[0], DIFFERENCE, -1.0, 1.0)
+
+
+def draw_shades(axes: Axes, box: Box, values: Array, colors: Colormap, high: float) -> None:
+    """Values (*spatial) from 0 to ``high`` as shades; of volumes, slices."""
+    for plane, section in sections(values[None], box):
+        _show(axes, plane.box, section[0], colors, 0.0, high)
+
+
+def sections(values: Array, box: Box) -> Iterator[tuple[Plane, Array]]:
+    """What is drawn of (channels, *spatial) with 2 or 3 spatial axes, plane by plane."""
+    spatial = values.shape[1:]
+    for plane in planes(spatial, box):
+        if len(spatial) == 2:
+            yield plane, values
+            continue
+        (across,) = {0, 1, 2} - {plane.rows, plane.columns}
+        yield plane, np.take(values, spatial[across] // 2, axis=1 + across)
+
+
+def draw_signal(
+    axes: Axes, box: Box, values: Array, look: Look, behind: Array | None = None
+) -> None:
+    """Lines, one for each channel of (channels, length)."""
+    frame(axes, box)
+    if behind is not None:
+        _draw_lines(axes, box, look.scale(behind), [figures.FAINT], 2.2)
+    _draw_lines(axes, box, look.scale(values), [figures.INK, *figures.MARKS], 1.0)
+
+
+def _draw_lines(axes: Axes, box: Box, heights: Array, colors: list[str], linewidth: float) -> None:
+    some = np.linspace(0, heights.shape[1] - 1, min(MAX_POINTS, heights.shape[1])).round()
+    chosen = some.astype(np.int64)
+    x = box.x + box.width * (chosen + 0.5) / heights.shape[1]
+    y = box.y + box.height * (0.95 - 0.9 * np.clip(heights[:, chosen], -0.05, 1.05))
+    lines = [np.stack([x, row], axis=1) for row in y]
+    shades = [colors[k % len(colors)] for k in range(len(lines))]
+    axes.add_collection(LineCollection(lines, colors=shades, linewidths=linewidth))
+
+
+def _draw_areas(axes: Axes, box: Box, difference: Array) -> None:
+    frame(axes, box)
+    length = difference.shape[1]
+    one = difference[0] if len(difference) == 1 else np.sqrt((difference**2).mean(axis=0))
+    middle = box.y + box.height / 2
+    x = box.x + box.width * (np.arange(length) + 0.5) / length
+    axes.fill_between(
+        x, middle, middle - 0.5 * box.height * np.clip(one, -1.0, 1.0), color=figures.MARKS[0],
+        linewidth=0.0, alpha=0.75,
+    )  # fmt: skip
+
+
+def _show(axes: Axes, box: Box, image: Array, colors: Colormap, low: float, high: float) -> None:
+    axes.imshow(
+        image, cmap=colors, vmin=low, vmax=high, interpolation="antialiased", aspect="auto",
+        extent=(box.x, box.x + box.width, box.y + box.height, box.y), zorder=1,
+    )  # fmt: skip
+    frame(axes, box)
+
+
+def frame(axes: Axes, box: Box, color: str = figures.FAINT, linewidth: float = 0.6) -> None:
+    """The outline of a box."""
+    left, right, top, bottom = box.x, box.x + box.width, box.y, box.y + box.height
+    x, y = [left, right, right, left, left], [top, top, bottom, bottom, top]
+    axes.plot(x, y, color=color, linewidth=linewidth, zorder=2, solid_joinstyle="miter")
+
+
+# -- warps
+
+
+def draw_grid(
+    axes: Axes,
+    box: Box,
+    space: WarpSpace,
+    theta: Array,
+    spatial: tuple[int, ...],
+    *,
+    n_lines: int = 17,
+    color: str = figures.GRID,
+) -> None:
+    """Where T^θ carries a regular grid; for signals, where it carries each point."""
+    if space.ndim == 1:
+        _draw_map(axes, box, space, theta, color)
+        return
+    along = np.linspace(0.0, 1.0, figures.POINTS_PER_LINE)
+    lines = np.stack(np.meshgrid(np.linspace(0.0, 1.0, n_lines), along, indexing="ij"), axis=-1)
+    both = np.concatenate([lines, lines[..., ::-1]])
+    for plane in planes(spatial, box):
+        frame(axes, plane.box)
+        points = _embed(both.reshape(-1, 2), plane, space.ndim)
+        moved = _in_plane(space.flow(theta, points), plane).reshape(both.shape)
+        _add_lines(axes, plane.box, moved, color, 0.7)
+
+
+def _draw_map(axes: Axes, box: Box, space: WarpSpace, theta: Array, color: str) -> None:
+    frame(axes, box)
+    points = np.linspace(0.0, 1.0, figures.POINTS_PER_LINE)
+    moved = space.flow(theta, points[:, None])[:, 0]
+    for values, shade in ((points, figures.FAINT), (moved, color)):
+        line = np.stack([1.0 - values, points], axis=1)
+        _add_lines(axes, box, line[None], shade, 1.0)
+
+
+def draw_velocity(
+    axes: Axes,
+    box: Box,
+    space: WarpSpace,
+    theta: Array,
+    spatial: tuple[int, ...],
+    *,
+    n_arrows: int = 14,
+) -> None:
+    """The velocity field v^θ: arrows, darker where faster; for signals a line about zero."""
+    if space.ndim == 1:
+        _draw_velocity_line(axes, box, space, theta)
+        return
+    centers = (np.arange(n_arrows) + 0.5) / n_arrows
+    grid = np.stack(np.meshgrid(centers, centers, indexing="ij"), axis=-1).reshape(-1, 2)
+    for plane in planes(spatial, box):
+        frame(axes, plane.box)
+        points = _embed(grid, plane, space.ndim)
+        velocity = _in_plane(space.velocity(theta, points), plane)
+        _draw_arrows(axes, plane.box, grid, velocity, n_arrows)
+
+
+def _draw_arrows(axes: Axes, box: Box, points: Array, velocity: Array, n_arrows: int) -> None:
+    size = np.array([box.height, box.width])
+    start, step = points * size + (box.y, box.x), velocity * size
+    speed = np.linalg.norm(velocity, axis=1)
+    fastest = max(float(speed.max()), np.finfo(float).tiny)
+    # The longest arrow spans one and a half gaps between arrows, as in figures.draw_velocity.
+    length = step * (1.5 / (n_arrows * fastest))
+    axes.quiver(
+        *start.T[::-1], *length.T[::-1], speed, cmap=figures.SPEED, clim=(0.0, fastest),
+        pivot="middle", angles="xy", scale_units="xy", scale=1.0, units="inches", width=0.012,
+        headwidth=3.6, minlength=0.3, zorder=2,
+    )  # fmt: skip
+
+
+def _draw_velocity_line(axes: Axes, box: Box, space: WarpSpace, theta: Array) -> None:
+    frame(axes, box)
+    points = np.linspace(0.0, 1.0, figures.POINTS_PER_LINE)
+    velocity = space.velocity(theta, points[:, None])[:, 0]
+    largest = 1.1 * (float(np.abs(velocity).max()) or 1.0)
+    for values, shade in ((np.zeros_like(points), figures.FAINT), (velocity, figures.GRID)):
+        line = np.stack([0.5 - 0.5 * values / largest, points], axis=1)
+        _add_lines(axes, box, line[None], shade, 1.0)
+
+
+def draw_tessellation(
+    axes: Axes, box: Box, space: WarpSpace, spatial: tuple[int, ...], *, color: str = figures.GRID
+) -> None:
+    """Where velocities are affine: the edges of triangles or, in volumes and signals, of cells."""
+    if space.ndim == 1:
+        cuts = np.arange(1, space.cells[0]) / space.cells[0]
+        lines = np.stack([np.stack([[0.0, cut], [1.0, cut]]) for cut in cuts] or [np.zeros((2, 2))])
+        _add_lines(axes, box, lines, color, 0.5)
+        return
+    for plane in planes(spatial, box):
+        _add_lines(axes, plane.box, _edges(space, plane), color, 0.6)
+
+
+def _edges(space: WarpSpace, plane: Plane) -> Array:
+    if space.ndim == 2:
+        tessellation = space.tessellation
+        corners = tessellation.simplices[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
+        return tessellation.vertices[np.unique(np.sort(corners, axis=1), axis=0)]
+    n_rows, n_columns = space.cells[plane.rows], space.cells[plane.columns]
+    across = [[[k / n_rows, 0.0], [k / n_rows, 1.0]] for k in range(1, n_rows)]
+    down = [[[0.0, k / n_columns], [1.0, k / n_columns]] for k in range(1, n_columns)]
+    return np.array(across + down).reshape(-1, 2, 2)
+
+
+def _embed(points: Array, plane: Plane, ndim: int) -> Array:
+    """Points (m, 2) of a plane, in the domain; slices go through its middle."""
+    whole = np.full((len(points), ndim), 0.5)
+    whole[:, plane.rows], whole[:, plane.columns] = points.T
+    return whole
+
+
+def _in_plane(vectors: Array, plane: Plane) -> Array:
+    return vectors[..., [plane.rows, plane.columns]]
+
+
+def _add_lines(axes: Axes, box: Box, lines: Array, color: str, linewidth: float) -> None:
+    """Lines (n, points, 2) of row, column positions in the unit square."""
+    places = lines[..., ::-1] * (box.width, box.height) + (box.x, box.y)
+    drawn = LineCollection(list(places), colors=color, linewidths=linewidth, zorder=2)
+    axes.add_collection(drawn)
+    # Where the border is free, a grid reaches past it, and would reach into the next box.
+    drawn.set_clip_path(Rectangle((box.x, box.y), box.width, box.height, transform=axes.transData))
+
+
+# -- words
+
+
+def write(
+    axes: Axes,
+    x: float,
+    y: float,
+    words: str,
+    *,
+    size: float = 9.0,
+    align: str = "center",
+    vertical: str = "center",
+    color: str = figures.INK,
+    weight: str = "normal",
+) -> None:
+    """Words at a place of a sheet."""
+    axes.text(
+        x, y, words, fontsize=size, color=color, horizontalalignment=align,
+        verticalalignment=vertical, fontweight=weight,
+    )  # fmt: skip
+
+
+def shorten(label: object, length: int = 14) -> str:
+    """A label as it fits beside a row."""
+    words = str(label)
+    return words if len(words) <= length else f"{words[: length - 1]}…"

@@ -1,0 +1,172 @@
+"""Samples under warps: drawn at random, and along the principal components of a class."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from dreamwarp.augment.subject import Data, Subject, component_theta
+from dreamwarp.core.validation import check_whole
+from dreamwarp.model import WarpModel
+from dreamwarp.model.strength import resolve_strength
+from dreamwarp.report.galleries import Cell, Gallery
+from dreamwarp.report.sheets import draw_sample
+
+DEVIATIONS = (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0)
+# Classes that a figure shows unless one is asked for.
+MAX_ROWS = 12
+
+
+def draw_samples(
+    model: WarpModel,
+    data: Data,
+    *,
+    label: Any = None,
+    n_versions: int = 8,
+    strength: float | None = None,
+    seed: int = 0,
+) -> Figure:
+    """Originals, and random warps of them beside: the paper's figure 1.
+
+    Parameters
+    ----------
+    model : WarpModel
+    data : DataSet, or pair (X, y)
+        Signals, images or volumes of classes that the model knows.
+    label : optional
+        A class: eight originals of it. Default: one of each class, up to twelve.
+    n_versions : int
+        Warps of each original.
+    strength : float, optional
+        Factor on the learned warps. Default: the one that the model recommends or, if that is 0, 1.
+    seed : int
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    subject = Subject.of(model, data)
+    check_whole("n_versions", n_versions, 1)
+    used = shown_strength(model, strength)
+    if label is None:
+        originals = [int(subject.typical(code)[0]) for code in shown_classes(subject)]
+        names = [str(subject.labels[subject.codes[index]]) for index in originals]
+    else:
+        originals = subject.typical(subject.place(label), 400)[::50][:8].tolist()
+        names = [""] * len(originals)
+    rows = []
+    for name, index in zip(names, originals, strict=True):
+        theta = subject.draw_theta(index, n_versions, strength=used, seed=seed)
+        versions = [subject.sample(index), *subject.warp(theta, index)]
+        rows.append((name, [show(subject, values) for values in versions]))
+    titles = [(0, "original"), (1, f"random warps, strength {used:g}")]
+    return Gallery(subject.spatial, rows, titles, gaps=(1,), height=box_height(subject)).draw()
+
+
+def draw_components(
+    model: WarpModel,
+    data: Data,
+    *,
+    label: Any = None,
+    component: int = 1,
+    n_components: int = 5,
+    deviations: Sequence[float] = DEVIATIONS,
+    index: int | None = None,
+) -> Figure:
+    """A sample moved along principal components of its class's warps: the paper's figure 4.
+
+    Parameters
+    ----------
+    model : WarpModel
+    data : DataSet, or pair (X, y)
+    label : optional
+        A class: a row for each of its first components. Default: a row for each class, along one.
+    component : int
+        Which one, from 1, the largest; with ``label``, the first that is shown.
+    n_components : int
+        How many are shown of ``label``.
+    deviations : sequence of float
+        Standard deviations along the component, from left to right.
+    index : int, optional
+        The sample to move. Default: a typical one.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    subject = Subject.of(model, data)
+    check_whole("component", component, 1)
+    chosen = choose_rows(subject, label, component, check_whole("n_components", n_components, 1))
+    rows = []
+    for name, code, number in chosen:
+        sample = int(subject.typical(code)[0]) if index is None else check_index(subject, index)
+        theta = component_theta(model, subject.labels[code], number, np.asarray(deviations))
+        rows.append((name, [show(subject, values) for values in subject.warp(theta, sample)]))
+    titles = [(k, in_deviations(deviation)) for k, deviation in enumerate(deviations)]
+    notes = [share_of(model, subject.labels[code], number) for _, code, number in chosen]
+    return Gallery(
+        subject.spatial, rows, titles, height=box_height(subject), notes=notes, are_centered=True
+    ).draw()
+
+
+def choose_rows(
+    subject: Subject, label: Any, component: int, n_components: int
+) -> list[tuple[str, int, int]]:
+    """Name, class and component (from 0) of each row."""
+    if label is None:
+        return [(str(subject.labels[k]), k, component - 1) for k in shown_classes(subject)]
+    code, dim = subject.place(label), subject.model.space.dim
+    last = min(component - 1 + n_components, max(dim, component))
+    return [(f"PC {k + 1}", code, k) for k in range(component - 1, last)]
+
+
+def shown_classes(subject: Subject) -> list[int]:
+    """Classes of a figure for all: up to ``MAX_ROWS``, spread evenly."""
+    n = len(subject.labels)
+    spaced = np.linspace(0, n - 1, min(n, MAX_ROWS)).round()
+    return spaced.astype(np.int64).tolist()
+
+
+def in_deviations(deviation: float) -> str:
+    """A place along a component, in standard deviations, with a true minus sign."""
+    return f"{deviation:+g} σ".replace("-", "−") if deviation else "0"
+
+
+def share_of(model: WarpModel, label: Any, component: int) -> str:
+    """How much of a class's variance a component has, in words."""
+    return f"{model.components(label).share[component]:.0%} of variance"
+
+
+def shown_strength(model: WarpModel, strength: float | None) -> float:
+    """The strength to show warps at: the model's own, unless that shows none."""
+    used = resolve_strength(model, strength)
+    return 1.0 if used == 0.0 and strength is None else used
+
+
+def check_index(subject: Subject, index: int) -> int:
+    """A sample's number, if there is one."""
+    if not 0 <= index < len(subject.X):
+        raise ValueError(
+            f"`index` must be that of one of {len(subject.X):,} samples, 0 to "
+            f"{len(subject.X) - 1}, got {index}."
+        )
+    return index
+
+
+def box_height(subject: Subject) -> float:
+    """Of a sample in a gallery, in inches: long boxes are lower, so that rows fit on a page."""
+    return {1: 0.62, 2: 0.8, 3: 0.75}[subject.model.space.ndim]
+
+
+def show(subject: Subject, values: NDArray[Any]) -> Cell:
+    """A cell of a gallery with a sample (channels, *spatial) in it."""
+    return partial(_show, subject, values)
+
+
+def _show(subject: Subject, values: NDArray[Any], axes: Any, box: Any) -> None:
+    draw_sample(axes, box, values, subject.look)

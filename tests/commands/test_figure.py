@@ -1,0 +1,93 @@
+"""``dreamwarp figure`` and ``dreamwarp report``: what they write, and what they say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dreamwarp.cli import main
+from dreamwarp.report import catalog, story, study
+from tests.report import cases
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model and its data, and no alignment to wait for."""
+    monkeypatch.chdir(tmp_path)
+    cases.model(2).save("m.dwm")
+    X, y = cases.data(2)
+    np.savez("d.npz", X=X, y=y)
+    np.savez("other.npz", X=X, y=np.repeat("up", len(y)))
+
+    def made(*arguments: Any, **options: Any) -> Any:
+        return cases.study(2)
+
+    monkeypatch.setattr(catalog, "make_study", made)
+    monkeypatch.setattr(study, "make_study", made)
+    monkeypatch.setattr(story, "N_FRAMES", 3)
+    return tmp_path
+
+
+def run(*arguments: str) -> Any:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    return ended.value.code
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "start"),
+    [
+        ("samples", "a.png", b"\x89PNG"),
+        ("alignments", "new/a.svg", b"<?xml"),
+        ("strength", "a.pdf", b"%PDF"),
+        ("components", "a.gif", b"GIF89a"),
+    ],
+)
+def test_figures_are_written(
+    folder: Path, capsys: Any, name: str, output: str, start: bytes
+) -> None:
+    assert run("figure", name, "m.dwm", "d.npz", "-o", output, "--label", "left") == 0
+    assert Path(output).read_bytes().startswith(start)
+    assert capsys.readouterr().out == f"figure written to {output}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("nothing", "m.dwm", "d.npz", "-o", "a.png"), 2, "'nothing' is not one of 'samples'"),
+        (("samples", "m.dwm", "d.npz", "-o", "a.gif"), 1, "only the figure components moves"),
+        (("samples", "m.dwm", "other.npz", "-o", "a.png"), 1, "must know every class"),
+        (("samples", "no.dwm", "d.npz", "-o", "a.png"), 1, "`no.dwm` does not exist"),
+        (("samples", "m.dwm", "d.npz", "-o", "d.npz"), 1, "must end in one of .pdf"),
+        (("samples", "m.dwm", "d.npz", "-o", "a.png", "--label", "up"), 1, "`--label` must be"),
+        (("components", "m.dwm", "d.npz", "-o", "a.png", "--component", "99"), 1,
+         "`--component` must be from 1"),
+    ],
+)  # fmt: skip
+def test_what_cant_be_drawn(
+    folder: Path, capsys: Any, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    assert run("figure", *arguments) == code
+    shown = capsys.readouterr().err
+    assert words in shown and shown.count("\n") == 1
+    assert not Path("a.png").exists()
+
+
+def test_files_are_not_replaced_unasked(folder: Path, capsys: Any) -> None:
+    Path("a.png").write_text("mine")
+    assert run("figure", "spectrum", "m.dwm", "d.npz", "-o", "a.png") == 1
+    assert "`a.png` exists" in capsys.readouterr().err
+    assert run("figure", "spectrum", "m.dwm", "d.npz", "-o", "a.png", "--overwrite") == 0
+    assert Path("a.png").stat().st_size > 1000
+
+
+def test_reports_are_written(folder: Path, capsys: Any) -> None:
+    assert run("report", "m.dwm", "d.npz", "-o", "out/report.html") == 0
+    assert capsys.readouterr().out == "it helps.\nreport written to out/report.html\n"
+    text = Path("out/report.html").read_text()
+    assert "dreamwarp explore m.dwm d.npz" in text
+    assert run("report", "m.dwm", "d.npz", "-o", "report.txt") == 1
+    assert "must end in .html" in capsys.readouterr().err

@@ -1,0 +1,113 @@
+"""The report tells its story in one file that needs nothing else."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dreamwarp.model import WarpModel
+from dreamwarp.report import story
+from dreamwarp.report.oddities import Odd
+from tests.report import cases
+
+SECTIONS = [
+    "The data", "New samples", "What was learned, class by class", "How well pairs aligned",
+    "How strong, and does it help?", "Warnings", "What to try next",
+]  # fmt: skip
+
+
+class Reader(HTMLParser):
+    """Headings, pictures and addresses of a page; and whether its tags close."""
+
+    VOID = ("meta", "link", "img", "input", "br")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.headings: list[str] = []
+        self.pictures: list[dict[str, Any]] = []
+        self.addresses: list[str] = []
+        self.ids: list[str] = []
+
+    def handle_starttag(self, tag: str, attributes: Any) -> None:
+        found = dict(attributes)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if tag == "img" or found.get("role") == "img":
+            self.pictures.append(found)
+        self.ids += [found["id"]] if "id" in found else []
+        self.addresses += [found[name] for name in ("src", "href") if name in found]
+        self.addresses += re.findall(r"url\(([^)]*)\)", found.get("style", ""))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, text: str) -> None:
+        if self.open and self.open[-1] == "h2":
+            self.headings.append(text)
+
+
+@pytest.mark.parametrize("ndim", [1, 2, 3])
+def test_the_report_is_whole(tmp_path: Path, ndim: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(story, "N_FRAMES", 3)
+    path = story.write_report(cases.study(ndim), tmp_path / "report.html", data_name="my <data>")
+    text = path.read_text()
+    reader = Reader()
+    reader.feed(text)
+    assert reader.open == [] and reader.headings == SECTIONS
+    assert all(p.get("alt") or p.get("aria-label") for p in reader.pictures)
+    assert len(reader.pictures) >= 8
+    assert all(a.startswith(("data:", "#")) for a in reader.addresses)
+    assert {a[1:] for a in reader.addresses if a.startswith("#")} <= set(reader.ids)
+    assert len(set(reader.ids)) == len(reader.ids)
+    assert "<script" not in text and "http://" not in text and "https://" not in text
+    assert "<h1>What dreamwarp learned from my &lt;data&gt;</h1>" in text
+    assert "It helps." in text and len(text) < 5e6
+
+
+def test_only_pages_can_be_written(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"must end in \.html"):
+        story.write_report(cases.study(2), tmp_path / "report.pdf")
+
+
+def test_a_sound_study_has_no_warnings() -> None:
+    assert list(story.find_warnings(cases.study(2), [])) == []
+
+
+def test_what_is_wrong_is_said() -> None:
+    prior = cases.SmoothPrior(cases.SPACES[2])
+    few = {"left": prior.sample(40, 1), "right": prior.sample(6, 2), "up": prior.sample(2, 3)}
+    with pytest.warns(UserWarning, match="up"):
+        model = WarpModel.fit(cases.SPACES[2], few, shrinkage=0.1, pooling=0.2)
+    study = cases.study(
+        2, loss_after=np.full(14, 36.0), converged=np.zeros(14, bool),
+        usable=np.array([False] + 13 * [True]),
+    )  # fmt: skip
+    study.subject.source.model = model
+    odd = [Odd(3, 5.0, 1, 5), Odd(4, 5.0, None, 2)]
+    found = "\n".join(story.find_warnings(study, odd))
+    for words in (
+        "1 class has too few pairs and got the warps of all classes: up",
+        "1 class has fewer than 30 pairs: right",
+        "In 2 classes most pairs keep over 60% of their difference: left, right",
+        "14 of 14 alignments did not converge",
+        "1 of 14 pairs could not be aligned",
+        "1 sample looks like another class",
+        "1 sample stands out from its class",
+        "The data has 2 of the model's 3 classes",
+    ):
+        assert words in found
+    advice = " ".join(story.give_advice(study, odd))
+    assert "Check the labels" in advice and "finer --cells" in advice
+
+
+def test_odd_samples_are_shown_with_their_neighbours() -> None:
+    figure = story.draw_odd(cases.study(2), [Odd(3, 5.04, 1, 4)])
+    assert len(figure.axes[0].images) == 3  # itself, and both neighbours
+    words = "\n".join(text.get_text() for text in figure.axes[0].texts)
+    assert "5.0 deviations above its class" in words and "4 of 5 nearest samples: right" in words

@@ -1,0 +1,103 @@
+"""Studies align as models say, and find samples that don't belong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dreamwarp import Augmenter, SmoothPrior, WarpModel, align_pairs, data, neighbor_pairs
+from dreamwarp.report import find_odd, make_study, study_of
+from dreamwarp.report.oddities import neighbor_votes, pair_energies
+from dreamwarp.report.study import settings_of
+from tests.report import cases
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[Any, Any]:
+    found = data.digits()
+    some = np.concatenate([np.flatnonzero(found.y == label)[:20] for label in (0, 3, 7)])
+    return np.pad(found.X[some], ((0, 0), (2, 2), (2, 2))), found.y[some]
+
+
+@pytest.fixture(scope="module")
+def augmenter(digits: tuple[Any, Any]) -> Augmenter:
+    return Augmenter(n_neighbors=3, strength=1.0, displacement=0.04, progress=False).fit(*digits)
+
+
+def test_a_study_aligns_as_the_model_was_fitted(augmenter: Augmenter, digits: Any) -> None:
+    study = make_study(augmenter.model_, digits, progress=False)
+    np.testing.assert_array_equal(study.edges, augmenter.edges_)
+    np.testing.assert_allclose(study.alignments.theta, augmenter.alignments_.theta, atol=1e-6)
+    assert study.settings.n_neighbors == 3 and study.settings.displacement == 0.04
+    expected = augmenter.alignments_.loss_after / augmenter.alignments_.loss_before
+    np.testing.assert_allclose(study.left_over, expected, rtol=1e-4)
+    known = study_of(augmenter)
+    np.testing.assert_array_equal(known.alignments.theta, augmenter.alignments_.theta)
+    np.testing.assert_allclose(known.sizes, study.sizes, rtol=1e-3)
+
+
+def test_of_many_samples_some_are_taken(augmenter: Augmenter, digits: Any) -> None:
+    study = make_study(augmenter.model_, digits, max_samples=24, progress=False)
+    assert (len(study.subject.X), study.n_all) == (24, 60)
+    assert np.bincount(study.subject.codes).tolist() == [8, 8, 8]
+    edges = neighbor_pairs(study.subject.X, study.subject.codes, n_neighbors=3)
+    np.testing.assert_array_equal(study.edges, edges)
+
+
+def test_sizes_are_lengths_in_the_model() -> None:
+    study = cases.study(2)
+    theta, label = study.alignments.theta[3], "left"
+    precision = np.linalg.inv(study.model.covariance(label))
+    expected = np.sqrt(theta @ precision @ theta / len(theta))
+    assert study.sizes[3] == pytest.approx(expected)
+    energy = 0.5 * theta @ precision @ theta + 0.5 * study.alignments.loss_after[3] / 0.1**2
+    assert pair_energies(study)[3] == pytest.approx(energy)
+
+
+def test_mislabelled_samples_are_found(augmenter: Augmenter, digits: Any) -> None:
+    X, y = digits
+    wrong = [4, 25, 47]
+    labels = y.copy()
+    labels[wrong] = [3, 7, 0]
+    # As the model would be: fitted to what it was given.
+    fitted = Augmenter(n_neighbors=3, strength=1.0, progress=False).fit(X, labels)
+    suspects = {odd.sample: odd for odd in find_odd(study_of(fitted)) if odd.looks_like is not None}
+    assert set(wrong) <= set(suspects)
+    assert len(suspects) <= 2 * len(wrong)
+    assert [int(fitted.classes_[suspects[k].looks_like]) for k in wrong] == y[wrong].tolist()
+
+
+def test_votes_are_those_of_the_nearest_others() -> None:
+    rng = np.random.default_rng(0)
+    X, codes = rng.random((40, 3, 3)), rng.integers(0, 3, 40)
+    winners, counts = neighbor_votes(X, codes)
+    for k in range(40):
+        distances = [np.inf if j == k else ((X[j] - X[k]) ** 2).sum() for j in range(40)]
+        votes = np.bincount(codes[np.argsort(distances)[:5]], minlength=3)
+        assert counts[k] == votes.max() and votes[winners[k]] == votes.max()
+
+
+def test_settings_come_from_the_model_or_are_the_defaults() -> None:
+    bare = cases.model(2)
+    assert settings_of(bare).method == "map" and settings_of(bare).n_neighbors == 5
+    said = bare.with_settings(method="metropolis", similarity="my_function", n_neighbors=9)
+    found = settings_of(said)
+    assert (found.method, found.similarity, found.n_neighbors) == ("map", "ssd", 9)
+
+
+def test_losses_that_are_no_squares_are_measured_by_gain() -> None:
+    study = cases.study(2, similarity=object(), loss_after=np.linspace(0.0, 30.0, 14))
+    assert study.left_over[0] == 0.0
+    assert study.left_over[-1] == pytest.approx(0.75)
+
+
+def test_settings_that_learned_a_model_give_its_warps(augmenter: Augmenter, digits: Any) -> None:
+    X, y = digits
+    edges, model = augmenter.edges_, augmenter.model_
+    prior = SmoothPrior(model.space, displacement=0.04)
+    result = align_pairs(model.space, X[edges[:3, 0]], X[edges[:3, 1]], prior=prior,
+                         similarity=augmenter.alignments_.similarity, progress=False)  # fmt: skip
+    np.testing.assert_allclose(result.theta, augmenter.alignments_.theta[:3], atol=1e-5)
+    assert isinstance(model, WarpModel)
