@@ -225,9 +225,11 @@ def shrink_to_prior(moment: Array, n_pairs: int) -> Array:
     return (moment + rank * np.eye(rank)) / (n_pairs + rank)
 
 
-def fit_pool(evidence: Evidence, pool: Array, n_threads: int | None) -> Array:
+def fit_pool(
+    evidence: Evidence, pool: Array, n_threads: int | None, n_steps: int = N_POOL_STEPS
+) -> Array:
     """S of all pairs, from where it was found for some."""
-    for _ in range(N_POOL_STEPS):
+    for _ in range(n_steps):
         moment = evidence.condition(pool, n_threads=n_threads).moment
         pool = shrink_to_prior(moment, len(evidence))
     return pool
