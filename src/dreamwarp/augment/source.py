@@ -267,20 +267,6 @@ class SampleSource:
         digest.update(self.codes.astype("<i8").data)
         return digest.hexdigest()
 
-    # Former names of `form.classes`, `codes` and `knows_templates`, for `torch.choosing`.
-
-    @property
-    def _names(self) -> Array:
-        return self.form.classes
-
-    @property
-    def _codes(self) -> Integers:
-        return self.codes
-
-    @property
-    def _are_known(self) -> bool:
-        return self.knows_templates
-
 
 # -- checks
 
