@@ -277,12 +277,12 @@ IMAGES = np.random.default_rng(0).random((3, 9, 9))
     [
         (IMAGES, IMAGES[:, :8], ValueError, r"same shape, got \(3, 9, 9\) and \(3, 8, 9\)"),
         (IMAGES, IMAGES[:2], ValueError, r"same shape, got \(3, 9, 9\) and \(2, 9, 9\)"),
-        (IMAGES[0], IMAGES[0], ValueError, r"got \(9, 9\). Use `sources\[None\]`"),
+        (IMAGES[0], IMAGES[0], ValueError, r"got \(9, 9\).*`sources\[None\]`"),
         (IMAGES, IMAGES[0], ValueError, r"`targets` must have shape .* got \(9, 9\)"),
         (IMAGES[:, :0], IMAGES[:, :0], ValueError, r"at least one pixel, got shape \(3, 0, 9\)"),
-        (IMAGES, IMAGES * 1j, TypeError, "`targets` must be an array of real numbers"),
-        (IMAGES.astype(str), IMAGES, TypeError, "`sources` must be an array of real numbers"),
-        (IMAGES, IMAGES * 1e300, ValueError, "`targets` must be finite, but sample 0"),
+        (IMAGES, IMAGES * 1j, TypeError, "`targets` must be an array of .*complex"),
+        (IMAGES.astype(str), IMAGES, TypeError, "`sources` must be an array of"),
+        (IMAGES, IMAGES * 1e300, ValueError, r"`targets` must be finite, got .*inf at index \(0, "),
     ],
 )
 def test_bad_images_are_refused(sources, targets, error, message):
@@ -294,7 +294,7 @@ def test_bad_images_are_refused(sources, targets, error, message):
 def test_nan_is_refused_and_the_sample_named(value):
     images = IMAGES.copy()
     images[2, 4, 4] = value
-    with pytest.raises(ValueError, match="`targets` must be finite, but sample 2 holds NaN"):
+    with pytest.raises(ValueError, match=r"`targets` must be finite, got .* at index \(2, 4, 4\)"):
         align(IMAGES, images)
 
 
@@ -316,12 +316,12 @@ def test_sigma_must_be_positive(sigma):
             ValueError,
             r"`prior` must be over the space .*\(2, 2\).* got one over .*\(3, 3\)",
         ),
-        ({"max_steps": 0}, ValueError, "`max_steps` must be a whole number, 1 or more, got 0"),
-        ({"n_chains": 0}, ValueError, "`n_chains` must be a whole number, 1 or more, got 0"),
+        ({"max_steps": 0}, ValueError, "`max_steps` must be a whole number, at least 1, got 0"),
+        ({"n_chains": 0}, ValueError, "`n_chains` must be a whole number, at least 1, got 0"),
         ({"n_chains": 5000}, ValueError, "`n_chains` must be at most 1024, got 5000"),
-        ({"n_draws": 3}, ValueError, "`n_draws` must be a whole number, 4 or more, got 3"),
-        ({"n_burn_in": -1}, ValueError, "`n_burn_in` must be a whole number, 0 or more"),
-        ({"max_draws": 1.5}, ValueError, "`max_draws` must be a whole number, 1 or more"),
+        ({"n_draws": 3}, ValueError, "`n_draws` must be a whole number, at least 4, got 3"),
+        ({"n_burn_in": -1}, ValueError, "`n_burn_in` must be a whole number, at least 0"),
+        ({"max_draws": 1.5}, ValueError, "`max_draws` must be a whole number, at least 1"),
         ({"r_hat": 1.0}, ValueError, "`r_hat` must be a number above 1, such as 1.05, got 1.0"),
         ({"n_threads": 0}, ValueError, "`n_threads` must be a positive whole number, got 0"),
         ({"similarity": "mi", "sigma": -1.0}, ValueError, "`sigma` must be a positive number"),

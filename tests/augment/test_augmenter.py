@@ -204,7 +204,7 @@ def test_samples_are_class_balanced_and_like_the_data(fitted: dw.Augmenter) -> N
 
 def test_a_sample_depends_on_seed_and_number_alone(fitted: dw.Augmenter, monkeypatch: Any) -> None:
     X_new, y_new = fitted.sample(50)
-    monkeypatch.setattr(augmenter, "BLOCK_BYTES", 7 * 8 * SIZE**2)
+    monkeypatch.setattr("dreamwarp.augment.source.BLOCK_BYTES", 7 * 8 * SIZE**2)
     some = clone(fitted).set_params(n_threads=1).fit(*warped_shapes())
     X_part, y_part = some.sample(20, first=25)
     np.testing.assert_array_equal(X_part, X_new[25:45])
@@ -492,7 +492,7 @@ def test_where_nothing_helps_samples_come_back_and_a_warning_says_so() -> None:
 def test_samples_of_several_shapes_are_refused() -> None:
     ragged = [np.zeros((8, 8)), np.zeros((8, 9)), np.zeros((8, 8)), np.zeros((9, 8))]
     for learn in (dw.Augmenter().fit, dw.Augmenter().fit_resample):
-        with pytest.raises(ValueError, match=r"`X` must have samples of one shape.*Resize or pad"):
+        with pytest.raises(ValueError, match=r"`X` must hold samples of one shape.*Resize or pad"):
             learn(ragged, [0, 0, 1, 1])
 
 
@@ -527,15 +527,14 @@ def with_one(value: float) -> Any:
             [np.nan, *range(23)],
             r"float64, with values such as nan. Leave out",
         ),
-        ({}, warped_shapes()[0], np.full(24, b"a"), r"with values such as b'a'. .*astype\(str\)"),
         ({}, warped_shapes()[0], np.full(24, 1j), r"Unknown label type: complex128"),
         ({}, warped_shapes()[0], np.array(["a", 1] * 12, object), r"of one type.*int and str"),
         ({}, warped_shapes()[0], None, r"requires y to be passed, but the target y is None"),
         ({}, with_one(np.nan), warped_shapes()[1], r"finite.*got NaN at index \(3, 2, 1\)"),
-        ({}, with_one(-np.inf), warped_shapes()[1], r"finite numbers, got -inf at index"),
+        ({}, with_one(-np.inf), warped_shapes()[1], r"finite, got -inf at index"),
         ({"image_shape": (6, 24)}, *warped_shapes(), r"samples of shape \(6, 24\).*\(12, 12\)"),
         ({}, warped_shapes()[0][:1], ["bar"], r"1 sample.*minimum of 2"),
-        ({}, np.ones((24, 144)), warped_shapes()[1], r"2 spatial axes, as many as `cells`"),
+        ({}, np.ones((24, 144)), warped_shapes()[1], r"2 spatial axes, got .*`image_shape`"),
         ({}, np.ones((24, 1, 2, 12, 12)), warped_shapes()[1], r"Flattened samples need `image_sh"),
         ({}, np.ones((24, 20, 20, 3)), warped_shapes()[1], r"channels before its spatial axes"),
         ({"cells": (4,)}, np.ones((24, 1)), warped_shapes()[1], r"at least 2 pixels.*1 feature"),
@@ -546,7 +545,7 @@ def with_one(value: float) -> Any:
         ({"strength": "most"}, *warped_shapes(), r"`strength` must be .*got 'most'"),
         ({"interpolation": "best"}, *warped_shapes(), r"`interpolation` must be one of"),
         ({"model": "best"}, *warped_shapes(), r"`model` must be one of"),
-        ({"n_neighbors": 0}, *warped_shapes(), r"`n_neighbors` must be a positive whole number"),
+        ({"n_neighbors": 0}, *warped_shapes(), r"`n_neighbors` must be a whole number, at least 1"),
     ],
 )
 def test_bad_input_is_refused(options: Any, X: Any, y: Any, message: str) -> None:

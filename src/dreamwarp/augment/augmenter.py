@@ -24,6 +24,7 @@ from dreamwarp.augment.samples import (
     check_sizes,
     count_axes,
     count_samples,
+    in_given_type,
     model_labels,
     require_labels,
 )
@@ -41,8 +42,9 @@ from dreamwarp.core.draws import Seed, as_key
 from dreamwarp.core.labels import as_labels, encode_labels
 from dreamwarp.core.progress import ProgressOption, check_progress, silenced
 from dreamwarp.core.samples import as_array, check_finite
-from dreamwarp.core.validation import check_choice, check_factor, check_whole, warn_user
+from dreamwarp.core.validation import check_choice, check_whole, warn_user
 from dreamwarp.model.labels import refuse_unknown
+from dreamwarp.model.strength import resolve_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE, check_templates
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.resample import INTERPOLATIONS
@@ -267,7 +269,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self._images = as_images(self.space_, values, self.image_shape)
         self._sample_shape = values.shape[1:]
         check_sizes(self.space_, self._images, self.image_shape)
-        self._y = as_labels(require_labels(self, y), len(values))
+        labels = as_labels(require_labels(self, y), len(values))
+        self._y = in_given_type(y, labels)
         self.classes_, self._codes = np.unique(self._y, return_inverse=True)
         self._labels = model_labels(self.classes_)
         self._key = as_key(self.seed if self.random_state is None else self.random_state)
@@ -275,7 +278,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             ensure_compiled(self.space_)
         self._learn(settings, client)
         self._source = SampleSource(
-            self.model_, (self._images, self._y), seed=self._key, strength=1.0,
+            self.model_, (self._images, labels), seed=self._key, strength=1.0,
             interpolation=self.interpolation,
         )  # fmt: skip
         self._set_strength(strength)
@@ -542,7 +545,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         labels = as_labels(require_labels(self, y), count_samples(X))
         n_new = count_new(self.sampling_strategy, labels)
         self.fit(X, y)
-        source, numbers = self._source_by(None, strength), number_new(n_new)
+        used = self.strength_ if strength is None else strength
+        source, numbers = self._source_by(None, used), number_new(n_new)
         templates = source.choose(numbers, n_threads=self.n_threads)
         X_new = self._warp_fitted(source, numbers, templates)
         X_old = self._images.reshape(-1, *self._sample_shape)
@@ -568,10 +572,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     # -- parts of the above
 
     def _source_by(self, seed: Seed, strength: float | None) -> SampleSource:
-        """The source of new samples; None: the seed of the fit, the strength chosen."""
+        """The source of new samples; None: the seed of the fit, the strength recommended."""
         return self._source.with_options(
             key=None if seed is None else as_key(seed),
-            strength=None if strength is None else check_factor("strength", strength),
+            strength=resolve_strength(self.model_, strength),
         )
 
     def _warp_fitted(self, source: SampleSource, numbers: Integers, templates: Integers) -> Array:

@@ -70,9 +70,16 @@ def check_sizes(space: WarpSpace, images: NDArray[Any], image_shape: Sequence[in
     check_resolution("X", images.shape, space.cells)
 
 
+def in_given_type(y: Any, labels: NDArray[Any]) -> NDArray[Any]:
+    """Labels (n,) as they are returned: whole numbers in floating point stay what they were."""
+    given = np.asarray(y)
+    return given.reshape(-1) if given.dtype.kind == "f" else labels
+
+
 def model_labels(classes: NDArray[Any]) -> list[Any]:
-    """Classes as a model knows them."""
-    return [check_label(label) for label in classes.tolist()]
+    """Classes as a model knows them: whole numbers in floating point become integers."""
+    values = classes.astype(np.int64) if classes.dtype.kind == "f" else classes
+    return [check_label(label) for label in values.tolist()]
 
 
 def require_labels(estimator: Any, y: Any) -> Any:

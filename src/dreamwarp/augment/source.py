@@ -16,7 +16,7 @@ from dreamwarp.augment.members import Members
 from dreamwarp.core.draws import Seed, Stream, as_key, integers
 from dreamwarp.core.labels import check_label
 from dreamwarp.core.samples import check_finite, check_layout
-from dreamwarp.core.validation import check_choice, check_whole
+from dreamwarp.core.validation import check_choice, check_factor, check_whole
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.sample_sets import MAX_NUMBER
 from dreamwarp.model import WarpModel
@@ -154,11 +154,11 @@ class SampleSource:
         """The same data by other draws. A model must know the same classes and samples."""
         other = copy.copy(self)
         if model is not None:
-            other.model, other.strength = model, resolve_strength(model, None)
+            other.model, other.strength = model, model.strength
         if key is not None:
             other.key = key
         if strength is not None:
-            other.strength = resolve_strength(self.model, strength)
+            other.strength = check_factor("strength", strength)
         if balance is not None:
             other.balance = check_choice("balance", balance, BALANCES)
         return other

@@ -205,7 +205,7 @@ def test_fields_do_not_depend_on_the_blocks_they_are_made_in(monkeypatch: Any) -
             {"test": (random_images(2, (9, 9)), [0, 1])},
             r"`test` must have images of the size of the others, \(9, 11\), got \(9, 9\)",
         ),
-        ({"test": (random_images(2), [0])}, r"`test` must have one label per sample"),
+        ({"test": (random_images(2), [0])}, r"labels of `test` must have shape \(2,\)"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
@@ -218,7 +218,7 @@ def test_bad_options_are_refused(options: dict[str, Any], message: str) -> None:
     [
         (random_images(3) / 255.0, [0, 1, 2], r"`images` must be uint8.*float64.*from 0 to 255"),
         (random_images(3).reshape(3, -1), [0, 1, 2], r"`images` must be uint8.*shape \(3, 99\)"),
-        (random_images(3), [0, 1], r"`images` must have one label per sample"),
+        (random_images(3), [0, 1], r"labels of `images` must have shape \(3,\)"),
         (random_images(0), [], r"`images` must hold samples.*at least one"),
     ],
 )
