@@ -71,7 +71,7 @@ def test_a_port_in_use_is_said_to_be(folder: Path, capsys: Any) -> None:
 
 def test_what_does_not_go_together_is_refused(folder: Path, capsys: Any) -> None:
     assert run("m.dwm", "flat.npz", "--port", "0") == 1
-    assert "must have samples of 2 spatial axes" in capsys.readouterr().err
+    assert "with 2 spatial axes" in capsys.readouterr().err
     report_cases.model(3).save("v.dwm")
     X, y = report_cases.data(3)
     np.savez("v.npz", X=X, y=y)
