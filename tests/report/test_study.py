@@ -13,7 +13,6 @@ from dreamwarp.report.oddities import neighbor_votes, pair_energies
 from dreamwarp.report.study import settings_of
 from tests.report import cases
 
-
 QUICK: dict[str, Any] = {
     "n_neighbors": 3, "strength": 1.0, "method": "map", "model": "gaussian", "progress": False,
 }  # fmt: skip
