@@ -52,9 +52,7 @@ def open_page(browser: Any) -> Iterator[Any]:
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(30_000)
-        page.on(
-            "console", lambda m: troubles.append(m.text) if m.type in ("error", "warning") else 0
-        )
+        page.on("console", lambda m: troubles.append(m.text) if m.type == "error" else 0)
         page.on("pageerror", lambda error: troubles.append(str(error)))
         own = address.split("?")[0]
         page.on("request", lambda r: None if r.url.startswith((own, "data:", "blob:")) else
