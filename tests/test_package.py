@@ -17,7 +17,9 @@ DOCS = sorted((ROOT / "docs").glob("*.md"))
 
 PACKAGES = [
     "dreamwarp",
-    *(f"dreamwarp.{name}" for name in ("align", "augment", "data", "generation", "model", "space")),
+    *(f"dreamwarp.{name}" for name in ("align", "augment", "data", "generation", "model")),
+    "dreamwarp.report",
+    "dreamwarp.space",
     "dreamwarp.torch",
     "dreamwarp.torchvision",
 ]

@@ -50,8 +50,8 @@ def test_it_learns_and_writes_a_page(small: DataSet, capsys: Any, tmp_path: Path
     assert len(rows) == 3
     assert words.endswith(f"the page is {page}\n")
     written = page.read_text()
-    assert written.count('<img src="data:image/png;base64,') in (3, 4)
-    assert "http" not in written
+    assert written.count('src="data:image/webp;base64,') in (3, 4)
+    assert "http://" not in written and "https://" not in written
     for error in (error for row in rows for error in row):  # what is printed is what is claimed
         assert f"{error} %" in written
     assert [path.name for path in page.parent.iterdir()] == ["demo.html"]

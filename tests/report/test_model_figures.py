@@ -74,7 +74,7 @@ def test_components_that_are_not_there(options: dict[str, object], message: str)
 
 
 def test_data_of_another_kind_is_refused() -> None:
-    with pytest.raises(ValueError, match="must have samples of 2 spatial axes"):
+    with pytest.raises(ValueError, match="with 2 spatial axes"):
         report.draw_samples(cases.model(2), (np.zeros((4, 9)), np.repeat("left", 4)))
     with pytest.raises(ValueError, match="must know every class"):
         report.draw_samples(cases.model(2), (np.zeros((4, 9, 9)), np.repeat("up", 4)))

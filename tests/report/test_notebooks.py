@@ -56,7 +56,9 @@ def test_alignments() -> None:
 def test_augmenters() -> None:
     found = data.digits()
     some = np.concatenate([np.flatnonzero(found.y == label)[:10] for label in (0, 3)])
-    augmenter = Augmenter(strength=1.0, n_neighbors=2, progress=False)
+    augmenter = Augmenter(
+        strength=1.0, n_neighbors=2, method="map", model="gaussian", progress=False
+    )
     assert "Augmenter" in augmenter._repr_html_()
     bundle: Any = augmenter._repr_mimebundle_()
     assert bundle["text/plain"] == repr(augmenter)

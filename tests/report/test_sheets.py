@@ -16,7 +16,7 @@ BOX = Box(1.0, 2.0, 4.0, 3.0)
 
 
 def test_whole_numbers_are_drawn_on_their_full_scale() -> None:
-    look = Look.of(np.array([[3, 200]], np.uint8))
+    look = Look.of(np.array([[30, 200]], np.uint8))
     assert look == (0.0, 255.0, False)
     assert look.scale(51) == pytest.approx(0.2)
 

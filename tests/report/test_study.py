@@ -13,6 +13,10 @@ from dreamwarp.report.oddities import neighbor_votes, pair_energies
 from dreamwarp.report.study import settings_of
 from tests.report import cases
 
+QUICK: dict[str, Any] = {
+    "n_neighbors": 3, "strength": 1.0, "method": "map", "model": "gaussian", "progress": False,
+}  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def digits() -> tuple[Any, Any]:
@@ -23,7 +27,7 @@ def digits() -> tuple[Any, Any]:
 
 @pytest.fixture(scope="module")
 def augmenter(digits: tuple[Any, Any]) -> Augmenter:
-    return Augmenter(n_neighbors=3, strength=1.0, displacement=0.04, progress=False).fit(*digits)
+    return Augmenter(**QUICK, displacement=0.04).fit(*digits)
 
 
 def test_a_study_aligns_as_the_model_was_fitted(augmenter: Augmenter, digits: Any) -> None:
@@ -62,7 +66,7 @@ def test_mislabelled_samples_are_found(augmenter: Augmenter, digits: Any) -> Non
     labels = y.copy()
     labels[wrong] = [3, 7, 0]
     # As the model would be: fitted to what it was given.
-    fitted = Augmenter(n_neighbors=3, strength=1.0, progress=False).fit(X, labels)
+    fitted = Augmenter(**QUICK).fit(X, labels)
     suspects = {odd.sample: odd for odd in find_odd(study_of(fitted)) if odd.looks_like is not None}
     assert set(wrong) <= set(suspects)
     assert len(suspects) <= 2 * len(wrong)

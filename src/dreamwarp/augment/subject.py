@@ -48,7 +48,12 @@ class Subject:
     @classmethod
     def of(cls, model: WarpModel, data: Data, *, seed: int = 0) -> Subject:
         """A model and data, if the two go together; raises if not."""
-        source = SampleSource(model, data, seed=seed)
+        # A strength of its own, or one of 0 in the model would be warned of.
+        return cls.around(SampleSource(model, data, seed=seed, strength=1.0))
+
+    @classmethod
+    def around(cls, source: SampleSource) -> Subject:
+        """The model and the data of a source."""
         return cls(source, source.codes.astype(np.int64), source.form.labels)
 
     @property

@@ -203,7 +203,7 @@ def draw_traces(alignments: Alignments, *, titles: Sequence[str] | None = None) 
             "`alignments` must have chains: align by method='metropolis' or 'hmc', with "
             "keep_chains=True."
         )
-    n = min(6, len(alignments))
+    n = min(6, len(alignments.log_posteriors))
     figure = figures.new_figure(7.6, 1.75 * n + 0.2)
     panels = figure.subplots(n, 2, squeeze=False, width_ratios=(4, 1))
     for index, (left, right) in enumerate(panels):

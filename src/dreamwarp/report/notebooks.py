@@ -91,8 +91,7 @@ def summarize_augmenter(augmenter: Augmenter) -> str:
         ("strength", f"{augmenter.strength_:g}"),
         ("verdict", str(augmenter.verdict_)),
     ]
-    samples = (augmenter._images, augmenter._y)
-    figure = draw_samples(augmenter.model_, samples, n_versions=5)
+    figure = draw_samples(augmenter.model_, augmenter._source.data, n_versions=5)
     return _summary("Augmenter, fitted", facts, figure, "Samples, and random warps of them")
 
 
@@ -145,7 +144,7 @@ def plot_model(model: WarpModel, name: str) -> Figure:
 def plot_augmenter(augmenter: Augmenter, name: str, options: dict[str, Any]) -> Figure:
     """A figure of ``dreamwarp figure``, of what a fitted augmenter knows."""
     draw_fn, _ = catalog.FIGURES[check_choice("name", name, list(catalog.FIGURES))]
-    request = catalog.Request(augmenter.model_, (augmenter._images, augmenter._y))
+    request = catalog.Request(augmenter.model_, augmenter._source.data)
     known = {"label", "component", "strength", "seed"}
     if not options.keys() <= known:
         wrong = sorted(options.keys() - known)[0]

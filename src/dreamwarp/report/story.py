@@ -33,7 +33,12 @@ N_MEMBERS = 10
 
 
 def write_report(
-    study: Study, path: str | os.PathLike[str], *, model_name: str = "", data_name: str = ""
+    study: Study,
+    path: str | os.PathLike[str],
+    *,
+    model_name: str = "",
+    data_name: str = "",
+    preface: Callable[[Page], None] | None = None,
 ) -> Path:
     """Write the report on a model as one HTML file.
 
@@ -45,6 +50,8 @@ def write_report(
         Must end in .html.
     model_name, data_name : str
         Of the files, for the commands that the report proposes.
+    preface : callable, optional
+        Adds sections to the page before the others.
 
     Returns
     -------
@@ -58,6 +65,7 @@ def write_report(
     names = (model_name or "MODEL", data_name or "DATA")
     sections: list[Callable[[], None]] = [
         lambda: tell_summary(page, study, odd),
+        lambda: None if preface is None else preface(page),
         lambda: tell_data(page, study),
         lambda: tell_new(page, study),
         lambda: tell_learned(page, study),

@@ -172,8 +172,7 @@ def make_study(
 
 def study_of(augmenter: Augmenter) -> Study:
     """What a fitted augmenter knows of its samples: nothing is aligned again."""
-    data = DataSet("samples", augmenter._images, augmenter._y)
-    subject = Subject.of(augmenter.model_, data)
+    subject = Subject.around(augmenter._source)
     judgement = None
     if augmenter.strength_errors_:
         judgement = Judgement(

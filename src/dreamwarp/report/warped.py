@@ -144,8 +144,9 @@ def share_of(model: WarpModel, label: Any, component: int) -> str:
 
 def shown_strength(model: WarpModel, strength: float | None) -> float:
     """The strength to show warps at: the model's own, unless that shows none."""
-    used = resolve_strength(model, strength)
-    return 1.0 if used == 0.0 and strength is None else used
+    if strength is None:
+        return model.strength or 1.0
+    return resolve_strength(model, strength)
 
 
 def check_index(subject: Subject, index: int) -> int:

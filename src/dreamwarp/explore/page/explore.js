@@ -397,7 +397,8 @@ function start(button, step) {
   const begin = performance.now();
   const loop = async (now) => {
     if (playing !== run) return;
-    await step((now - begin) / 1000);
+    // A frame's time may lie a little before the click.
+    await step(Math.max(0, now - begin) / 1000);
     if (playing !== run) return;
     showCoefficients();
     await update();
