@@ -113,11 +113,15 @@ def summarize(readme: Path) -> str:
         for place, name in enumerate(names):
             setting, _, judge = name.strip().rpartition(", ")
             if judge == "test images":
-                columns[setting] = {row[0].strip(): row[place].split()[0] for row in rows}
+                columns[setting] = {row[0].strip(): row[place].split() for row in rows}
     lines = [f"| more samples by | {' | '.join(columns)} |", "|---|" + "--:|" * len(columns)]
     for row, title in SUMMARY_ROWS.items():
-        errors = (f"{errors[row]} %" for errors in columns.values())
-        lines.append(f"| {title} | {' | '.join(errors)} |")
+        cells = [errors.get(row) for errors in columns.values()]
+        if None in cells:
+            raise ValueError(
+                f"the tables of the experiments must have a row {row!r}: none is there."
+            )
+        lines.append(f"| {title} | {' | '.join(f'{c[0]} %' if c else '' for c in cells)} |")
     return "\n".join(lines)
 
 

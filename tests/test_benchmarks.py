@@ -287,6 +287,10 @@ def test_the_readme_sums_up_the_experiments(tmp_path: Path) -> None:
     assert text.startswith("first\n<!-- results -->\n") and text.endswith("-->\nlast\n")
     assert "| more samples by | 1-NN, 10 per class | ConvNet, 10 per class |" in text
     assert "| nothing | 5.40 % | 5.40 % |" in text
+    tables = tmp_path / "docs" / "experiments.md"
+    tables.write_text(tables.read_text(encoding="utf-8").replace("| nothing ", "| none "), "utf-8")
+    with pytest.raises(ValueError, match="must have a row 'nothing'"):
+        readme.summarize(page)
 
 
 def test_the_readme_agrees_with_the_experiments() -> None:

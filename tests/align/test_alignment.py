@@ -290,6 +290,33 @@ def test_bad_images_are_refused(sources, targets, error, message):
         align(sources, targets)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "uint8", "int64"])
+def test_pairs_may_be_given_as_edges(dtype):
+    """The same alignments, from images of which there are fewer than pairs."""
+    X = (255 * threes()[:5] / threes().max()).astype(dtype)
+    edges = np.array([[0, 1], [0, 2], [3, 4], [4, 0], [2, 1], [1, 1]])
+    plain = align(X[edges[:, 0]], X[edges[:, 1]], sigma="auto")
+    for targets in (X, X.copy()):  # one array of images, or two
+        found = align(X, targets, edges=edges, sigma="auto")
+        np.testing.assert_array_equal(found.theta, plain.theta)
+        np.testing.assert_array_equal(found.loss_after, plain.loss_after)
+        assert found.sigma == plain.sigma
+
+
+@pytest.mark.parametrize(
+    ("edges", "message"),
+    [
+        ([[0, 3]], r"targets, 0 to 2, got 0 to 3"),
+        ([[-1, 0]], r"sources, 0 to 2"),
+        ([[0.0, 1.0]], r"whole numbers of shape \(n, 2\).*`neighbor_pairs`"),
+        ([0, 1], r"got dtype int64 and shape \(2,\)"),
+    ],
+)
+def test_bad_edges_are_refused(edges, message):
+    with pytest.raises(ValueError, match=message):
+        align(IMAGES, IMAGES, edges=edges)
+
+
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_nan_is_refused_and_the_sample_named(value):
     images = IMAGES.copy()
