@@ -157,14 +157,14 @@ def test_pictures_that_are_none_are_refused_by_name(tmp_path: Path) -> None:
     Image.fromarray(GREY[0]).save(gif, "GIF")
     for content in (b"", b"words", whole[:60], whole[:20], gif.getvalue(), png_of_size(9, 7)):
         bad.write_bytes(content)
-        with pytest.raises(ValueError, match=r"1\.png` can't be read as a PNG or JPEG picture: "):
+        with pytest.raises(ValueError, match=r"1\.png` can't be read as a PNG, JPEG, TIFF or WebP"):
             read_folder(tmp_path)
 
 
 def test_other_pictures_are_not_left_out_in_silence(tmp_path: Path) -> None:
     save(tmp_path / "a" / "0.png", GREY[0])
     save(tmp_path / "a" / "1.bmp", GREY[0])
-    with pytest.raises(ValueError, match=r"1\.bmp` must be a PNG or JPEG picture to be read"):
+    with pytest.raises(ValueError, match=r"1\.bmp` must be a PNG, JPEG, TIFF or"):
         read_folder(tmp_path)
 
 
@@ -206,7 +206,7 @@ def test_pictures_that_are_a_bomb_together_are_refused(
 
 def test_folders_without_pictures_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    with pytest.raises(ValueError, match=r"must hold a folder of PNG or JPEG pictures per class"):
+    with pytest.raises(ValueError, match=r"must hold a folder of PNG, JPEG, TIFF or"):
         read_folder(tmp_path)
 
 
@@ -234,3 +234,33 @@ def test_mutated_pictures_raise_nothing_else(tmp_path: Path) -> None:
         with contextlib.suppress(ValueError):
             form = images.read_form(io.BytesIO(content), "mutant")
             images.decode(io.BytesIO(content), "mutant", "RGB", (form.rows, form.columns))
+
+
+@pytest.mark.parametrize("suffix", ["tif", "tiff", "webp"])
+def test_tiff_and_webp(tmp_path: Path, suffix: str) -> None:
+    options = {"lossless": True} if suffix == "webp" else {}
+    save(tmp_path / "a" / f"1.{suffix}", COLOR[0], **options)
+    np.testing.assert_array_equal(read_folder(tmp_path).X[0], np.moveaxis(COLOR[0], -1, 0))
+
+
+def test_tiff_of_real_and_of_deep_numbers(tmp_path: Path) -> None:
+    real = np.random.default_rng(0).normal(size=(7, 9)).astype(np.float32)
+    save(tmp_path / "x" / "a" / "1.tif", real)
+    np.testing.assert_array_equal(read_folder(tmp_path / "x").X[0], real)
+    deep = GREY[0].astype(np.uint16) * 200
+    save(tmp_path / "y" / "a" / "1.tif", deep)
+    data = read_folder(tmp_path / "y")
+    np.testing.assert_array_equal(data.X[0], deep)
+    assert data.X.dtype == np.uint16
+    save(tmp_path / "x" / "a" / "2.tif", GREY[0])
+    with pytest.raises(ValueError, match=r"all hold real numbers or all whole ones"):
+        read_folder(tmp_path / "x")
+    with pytest.raises(ValueError, match=r"32 bits, and pictures must have 8 or 16 bits"):
+        read_image(save(tmp_path / "i.tif", GREY[0].astype(np.int32)))
+
+
+def test_several_pages_are_refused(tmp_path: Path) -> None:
+    pages = [Image.fromarray(page) for page in GREY]
+    pages[0].save(tmp_path / "a.tif", save_all=True, append_images=pages[1:])
+    with pytest.raises(ValueError, match=r"a\.tif` holds 6 pictures, and must hold one"):
+        read_image(tmp_path / "a.tif")

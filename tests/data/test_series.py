@@ -85,7 +85,7 @@ def test_series_of_other_lengths_are_refused_by_name(tmp_path: Path) -> None:
     message = r"Waves\.ts`, line 8 has 2 values, and the first series has 3\. Use `--pad edge`"
     with pytest.raises(ValueError, match=message):
         read_series(ts(tmp_path, UNEVEN))
-    with pytest.raises(ValueError, match=r"`pad` must be one of 'edge', 'zero', got 'wrap'"):
+    with pytest.raises(ValueError, match=r"`pad` must be .*'zero', 'stretch', got 'wrap'"):
         read_series(ts(tmp_path, UNEVEN), pad="wrap")
     with pytest.raises(ValueError, match=r"line 8 has 2 channels, and the first series has 1"):
         read_series(ts(tmp_path, "1,2:a\n1,2:3,4:b"), pad="zero")
@@ -148,9 +148,40 @@ def test_what_is_no_text_is_refused(tmp_path: Path) -> None:
 
 
 def test_folders_of_none_or_several_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"must hold a file NAME_TRAIN\.ts or NAME_TRAIN\.tsv"):
+    with pytest.raises(ValueError, match=r"must hold a file NAME_TRAIN\.ts, NAME_TRAIN\.tsv or"):
         read_series(tmp_path)
     for name in ("A_TRAIN.ts", "B_TRAIN.ts"):
         ts(tmp_path, "1,2:a", name=name)
     with pytest.raises(ValueError, match=r"must hold one data set, and has A_TRAIN\.ts, B_TRAIN"):
         read_series(tmp_path)
+
+
+def test_series_are_stretched_to_one_length(tmp_path: Path) -> None:
+    X = read_series(ts(tmp_path, "0,1,2,3,4:a\n0,2,4:b\n"), pad="stretch").X
+    np.testing.assert_allclose(X[1], [0, 1, 2, 3, 4])
+
+
+def test_missing_values_are_filled_in_on_request(tmp_path: Path) -> None:
+    path = ts(tmp_path, "1,?,3,NaN:a\n?,2,2,5:b\n")
+    np.testing.assert_array_equal(
+        read_series(path, missing="interpolate").X, [[1, 2, 3, 3], [2, 2, 2, 5]]
+    )
+    with pytest.raises(ValueError, match=r"line 7 has no finite value at position 2.*--missing"):
+        read_series(path)
+    with pytest.raises(ValueError, match=r"`missing` must be one of 'interpolate'"):
+        read_series(path, missing="drop")
+    for body in ("?,?,?:a\n", "1,inf,2:a\n"):
+        with pytest.raises(ValueError, match="Leave the series out"):
+            read_series(ts(tmp_path, body), missing="interpolate")
+
+
+def test_columns_apart_by_blanks(tmp_path: Path) -> None:
+    (tmp_path / "Waves_TRAIN.txt").write_text("  1.0000e+00  5.0e-01 2\n  2.0000e+00  3 4\n")
+    data = read_series(tmp_path)
+    np.testing.assert_array_equal(data.X, [[0.5, 2], [3, 4]])
+    assert data.y.tolist() == [1, 2] and data.n_axes == 1
+
+
+def test_series_of_one_value_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="series of one value, which no warp can change"):
+        read_series(ts(tmp_path, "1:a\n2:b\n"))

@@ -9,6 +9,7 @@ import typer
 
 from dreamwarp.commands.options import (
     FieldsOption,
+    MissingOption,
     PadOption,
     ResizeOption,
     ShapeOption,
@@ -18,7 +19,7 @@ from dreamwarp.commands.options import (
 from dreamwarp.core.files import refuse_address
 
 if TYPE_CHECKING:
-    from dreamwarp.data import DataSet
+    from dreamwarp.data import DataSet, ShapeSet
 
 # Classes listed before the rest is only counted.
 MAX_CLASSES = 40
@@ -30,8 +31,9 @@ def data(
         typer.Argument(
             metavar="DATA",
             help="mnist, mnist-small, fashion-mnist or digits; or a file or folder to look at: "
-            "pictures in a folder per class, IDX, .npz, .npy, Parquet, WebDataset (.tar), .ts, "
-            ".tsv, or what `dreamwarp sample` wrote. Without it, names are listed.",
+            "pictures, NIfTI volumes or meshes in a folder per class, IDX, .npz, .npy, Parquet, "
+            "WebDataset (.tar), .ts, .tsv, or what `dreamwarp sample` wrote. Without it, names are "
+            "listed.",
             show_default=False,
             callback=refuse_empty,
         ),
@@ -58,6 +60,7 @@ def data(
     shape: ShapeOption = None,
     resize: ResizeOption = None,
     pad: PadOption = None,
+    missing: MissingOption = None,
 ) -> None:
     """Fetch and verify a data set, and say where it is and what is in it.
 
@@ -75,7 +78,7 @@ def data(
 
     dreamwarp data s3://bucket/faces.npz --fields images,people --shape 48x48
     """
-    options = data_options(fields, shape, resize, pad)
+    options = data_options(fields, shape, resize, pad, missing)
     for line in list_names() if name is None else describe(name, output, source, options):
         typer.echo(line)
 
@@ -99,8 +102,9 @@ def describe(
     name: str, output: str | None, source: str | None, options: dict[str, Any]
 ) -> Iterator[str]:
     """What a data set holds, after it has been fetched if it has a name."""
-    from dreamwarp.data import load
+    from dreamwarp.data import load, load_shapes
     from dreamwarp.data.named import RECIPES, fetch_recipe, read_recipe
+    from dreamwarp.data.readers import are_meshes
 
     recipe = RECIPES.get(name)
     if recipe is None and (output is not None or source is not None):
@@ -110,6 +114,11 @@ def describe(
         )
     if output is not None:
         refuse_address(output)
+    if are_meshes(name):
+        shapes = load_shapes(name)
+        yield shapes.describe()
+        yield from count_classes(shapes)
+        return
     if recipe is None or options:  # which a data set with a name has none of, as load says
         data_set = load(name, **options)
         yield data_set.describe()
@@ -122,9 +131,10 @@ def describe(
     yield from count_classes(data_set)
 
 
-def count_classes(data_set: DataSet) -> Iterator[str]:
+def count_classes(data_set: DataSet | ShapeSet) -> Iterator[str]:
     """A table of samples per class."""
-    parts = [data_set.y] + ([] if data_set.test is None else [data_set.test.y])
+    test = getattr(data_set, "test", None)
+    parts = [data_set.y] + ([] if test is None else [test.y])
     width = max(5, *(len(str(label)) for label in data_set.classes[:MAX_CLASSES]))
     heads = ("samples", "test")[: len(parts)]
     yield f"{'class':>{width}}" + "".join(f"{head:>10}" for head in heads)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+import math
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -18,6 +19,7 @@ from dreamwarp.commands.options import (
     LengthOption,
     MaxDrawsOption,
     MaxStepsOption,
+    MissingOption,
     OverwriteOption,
     PadOption,
     ResizeOption,
@@ -35,6 +37,9 @@ from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, MAX_DRAWS, MAX_STEPS, 
 
 if TYPE_CHECKING:
     from dreamwarp.data import DataSet
+
+# By the number of spatial axes.
+DEFAULT_CELLS = {1: (10,), 2: (4, 4), 3: (3, 3, 3)}
 
 
 def fit(
@@ -59,7 +64,7 @@ def fit(
             callback=refuse_empty,
         ),
     ],
-    cells: CellsOption = "4x4",
+    cells: CellsOption = "auto",
     boundary: BoundaryOption = "free",
     kind: Annotated[
         Literal["gaussian", "kde", "template"],
@@ -122,6 +127,7 @@ def fit(
     shape: ShapeOption = None,
     resize: ResizeOption = None,
     pad: PadOption = None,
+    missing: MissingOption = None,
 ) -> None:
     """Learn how the members of each class deform into one another, and write a model file.
 
@@ -131,22 +137,38 @@ def fit(
 
     dreamwarp fit leaves/ -o leaves.dwm --resize 64x64 --cells 6x6 --neighbors 8
 
+    dreamwarp fit GunPoint/ -o gestures.dwm        series, .ts
+
+    dreamwarp fit scans/ -o scans.dwm              NIfTI volumes, a folder per class
+
+    dreamwarp fit bones/ -o bones.dwm              meshes, a folder per class
+
     dreamwarp fit mnist -o paper.dwm --method metropolis --kind gaussian --boundary zero
     """
     from dreamwarp.augment import Augmenter
     from dreamwarp.data import load
+    from dreamwarp.data.readers import are_meshes
 
+    options = data_options(fields, shape, resize, pad, missing)
+    parsed = None if cells == "auto" else parse_cells(cells)
+    check_place(output, overwrite=overwrite)
+    if are_meshes(data):
+        fit_meshes(
+            data, output, cells=parsed, boundary=boundary, n_neighbors=neighbors,
+            sigma=parse_amount("sigma", sigma), displacement=displacement, length=length,
+            strength=1.0 if strength == "auto" else float(strength), seed=seed,
+        )  # fmt: skip
+        return
+    samples = load(data, **options)
+    parsed = parsed or choose_cells(samples)
+    check_axes(samples, parsed)
     augmenter = Augmenter(
-        cells=parse_cells(cells), boundary=boundary, n_neighbors=neighbors, method=method,
+        cells=parsed, boundary=boundary, n_neighbors=neighbors, method=method,
         similarity=similarity, sigma=parse_amount("sigma", sigma), displacement=displacement,
         length=length, max_steps=max_steps, max_draws=max_draws, max_pairs=max_pairs, model=kind,
         strength=parse_amount("strength", strength), seed=seed,
     )  # fmt: skip
-    options = data_options(fields, shape, resize, pad)
-    check_place(output, overwrite=overwrite)
-    samples = load(data, **options)
-    check_axes(samples, cells)
-    typer.echo(samples.describe())
+    typer.echo(f"{samples.describe()}; {in_words(parsed)} cells")
     with connected(scheduler) as client:
         augmenter.fit(samples.X, samples.y, client=client)
     save_model(augmenter.model_, output)
@@ -157,11 +179,47 @@ def fit(
     )
 
 
-def check_axes(samples: DataSet, cells: str) -> None:
+def fit_meshes(data: str, output: str, **options: Any) -> None:
+    """Learn the warps of meshes."""
+    from dreamwarp.augment import ShapeAugmenter
+    from dreamwarp.data import load_shapes
+
+    shapes = load_shapes(data)
+    typer.echo(shapes.describe())
+    augmenter = ShapeAugmenter(**options).fit(shapes)
+    save_model(augmenter.model_, output)
+    found = augmenter.alignments_
+    before, after = (float(loss.mean()) ** 0.5 for loss in (found.loss_before, found.loss_after))
+    typer.echo(
+        f"{len(found):,} pairs aligned, from {before:.4f} to {after:.4f} of the box apart; model "
+        f"written to {output}"
+    )
+
+
+def choose_cells(samples: DataSet) -> tuple[int, ...]:
+    """Cells that suit series, images or volumes.
+
+    Rows of as many numbers as a square image has are not taken for series unless it is said.
+    """
+    from dreamwarp.data.axes import count_spatial_axes
+
+    shape = samples.X.shape[1:]
+    if samples.n_axes is None and len(shape) == 1 and math.isqrt(shape[0]) ** 2 == shape[0]:
+        return DEFAULT_CELLS[2]
+    return DEFAULT_CELLS[count_spatial_axes(samples)]
+
+
+def in_words(cells: tuple[int, ...]) -> str:
+    """Cells as they are given on the command line."""
+    return "x".join(map(str, cells))
+
+
+def check_axes(samples: DataSet, cells: tuple[int, ...]) -> None:
     """Raise if samples have fewer axes than cells, in the words of the command line."""
-    n_axes, shape = len(parse_cells(cells)), samples.X.shape[1:]
-    if len(shape) < n_axes:
+    shape = samples.X.shape[1:]
+    if len(shape) < len(cells):
         raise ValueError(
-            f"`{samples.name}` has samples of shape {shape}, and warps of {cells} cells need "
-            f"{n_axes} axes. Use `--shape 28x28` for images stored flat, `--cells 16` for signals."
+            f"`{samples.name}` has samples of shape {shape}, and warps of {in_words(cells)} cells "
+            f"need {len(cells)} axes. Use `--shape 28x28` for images stored flat, `--cells 10` for "
+            "series."
         )

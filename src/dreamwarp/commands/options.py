@@ -103,16 +103,26 @@ ResizeOption = Annotated[
     typer.Option(
         "--resize",
         metavar="28x28",
-        help="Rows and columns that pictures are brought to.",
+        help="Rows and columns that pictures are brought to; three numbers for volumes.",
         show_default=False,
         rich_help_panel=DATA,
     ),
 ]
 PadOption = Annotated[
-    Literal["edge", "zero"] | None,
+    Literal["edge", "zero", "stretch"] | None,
     typer.Option(
         "--pad",
-        help="Bring time series to the length of the longest: by their last value, or zeros.",
+        help="Bring time series to the length of the longest: by their last value, by zeros, or by "
+        "stretching them.",
+        show_default=False,
+        rich_help_panel=DATA,
+    ),
+]
+MissingOption = Annotated[
+    Literal["interpolate"] | None,
+    typer.Option(
+        "--missing",
+        help="Fill in missing values of time series between their neighbours.",
         show_default=False,
         rich_help_panel=DATA,
     ),
@@ -120,14 +130,19 @@ PadOption = Annotated[
 
 
 def data_options(
-    fields: str | None, shape: str | None, resize: str | None, pad: str | None
+    fields: str | None,
+    shape: str | None,
+    resize: str | None,
+    pad: str | None,
+    missing: str | None = None,
 ) -> dict[str, Any]:
     """Those that were given, as ``dreamwarp.data.load`` takes them."""
     options = {
         "fields": None if fields is None else parse_fields(fields),
         "shape": None if shape is None else parse_sizes("shape", shape, 1, 4, "28x28"),
-        "resize": None if resize is None else parse_sizes("resize", resize, 2, 2, "28x28"),
+        "resize": None if resize is None else parse_sizes("resize", resize, 2, 3, "28x28"),
         "pad": pad,
+        "missing": missing,
     }
     return {name: value for name, value in options.items() if value is not None}
 
@@ -181,7 +196,8 @@ CellsOption = Annotated[
     str,
     typer.Option(
         "--cells",
-        help="Cells per spatial axis: 16 for signals, 4x4 for images, 4x4x4 for volumes.",
+        help="Cells per spatial axis: 10 for series, 4x4 for images, 3x3x3 for volumes. auto "
+        "chooses so, where it is the default.",
         rich_help_panel=WARPS,
     ),
 ]

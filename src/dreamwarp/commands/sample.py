@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -13,6 +13,7 @@ from dreamwarp.commands.options import (
     OUTPUT,
     WARPS,
     FieldsOption,
+    MissingOption,
     PadOption,
     ResizeOption,
     SeedOption,
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
     from dreamwarp.data import DataSet
     from dreamwarp.generation import Generated
     from dreamwarp.generation.generating import Format
+    from dreamwarp.model import WarpModel
 
 MAX_SAMPLES = 2**62
+MESHES_AT_A_TIME = 100
 
 
 def sample(
@@ -151,6 +154,7 @@ def sample(
     shape: ShapeOption = None,
     resize: ResizeOption = None,
     pad: PadOption = None,
+    missing: MissingOption = None,
 ) -> None:
     """Write new samples: data warped at random, by the warps that a model has learned.
 
@@ -168,11 +172,18 @@ def sample(
     dreamwarp sample digits.dwm mnist -n 10000000 -o s3://bucket/set --scheduler tcp://10.0.0.1:8786
     """
     from dreamwarp.data import load
+    from dreamwarp.data.readers import are_meshes
     from dreamwarp.generation import generate
 
     if (n is None) == (per_class is None):
         raise typer.BadParameter("give either --number or --per-class")
-    options = data_options(fields, shape, resize, pad)
+    options = data_options(fields, shape, resize, pad, missing)
+    if are_meshes(data):
+        sample_meshes(
+            load_model(model), data, output, (n, per_class), seed=seed, first=first,
+            strength=strength,
+        )  # fmt: skip
+        return
     warps, templates = load_model(model), load(data, **options)
     chosen = format or choose_format(data, templates)
     total = n if n is not None else (per_class or 0) * len(templates.classes)
@@ -190,6 +201,34 @@ def sample(
             resume=resume, client=client,
         )  # fmt: skip
     typer.echo(summarize(done))
+
+
+def sample_meshes(
+    model: WarpModel,
+    data: str,
+    output: str,
+    total: tuple[int | None, int | None],
+    **options: Any,
+) -> None:
+    """Write meshes, in the format of those that they are made of."""
+    from dreamwarp.augment.shapes import sample_shapes
+    from dreamwarp.core.files import refuse_address
+    from dreamwarp.data import load_shapes
+    from dreamwarp.data.meshes import SUFFIXES
+    from dreamwarp.generation.shape_files import write_shapes
+
+    refuse_address(output)
+    normalize = model.settings.get("shapes", "set")
+    shapes = load_shapes(data, normalize="each" if normalize == "each" else "set")
+    n, per_class = total
+    count = n if n is not None else (per_class or 0) * len(shapes.classes)
+    suffix = next(s for s in SUFFIXES if any(Path(data).rglob(f"*{s}")))
+    # In parts: meshes are large, and those written need not stay in memory.
+    for first in range(0, count, MESHES_AT_A_TIME):
+        some = options | {"first": options["first"] + first}
+        made = sample_shapes(model, shapes, min(MESHES_AT_A_TIME, count - first), **some)
+        write_shapes(made, output, suffix=suffix, first=some["first"])
+    typer.echo(f"{count:,} meshes in {output}, a folder per class")
 
 
 def choose_format(source: str, data: DataSet) -> Format:

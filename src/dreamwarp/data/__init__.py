@@ -4,23 +4,34 @@ from dreamwarp.core.listing import public_names
 from dreamwarp.data.dataset import DataSet, PaperSplit, Part, paper_split
 from dreamwarp.data.idx import read_idx, write_idx
 from dreamwarp.data.images import read_image
+from dreamwarp.data.meshes import load_shapes, read_mesh, write_mesh
 from dreamwarp.data.named import digits, fashion_mnist, mnist
 from dreamwarp.data.readers import load
+from dreamwarp.data.shapes import Box, ShapeSet
 from dreamwarp.data.shipped import mnist_small
+from dreamwarp.data.volumes import VoxelGrid, read_volume, write_volume
 
 __all__ = [
+    "Box",
     "DataSet",
     "PaperSplit",
     "Part",
+    "ShapeSet",
+    "VoxelGrid",
     "digits",
     "fashion_mnist",
     "load",
+    "load_shapes",
     "mnist",
     "mnist_small",
     "paper_split",
     "read_idx",
     "read_image",
+    "read_mesh",
+    "read_volume",
     "write_idx",
+    "write_mesh",
+    "write_volume",
 ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -43,12 +43,18 @@ class DataSet:
         Their labels: integers or strings.
     test : Part or None
         Samples and labels to test with.
+    n_axes : int or None
+        Spatial axes of a sample, where the source says: 1 for series, 2 images, 3 volumes.
+    affine : (4, 4) or None
+        Of volumes: from voxel to world coordinates, in millimetres, as NIfTI has them.
     """
 
     name: str
     X: Samples
     y: Labels
     test: Part | None = None
+    n_axes: int | None = field(default=None, kw_only=True)
+    affine: NDArray[np.float64] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "y", check_part(self.name, self.X, self.y))

@@ -21,13 +21,15 @@ from dreamwarp.data.guards import check_file, refuse_bomb
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-SUFFIXES = (".jpeg", ".jpg", ".png")
+SUFFIXES = (".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+FORMATS = ("PNG", "JPEG", "TIFF", "WEBP")
 # Pictures that would be left out in silence if these names were ignored as other files are.
-OTHER_SUFFIXES = (".bmp", ".gif", ".ppm", ".tif", ".tiff", ".webp")
+OTHER_SUFFIXES = (".bmp", ".gif", ".ppm")
 # More pixels than a picture to learn warps from ever has; a bomb has many more.
 MAX_PIXELS = 2**26
-# Pillow's names for pictures of one channel, and of one channel of 16 bits.
+# Pillow's names for pictures of one channel, of one channel of 16 bits, and of real numbers.
 GREY_MODES, DEEP_MODES = ("1", "L", "LA", "La"), ("I", "I;16", "I;16B", "I;16L", "I;16N")
+REAL_MODE = "F"
 ALPHA_MODES = ("LA", "La", "PA", "RGBA", "RGBa")
 # What Pillow raises for malformed files.
 UNREADABLE = (OSError, SyntaxError, EOFError, ValueError, LookupError, TypeError, struct.error)
@@ -48,9 +50,9 @@ class PictureForm(NamedTuple):
 
 
 def read_image(path: str | os.PathLike[str]) -> NDArray[Any]:
-    """A PNG or JPEG picture: (rows, columns) if grey, (3, rows, columns) if coloured.
+    """A PNG, JPEG, TIFF or WebP picture: (rows, columns) if grey, (3, rows, columns) if coloured.
 
-    uint8, or uint16 for a grey PNG of 16 bits.
+    uint8, uint16 for grey of 16 bits, float32 for a TIFF of real numbers.
     """
     file = check_file(path)
     mode = _common_mode([read_form(file, file)])
@@ -58,7 +60,7 @@ def read_image(path: str | os.PathLike[str]) -> NDArray[Any]:
 
 
 def read_folder(path: str | os.PathLike[str], *, resize: tuple[int, int] | None = None) -> DataSet:
-    """PNG and JPEG pictures of a folder that has a folder per class.
+    """PNG, JPEG, TIFF and WebP pictures of a folder that has a folder per class.
 
     Parameters
     ----------
@@ -71,8 +73,9 @@ def read_folder(path: str | os.PathLike[str], *, resize: tuple[int, int] | None 
     Returns
     -------
     DataSet
-        X is (n, rows, columns) if all pictures are grey, else (n, 3, rows, columns), uint8; or
-        uint16 if all are grey with 16 bits. y are the class names. In the order of the names.
+        X is (n, rows, columns) if all pictures are grey, else (n, 3, rows, columns), uint8;
+        uint16 if all are grey with 16 bits, float32 if all hold real numbers. y are the class
+        names. In the order of the names.
     """
     root = Path(path)
     folders = [root]
@@ -110,7 +113,7 @@ def _read_listed(
         Part(_read_pictures(part, mode, size), np.array([label for _, label in part]))
         for part in listed
     ]
-    return DataSet(str(root), *parts[0], *parts[1:])
+    return DataSet(str(root), *parts[0], *parts[1:], n_axes=2)
 
 
 def is_image_folder(path: Path) -> bool:
@@ -141,6 +144,17 @@ def read_form(source: Path | BinaryIO, name: object) -> PictureForm:
     """Size and mode from the head of a picture."""
     with _open_picture(source, name) as picture:
         form = PictureForm(*picture.size[::-1], picture.mode)
+        n_frames, is_wide = getattr(picture, "n_frames", 1), picture.format == "TIFF"
+    if n_frames > 1:
+        raise ValueError(
+            f"`{name}` holds {n_frames} pictures, and must hold one. Save its pages or frames as "
+            "files of their own, or a stack of slices as .nii or .npz."
+        )
+    if is_wide and form.mode == "I":
+        raise ValueError(
+            f"`{name}` has whole numbers of 32 bits, and pictures must have 8 or 16 bits, or real "
+            "numbers. Convert it."
+        )
     if form.rows * form.columns > MAX_PIXELS:
         raise ValueError(
             f"`{name}` has {form.size} pixels, and must have at most {MAX_PIXELS:,} in all. Make "
@@ -181,7 +195,7 @@ def _open_picture(source: Path | BinaryIO, name: object) -> Iterator[Image]:
         with warnings.catch_warnings():
             # Harmless oddities of a file's extra records. Size is checked by us.
             warnings.simplefilter("ignore")
-            with Image.open(source, formats=("PNG", "JPEG")) as picture:
+            with Image.open(source, formats=FORMATS) as picture:
                 yield picture
     except Image.DecompressionBombError as error:
         raise ValueError(f"`{name}` is far too big for a picture: {error}") from error
@@ -189,7 +203,8 @@ def _open_picture(source: Path | BinaryIO, name: object) -> Iterator[Image]:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # the disk's fault, not the picture's
         raise ValueError(
-            f"`{name}` can't be read as a PNG or JPEG picture: {error}. Replace or remove it."
+            f"`{name}` can't be read as a PNG, JPEG, TIFF or WebP picture: {error}. Replace or "
+            "remove it."
         ) from error
 
 
@@ -199,7 +214,8 @@ def _list_pictures(root: Path) -> list[tuple[Path, str]]:
     listed = [(file, folder.name) for folder in folders for file in _pictures(folder)]
     if not listed:
         raise ValueError(
-            f"`{root}` must hold a folder of PNG or JPEG pictures per class, and holds none."
+            f"`{root}` must hold a folder of PNG, JPEG, TIFF or WebP pictures per class, and holds "
+            "none."
         )
     return listed
 
@@ -209,7 +225,8 @@ def _pictures(folder: Path) -> list[Path]:
     for file in files:
         if file.suffix.lower() in OTHER_SUFFIXES:
             raise ValueError(
-                f"`{file}` must be a PNG or JPEG picture to be read. Convert or remove it."
+                f"`{file}` must be a PNG, JPEG, TIFF or WebP picture to be read. Convert or remove "
+                "it."
             )
     return [file for file in files if file.suffix.lower() in SUFFIXES]
 
@@ -248,9 +265,14 @@ def _check_growth(what: object, packed: int, n: int, mode: str, size: tuple[int,
     )
 
 
-def _check_resize(resize: tuple[int, int] | None) -> tuple[int, int] | None:
+def _check_resize(resize: tuple[int, ...] | None) -> tuple[int, int] | None:
     if resize is None:
         return None
+    if len(resize) != 2:
+        raise ValueError(
+            "`--resize` (`resize`) must be two whole numbers for pictures, such as 28x28, got "
+            f"{'x'.join(map(str, resize))}."
+        )
     rows, columns = resize
     if min(rows, columns) < 1 or rows * columns > MAX_PIXELS:
         raise ValueError(
@@ -263,6 +285,13 @@ def _check_resize(resize: tuple[int, int] | None) -> tuple[int, int] | None:
 def _common_mode(forms: Sequence[PictureForm]) -> str:
     """Pillow's name for what holds all pictures without loss: grey, deep grey or colour."""
     modes = {form.mode for form in forms}
+    if REAL_MODE in modes:
+        if len(modes) > 1:
+            raise ValueError(
+                f"pictures must all hold real numbers or all whole ones, got modes "
+                f"{', '.join(sorted(modes))}. Convert some of them."
+            )
+        return REAL_MODE
     if modes <= set(DEEP_MODES):
         return "I;16"
     if modes & set(DEEP_MODES):
@@ -282,7 +311,8 @@ def _is_opaque(picture: Image) -> bool:
 
 def _empty_samples(n: int, mode: str, size: tuple[int, int]) -> NDArray[Any]:
     channels = (3,) if mode == "RGB" else ()
-    return np.empty((n, *channels, *size), np.uint16 if mode == "I;16" else np.uint8)
+    dtype = {"I;16": np.uint16, REAL_MODE: np.float32}.get(mode, np.uint8)
+    return np.empty((n, *channels, *size), dtype)
 
 
 def _read_pictures(

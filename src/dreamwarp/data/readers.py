@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from dreamwarp.core.files import is_address, local_copy
 from dreamwarp.core.samples import are_channels_last
-from dreamwarp.data import images, numpy_files, series
+from dreamwarp.data import images, meshes, numpy_files, series, volumes
+from dreamwarp.data.class_folders import has_class_folders
 from dreamwarp.data.dataset import DataSet, Part
 from dreamwarp.data.idx import is_idx
 from dreamwarp.data.idx_sets import list_images, read_idx_set
@@ -23,9 +24,10 @@ from dreamwarp.data.sample_sets import find_set
 from dreamwarp.data.webdataset import read_webdataset
 
 ACCEPTED = (
-    f"a name ({', '.join(NAMED)}); a folder with a folder of PNG or JPEG pictures per class; IDX "
-    "files, plain or gzip; .npz; X.npy with y.npy beside it; .parquet; .tar as of WebDataset; .ts "
-    "or .tsv; a folder of one of these; or what `dreamwarp sample` wrote, in any format"
+    f"a name ({', '.join(NAMED)}); a folder with a folder per class of pictures (PNG, JPEG, TIFF, "
+    "WebP), NIfTI volumes or meshes (.obj, .ply, .stl); IDX files, plain or gzip; .npz; X.npy with "
+    "y.npy beside it; .parquet; .tar as of WebDataset; .ts or .tsv; a folder of one of these; or "
+    "what `dreamwarp sample` wrote, in any format"
 )
 
 
@@ -45,8 +47,10 @@ NPZ = Kind(".npz files", numpy_files.read_npz, ("fields", "shape"))
 NPY = Kind(".npy files", numpy_files.map_npy, ("fields", "shape"))
 PARQUET = Kind("Parquet files", read_parquet, ("fields", "resize", "shape"))
 WEBDATASET = Kind("WebDataset files", read_webdataset, ("fields", "resize", "shape"))
-SERIES = Kind("time series", series.read_series, ("pad",))
-KINDS = (NAME, IDX, PICTURES, NPZ, NPY, PARQUET, WEBDATASET, SERIES)
+SERIES = Kind("time series", series.read_series, ("missing", "pad"))
+VOLUMES = Kind("folders of NIfTI volumes", volumes.read_nifti_folder, ("resize",))
+MESHES = Kind("folders of meshes", meshes.refuse_as_arrays)
+KINDS = (NAME, IDX, PICTURES, NPZ, NPY, PARQUET, WEBDATASET, SERIES, VOLUMES, MESHES)
 # Sets that `generate` wrote, by their format.
 SET_KINDS = {
     "idx": IDX,
@@ -72,8 +76,9 @@ def load(
     *,
     fields: tuple[str, str] | None = None,
     shape: tuple[int, ...] | None = None,
-    resize: tuple[int, int] | None = None,
+    resize: tuple[int, ...] | None = None,
     pad: series.Pad | None = None,
+    missing: series.Missing | None = None,
     memory_map: bool = False,
 ) -> DataSet:
     """Samples and labels, from whatever ``source`` is.
@@ -82,9 +87,10 @@ def load(
     ----------
     source : str or path
         The name of a data set (``"mnist"``, ``"mnist-small"``, ``"fashion-mnist"``,
-        ``"digits"``), or a path: a folder with a folder of PNG or JPEG pictures per class; IDX
-        files, plain or gzip; ``.npz``; ``X.npy`` with ``y.npy`` beside it; ``.parquet``; ``.tar``
-        as of WebDataset; ``.ts`` or ``.tsv``; or a folder of one of these. The folder of a set that
+        ``"digits"``), or a path: a folder with a folder per class of PNG, JPEG, TIFF or WebP
+        pictures or of NIfTI volumes (``.nii``, ``.nii.gz``); IDX files, plain or gzip; ``.npz``;
+        ``X.npy`` with ``y.npy`` beside it; ``.parquet``; ``.tar`` as of WebDataset; ``.ts``,
+        ``.tsv`` or ``.txt``; or a folder of one of these. The folder of a set that
         :func:`generate` or ``dreamwarp sample`` wrote is read as a whole, whatever its format:
         samples and labels as they were made, in their order. A path that is also a name is written
         ``./mnist``, or given as a ``pathlib.Path``. A single ``.npz``, ``.parquet``, ``.tar``,
@@ -96,10 +102,13 @@ def load(
     shape : tuple of int
         Shape of one sample, for samples stored flat in ``.npz``, ``.npy``, Parquet and WebDataset
         files.
-    resize : (rows, columns)
-        Bring pictures to one size.
-    pad : {"edge", "zero"}
-        Bring time series to the length of the longest, by their last value or by zeros.
+    resize : (rows, columns), or (x, y, z) for volumes
+        Bring pictures or volumes to one size.
+    pad : {"edge", "zero", "stretch"}
+        Bring time series to the length of the longest, by their last value, by zeros or by
+        interpolation over the whole length.
+    missing : {"interpolate"}
+        Fill in missing values of time series; without it they are refused.
     memory_map : bool
         Leave plain IDX images on disk, and read what is touched. ``.npy`` samples always are.
 
@@ -119,8 +128,9 @@ def load(
         check_address(str(source))
         with local_copy(source) as copy:
             data = load(
-                copy, fields=fields, shape=shape, resize=resize, pad=pad, memory_map=memory_map
-            )
+                copy, fields=fields, shape=shape, resize=resize, pad=pad, missing=missing,
+                memory_map=memory_map,
+            )  # fmt: skip
         return replace(data, name=str(source))
     found = find_set(source) if os.fspath(source) and not _is_name(source) else None
     kind = find_kind(source) if found is None else SET_KINDS[found.format]
@@ -129,6 +139,7 @@ def load(
         "shape": shape,
         "resize": resize,
         "pad": pad,
+        "missing": missing,
         "memory_map": memory_map or None,
     }
     options = {name: value for name, value in given.items() if value is not None}
@@ -176,6 +187,12 @@ def find_kind(source: str | os.PathLike[str]) -> Kind:
     return kind
 
 
+def are_meshes(source: str | os.PathLike[str]) -> bool:
+    """Whether a path is a folder of meshes, which :func:`load` does not read."""
+    is_folder = not _is_name(source) and not is_address(source) and Path(source).is_dir()
+    return is_folder and find_set(source) is None and _find_folder_kind(Path(source)) is MESHES
+
+
 def _is_name(source: str | os.PathLike[str]) -> bool:
     return isinstance(source, str) and source in NAMED
 
@@ -195,8 +212,12 @@ def _find_folder_kind(path: Path) -> Kind | None:
         (WEBDATASET, "*.tar"),
         (SERIES, "*_TRAIN.ts"),
         (SERIES, "*_TRAIN.tsv"),
+        (SERIES, "*_TRAIN.txt"),
     ):
         if any(path.glob(pattern)):
+            return kind
+    for kind, suffixes in ((VOLUMES, volumes.SUFFIXES), (MESHES, meshes.SUFFIXES)):
+        if has_class_folders(path, suffixes):
             return kind
     return PICTURES if images.is_image_folder(path) else None
 

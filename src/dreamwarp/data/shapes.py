@@ -1,0 +1,172 @@
+"""Sets of shapes: points in the plane or in space, with or without faces, and the box round them.
+
+Warps live in the unit domain. A :class:`Box` takes coordinates of the world there and back, by one
+factor for all axes, so that angles stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dreamwarp.core.validation import as_finite_array, check_choice
+
+Array = NDArray[np.float64]
+Normalize = Literal["set", "each"]
+
+# Room left on every side of a box, as a share of its width: borders of warps may be held.
+MARGIN = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """The cube (or square) that becomes the unit domain.
+
+    Attributes
+    ----------
+    low : (ndim,)
+        Its lowest corner.
+    size : float
+        Its width along every axis.
+    """
+
+    low: Array
+    size: float
+
+    @classmethod
+    def around(cls, points: Array, margin: float = MARGIN) -> Box:
+        """The box with points (m, ndim) in its middle and a margin on every side."""
+        lowest, highest = points.min(axis=0), points.max(axis=0)
+        size = float((highest - lowest).max()) / (1.0 - 2.0 * margin)
+        size = size if size > 0.0 else 1.0  # a single point
+        return cls((lowest + highest - size) / 2.0, size)
+
+    def to_unit(self, points: Array) -> Array:
+        """Points of the world (..., ndim) in the unit domain."""
+        return (points - self.low) / self.size
+
+    def to_world(self, points: Array) -> Array:
+        """Points of the unit domain (..., ndim) in the world."""
+        return points * self.size + self.low
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ShapeSet:
+    """Shapes and their labels.
+
+    Attributes
+    ----------
+    name : str
+        Of the set, or where it was read.
+    points : tuple of (m_k, ndim)
+        Vertices or landmarks of each shape, in world coordinates.
+    y : (n,)
+        Labels.
+    boxes : tuple of Box
+        What becomes the unit domain, for each shape.
+    meshes : tuple
+        Objects of trimesh with faces and attributes; empty for bare points.
+    """
+
+    name: str
+    points: tuple[Array, ...]
+    y: NDArray[Any]
+    boxes: tuple[Box, ...]
+    meshes: tuple[Any, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        points: Sequence[ArrayLike] | NDArray[Any],
+        y: ArrayLike,
+        *,
+        name: str = "shapes",
+        normalize: Normalize = "set",
+        margin: float = MARGIN,
+        meshes: Sequence[Any] = (),
+    ) -> ShapeSet:
+        """Shapes from arrays of points (m_k, ndim), with boxes round them.
+
+        Parameters
+        ----------
+        normalize : {"set", "each"}
+            One box for all shapes, which keeps where they are and how large, or one for each.
+        margin : float
+            Room on every side, as a share of the box's width.
+        """
+        check_choice("normalize", normalize, ("set", "each"))
+        if not 0.0 <= margin < 0.5:
+            raise ValueError(f"`margin` must be at least 0 and below 0.5, got {margin}.")
+        shapes = tuple(_check_points(k, shape) for k, shape in enumerate(points))
+        labels = np.asarray(y)
+        if not shapes or labels.shape != (len(shapes),):
+            raise ValueError(
+                f"`y` must have a label for each of the {len(shapes)} shapes, at least one, got "
+                f"shape {labels.shape}."
+            )
+        if len({shape.shape[1] for shape in shapes}) > 1:
+            raise ValueError("shapes must all lie in the plane or all in space, got both.")
+        if normalize == "set":
+            boxes = (Box.around(np.concatenate(shapes), margin),) * len(shapes)
+        else:
+            boxes = tuple(Box.around(shape, margin) for shape in shapes)
+        return cls(name, shapes, labels, boxes, tuple(meshes))
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def __repr__(self) -> str:
+        return f"<ShapeSet {self.describe()}>"
+
+    @property
+    def ndim(self) -> int:
+        """2 in the plane, 3 in space."""
+        return int(self.points[0].shape[1])
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The labels, once each, in order."""
+        return np.unique(self.y)
+
+    def unit_points(self) -> list[Array]:
+        """The points of each shape in the unit domain."""
+        return [box.to_unit(p) for box, p in zip(self.boxes, self.points, strict=True)]
+
+    @property
+    def corresponds(self) -> bool:
+        """Whether point k is the same place on all shapes: as many points, and the same faces."""
+        if len({len(points) for points in self.points}) > 1:
+            return False
+        faces = [getattr(mesh, "faces", None) for mesh in self.meshes]
+        return all(_same_faces(faces[0], other) for other in faces[1:])
+
+    def describe(self) -> str:
+        """Name and counts, in a line."""
+        counts = sorted(len(points) for points in self.points)
+        n_points = f"{counts[0]:,}" + (f" to {counts[-1]:,}" if counts[-1] > counts[0] else "")
+        kind = "meshes" if self.meshes else "shapes"
+        n_classes = len(self.classes)
+        return (
+            f"{self.name}: {len(self):,} {kind} of {n_points} points in {self.ndim} dimensions, "
+            f"{n_classes} class{'' if n_classes == 1 else 'es'}"
+        )
+
+
+def _same_faces(first: Any, other: Any) -> bool:
+    if first is None or other is None:
+        return first is None and other is None
+    return bool(np.array_equal(first, other))
+
+
+def _check_points(number: int, points: ArrayLike) -> Array:
+    array = as_finite_array(f"points[{number}]", points)
+    if array.ndim != 2 or len(array) < 1 or array.shape[1] not in (2, 3):
+        raise ValueError(
+            f"`points[{number}]` must have shape (m, 2) or (m, 3), at least one point, got "
+            f"{array.shape}."
+        )
+    return array

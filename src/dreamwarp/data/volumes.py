@@ -1,0 +1,415 @@
+"""Volumes: NIfTI files, single and in folders with a folder per class, read by nibabel."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import warnings
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dreamwarp.core.files import write_beside
+from dreamwarp.core.progress import Meter
+from dreamwarp.core.validation import as_finite_array, warn_user
+from dreamwarp.data.class_folders import ClassFile, list_classes
+from dreamwarp.data.dataset import DataSet, Part
+from dreamwarp.data.guards import check_expansion, check_file, count_bytes
+
+Array = NDArray[np.float64]
+
+SUFFIXES = (".nii", ".nii.gz")
+# Volumes of a 4-D file that are taken for channels (modalities of one scan). More are a film.
+MAX_CHANNELS = 8
+# Voxels whose sizes differ by less than this share are taken for equal: headers hold float32.
+SAME_SPACING = 1e-3
+INSTALL = "Volumes need nibabel: `pip install 'dreamwarp[volumes]'`."
+
+
+@dataclass(frozen=True, eq=False)
+class VoxelGrid:
+    """Where the voxels of a volume are in the world.
+
+    Attributes
+    ----------
+    shape : (3,)
+        Voxels along each axis.
+    affine : (4, 4)
+        From voxel indices to world coordinates in millimetres.
+    """
+
+    shape: tuple[int, int, int]
+    affine: Array
+
+    @property
+    def spacing(self) -> Array:
+        """Size of a voxel along each axis (3,), in millimetres."""
+        return np.linalg.norm(self.affine[:3, :3], axis=0)
+
+    def to_world(self, points: ArrayLike) -> Array:
+        """World coordinates of points (..., 3) of the unit cube, where warps live."""
+        voxels = as_finite_array("points", points) * self.shape - 0.5
+        return voxels @ self.affine[:3, :3].T + self.affine[:3, 3]
+
+    def to_unit(self, points: ArrayLike) -> Array:
+        """Points of the unit cube for world coordinates (..., 3)."""
+        moved = as_finite_array("points", points) - self.affine[:3, 3]
+        return (np.linalg.solve(self.affine[:3, :3], moved[..., None])[..., 0] + 0.5) / self.shape
+
+
+@dataclass(frozen=True, eq=False)
+class VolumeForm:
+    """What a file says of its volume, with axes in the order left-right, back-front, down-up.
+
+    Attributes
+    ----------
+    grid : VoxelGrid
+    n_channels : int
+        1 for a plain volume.
+    dtype : numpy.dtype
+        Of the values after scaling.
+    has_affine : bool
+        Without one the axes stay as they are stored.
+    """
+
+    grid: VoxelGrid
+    n_channels: int
+    dtype: np.dtype[Any]
+    has_affine: bool
+
+    @property
+    def size(self) -> str:
+        """Voxels, in words."""
+        channels = "" if self.n_channels == 1 else f"{self.n_channels} channels of "
+        return channels + " x ".join(map(str, self.grid.shape))
+
+
+def read_volume(path: str | os.PathLike[str]) -> tuple[NDArray[Any], VoxelGrid]:
+    """A NIfTI volume, (x, y, z) or (channels, x, y, z), and where its voxels are.
+
+    Axes are flipped and swapped so that they run to the right, the front and the top of the
+    patient, as near as can be without interpolation, if the file says where that is.
+    """
+    file = check_file(path)
+    form = _read_form(file)
+    return _read_values(file, form), form.grid
+
+
+def write_volume(path: str | os.PathLike[str], values: NDArray[Any], affine: ArrayLike) -> None:
+    """Write a volume (x, y, z) or (channels, x, y, z) as NIfTI; beside, then renamed."""
+    nibabel = _import_nibabel()
+    file = Path(path)
+    if not file.name.endswith(SUFFIXES):
+        raise ValueError(f"`path` must end in .nii or .nii.gz, got {file.name!r}.")
+    array = np.asarray(values)
+    if array.ndim not in (3, 4) or array.dtype.kind not in "biuf":
+        raise ValueError(
+            f"`values` must be a volume (x, y, z) or (channels, x, y, z) of real numbers, got "
+            f"{array.dtype} of shape {array.shape}."
+        )
+    stored = array.astype(np.uint8) if array.dtype.kind == "b" else array
+    stored = np.moveaxis(stored, 0, -1) if stored.ndim == 4 else stored
+    image = nibabel.Nifti1Image(stored, np.asarray(affine, np.float64), dtype=stored.dtype)
+    content = image.to_bytes()
+    with write_beside(file) as temporary:
+        # Without a time stamp: the same volume gives the same bytes.
+        is_packed = file.name.endswith(".gz")
+        temporary.write_bytes(gzip.compress(content, mtime=0) if is_packed else content)
+
+
+def read_nifti_folder(
+    path: str | os.PathLike[str], *, resize: tuple[int, ...] | None = None
+) -> DataSet:
+    """NIfTI volumes of a folder that has a folder per class.
+
+    Parameters
+    ----------
+    path : path
+        Class names are the names of the folders in it; ``train`` and ``test`` as for pictures.
+    resize : (3,)
+        Bring all volumes to this many voxels along each axis. The voxels are those of one box in
+        millimetres, as large as the largest volume, at whose centre every volume is put: what has
+        one size in the world keeps it. Outside a volume is its smallest value. Without it, all
+        must have one shape and one voxel size.
+
+    Returns
+    -------
+    DataSet
+        X is (n, x, y, z) or (n, channels, x, y, z), in the stored type, or float32 where values
+        are scaled or resized. ``affine`` is that of the first volume.
+    """
+    root = Path(path)
+    listed = list_classes(root, SUFFIXES, "NIfTI volumes")
+    files = [file for part in listed for file in part]
+    forms = _read_forms(files)
+    _check_affines(files, forms)
+    _check_channels(files, forms)
+    if resize is None:
+        _check_grids(files, forms)
+        grid = forms[0].grid
+    else:
+        grid = _common_grid(forms, _check_resize(resize))
+    dtype = np.result_type(*(form.dtype for form in forms)) if resize is None else np.dtype("f4")
+    counts = np.cumsum([0] + [len(part) for part in listed])
+    parts = [
+        Part(
+            _read_all(part, forms[first:], grid, dtype, resize is not None),
+            np.array([file.label for file in part]),
+        )
+        for part, first in zip(listed, counts, strict=False)
+    ]
+    return DataSet(str(root), *parts[0], *parts[1:], n_axes=3, affine=grid.affine)
+
+
+# -- headers
+
+
+def _import_nibabel() -> Any:
+    try:
+        import nibabel
+    except ImportError as error:
+        raise ImportError(INSTALL) from error
+    return nibabel
+
+
+@contextmanager
+def _open_volume(file: Path) -> Iterator[Any]:
+    """A NIfTI image whose values have not been read; whatever is wrong is a ValueError."""
+    nibabel = _import_nibabel()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # harmless oddities of headers
+            image = nibabel.load(file)
+            if not isinstance(image, nibabel.Nifti1Image):
+                raise ValueError(f"it is of type {type(image).__name__}")
+            yield image
+    except (
+        nibabel.filebasedimages.ImageFileError,
+        nibabel.spatialimages.HeaderDataError,
+        EOFError,
+        ValueError,
+        OSError,
+        TypeError,
+        OverflowError,
+        zlib.error,
+    ) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise  # the disk's fault, not the volume's
+        if str(error).startswith(f"`{file}`"):
+            raise
+        raise ValueError(
+            f"`{file}` can't be read as a NIfTI volume: {error}. Replace or remove it."
+        ) from error
+
+
+def _read_form(file: Path) -> VolumeForm:
+    with _open_volume(file) as image:
+        header, shape = image.header, tuple(map(int, image.shape))
+        dtype = np.dtype(header.get_data_dtype())
+        if dtype.kind not in "buif":
+            raise ValueError(
+                f"`{file}` holds values of type {dtype}, and must hold real numbers. Convert it."
+            )
+        _check_size(file, shape, dtype, int(image.dataobj.offset))
+        is_scaled = (image.dataobj.slope, image.dataobj.inter) != (1.0, 0.0)
+        has_affine = bool(header["sform_code"] > 0 or header["qform_code"] > 0)
+        affine = image.affine if has_affine else np.diag([*header.get_zooms()[:3], 1.0])
+        spatial, n_channels = _split_axes(file, shape)
+        affine = np.asarray(affine, np.float64)
+        if not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < 1e-12:
+            raise ValueError(
+                f"`{file}` has an affine that is not a map of space, {affine[:3].round(3).tolist()}"
+                ". Set its sform or qform."
+            )
+        grid = VoxelGrid(spatial, affine)
+        if has_affine:
+            grid = _orient(grid)
+    stored = np.dtype(np.float32) if is_scaled else dtype.newbyteorder("=")
+    return VolumeForm(grid, n_channels, stored, has_affine)
+
+
+def _check_size(file: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int) -> None:
+    """Raise if a file can't hold what its header says, before any memory is taken."""
+    declared, there = count_bytes(file, shape, dtype), file.stat().st_size
+    if file.name.lower().endswith(".gz"):
+        check_expansion(file, packed=there, unpacked=declared)
+    elif there < declared + offset:
+        raise ValueError(
+            f"`{file}` declares {declared:,} bytes of values, and has {there - offset:,}. It is "
+            "truncated or damaged: make or fetch it again."
+        )
+
+
+def _split_axes(file: Path, shape: tuple[int, ...]) -> tuple[tuple[int, int, int], int]:
+    """Voxels along three axes, and channels."""
+    sizes = shape
+    while len(sizes) > 3 and sizes[-1] == 1:
+        sizes = sizes[:-1]
+    if len(sizes) == 5 and sizes[3] == 1:  # vectors have their components last
+        sizes = (*sizes[:3], sizes[4])
+    if len(sizes) not in (3, 4) or min(sizes) < 1 or (sizes[3:] or (1,))[0] > MAX_CHANNELS:
+        raise ValueError(
+            f"`{file}` has shape {shape}, and must have three axes, or a fourth of at most "
+            f"{MAX_CHANNELS} channels. Split a film into volumes, with "
+            "`nibabel.funcs.four_to_three`, and give each its file."
+        )
+    x, y, z, *channels = sizes
+    return (x, y, z), (channels or [1])[0]
+
+
+def _orient(grid: VoxelGrid) -> VoxelGrid:
+    """The grid with its axes in the order and direction nearest to right, front, top."""
+    from nibabel import orientations
+
+    turn = orientations.io_orientation(grid.affine)
+    if np.isnan(turn).any():
+        return grid
+    shape = [grid.shape[int(np.flatnonzero(turn[:, 0] == k)[0])] for k in range(3)]
+    affine = grid.affine @ orientations.inv_ornt_aff(turn, grid.shape)
+    return VoxelGrid((shape[0], shape[1], shape[2]), affine)
+
+
+def _read_values(file: Path, form: VolumeForm) -> NDArray[Any]:
+    """(x, y, z), or (channels, x, y, z)."""
+    with _open_volume(file) as image:
+        if form.dtype.kind == "f":
+            values = np.asarray(image.get_fdata(dtype=form.dtype, caching="unchanged"))
+        else:
+            values = np.asarray(image.dataobj)
+        shape = tuple(n for n in image.shape[:3])
+        values = values.reshape(*shape, form.n_channels)
+        if form.has_affine:
+            from nibabel import orientations
+
+            values = orientations.apply_orientation(
+                values, orientations.io_orientation(image.affine)
+            )
+    values = np.moveaxis(values, -1, 0).astype(form.dtype, copy=False)
+    return np.ascontiguousarray(values[0] if form.n_channels == 1 else values)
+
+
+# -- folders
+
+
+def _read_forms(files: Sequence[ClassFile]) -> list[VolumeForm]:
+    forms = []
+    with Meter("looking at volumes", len(files)) as meter:
+        for file in files:
+            forms.append(_read_form(check_file(file.path)))
+            meter.advance(1)
+    return forms
+
+
+def _check_affines(files: Sequence[ClassFile], forms: Sequence[VolumeForm]) -> None:
+    known = [form.has_affine for form in forms]
+    if all(known):
+        return
+    without = files[known.index(False)].path
+    if any(known):
+        raise ValueError(
+            f"volumes must all have an affine or none, and `{without}` has none (sform_code and "
+            f"qform_code are 0) while `{files[known.index(True)].path}` has one. Set it, for "
+            "example by `nibabel.Nifti1Image(values, affine)`."
+        )
+    warn_user(
+        f"`{without}` and the other volumes have no affine: their axes are taken as stored, for "
+        "the same in all.",
+        UserWarning,
+    )
+
+
+def _check_channels(files: Sequence[ClassFile], forms: Sequence[VolumeForm]) -> None:
+    for file, form in zip(files, forms, strict=True):
+        if form.n_channels != forms[0].n_channels:
+            raise ValueError(
+                f"volumes must have as many channels each: `{files[0].path}` has "
+                f"{forms[0].n_channels}, `{file.path}` has {form.n_channels}."
+            )
+
+
+def _check_grids(files: Sequence[ClassFile], forms: Sequence[VolumeForm]) -> None:
+    """Refuse volumes that differ in shape or voxel size."""
+    first = forms[0]
+    remedy = "Use `--resize 64x64x64` (`resize=(64, 64, 64)`), with the voxels you want."
+    for file, form in zip(files, forms, strict=True):
+        if form.grid.shape != first.grid.shape:
+            raise ValueError(
+                f"volumes must have one shape: `{files[0].path}` has {first.size} voxels, "
+                f"`{file.path}` has {form.size}. {remedy}"
+            )
+        if not np.allclose(form.grid.spacing, first.grid.spacing, rtol=SAME_SPACING, atol=0.0):
+            raise ValueError(
+                f"volumes must have voxels of one size: `{files[0].path}` has "
+                f"{_in_mm(first.grid.spacing)}, `{file.path}` has {_in_mm(form.grid.spacing)}. "
+                f"{remedy}"
+            )
+
+
+def _in_mm(spacing: Array) -> str:
+    return " x ".join(f"{size:.4g}" for size in spacing) + " mm"
+
+
+def _check_resize(resize: tuple[int, ...]) -> tuple[int, int, int]:
+    if len(resize) != 3 or min(resize) < 1:
+        raise ValueError(
+            "`--resize` (`resize`) must be three whole numbers for volumes, such as 64x64x64, got "
+            f"{'x'.join(map(str, resize))}."
+        )
+    return resize[0], resize[1], resize[2]
+
+
+def _common_grid(forms: Sequence[VolumeForm], shape: tuple[int, int, int]) -> VoxelGrid:
+    """Voxels of a box, in millimetres, that is as large as the largest volume."""
+    extents = np.max([form.grid.spacing * form.grid.shape for form in forms], axis=0)
+    first, spacing = forms[0].grid, extents / shape
+    directions = first.affine[:3, :3] / first.spacing
+    center = first.to_world(np.full(3, 0.5))
+    affine = np.eye(4)
+    affine[:3, :3] = directions * spacing
+    affine[:3, 3] = center - affine[:3, :3] @ (np.array(shape) / 2.0 - 0.5)
+    return VoxelGrid(shape, affine)
+
+
+def _read_all(
+    files: Sequence[ClassFile],
+    forms: Sequence[VolumeForm],
+    grid: VoxelGrid,
+    dtype: np.dtype[Any],
+    is_resized: bool,
+) -> NDArray[Any]:
+    channels = () if forms[0].n_channels == 1 else (forms[0].n_channels,)
+    samples = np.empty((len(files), *channels, *grid.shape), dtype)
+    with Meter("reading volumes", len(files)) as meter:
+        for k, (file, form) in enumerate(zip(files, forms, strict=False)):
+            values = _read_values(file.path, form)
+            samples[k] = _place(values, form.grid, grid) if is_resized else values
+            meter.advance(1)
+    return samples
+
+
+def _place(values: NDArray[Any], own: VoxelGrid, grid: VoxelGrid) -> NDArray[np.float32]:
+    """A volume at the centre of a grid, sampled at its voxels by linear interpolation.
+
+    Where voxels become larger, values are smoothed first, so that none is skipped.
+    """
+    from scipy import ndimage
+
+    factor = grid.spacing / own.spacing
+    offset = (np.array(own.shape) - 1.0) / 2.0 - factor * (np.array(grid.shape) - 1.0) / 2.0
+    channels = values.reshape(-1, *own.shape).astype(np.float32)
+    out = np.empty((len(channels), *grid.shape), np.float32)
+    for channel, placed in zip(channels, out, strict=True):
+        smooth = ndimage.gaussian_filter(
+            channel, 0.5 * np.sqrt(np.maximum(factor**2 - 1.0, 0.0)), mode="nearest"
+        )
+        ndimage.affine_transform(
+            smooth, factor, offset, grid.shape, placed, order=1, cval=float(channel.min()),
+            mode="grid-constant",
+        )  # fmt: skip
+    return out.reshape(*values.shape[: values.ndim - 3], *grid.shape)
