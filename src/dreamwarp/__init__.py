@@ -8,8 +8,18 @@ from dreamwarp.core.version import __version__
 
 if TYPE_CHECKING:
     from dreamwarp import data
-    from dreamwarp.align import Alignments, GMRFPrior, SmoothPrior, align_pairs, neighbor_pairs
+    from dreamwarp.align import (
+        Alignments,
+        GMRFPrior,
+        SmoothPrior,
+        align_pairs,
+        align_points,
+        frechet_mean,
+        neighbor_pairs,
+        warp_distance,
+    )
     from dreamwarp.augment.augmenter import Augmenter
+    from dreamwarp.augment.shapes import ShapeAugmenter
     from dreamwarp.generation.generating import generate
     from dreamwarp.generation.streaming import stream
     from dreamwarp.generation.verification import verify
@@ -22,17 +32,21 @@ LAZY = {
     "Alignments": "align",
     "Augmenter": "augment",
     "GMRFPrior": "align",
+    "ShapeAugmenter": "augment",
     "SmoothPrior": "align",
     "Warp": "space",
     "WarpModel": "model",
     "WarpSpace": "space",
     "align_pairs": "align",
+    "align_points": "align",
     "alignment_weights": "model",
+    "frechet_mean": "align",
     "generate": "generation",
     "held_out_log_likelihood": "model",
     "neighbor_pairs": "align",
     "stream": "generation",
     "verify": "generation",
+    "warp_distance": "align",
 }
 SUBMODULES = (
     "align", "augment", "data", "generation", "model", "report", "space", "torch", "torchvision",
@@ -42,19 +56,23 @@ __all__ = [
     "Alignments",
     "Augmenter",
     "GMRFPrior",
+    "ShapeAugmenter",
     "SmoothPrior",
     "Warp",
     "WarpModel",
     "WarpSpace",
     "__version__",
     "align_pairs",
+    "align_points",
     "alignment_weights",
     "data",
+    "frechet_mean",
     "generate",
     "held_out_log_likelihood",
     "neighbor_pairs",
     "stream",
     "verify",
+    "warp_distance",
 ]
 
 

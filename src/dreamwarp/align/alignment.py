@@ -14,10 +14,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.align import noise
 from dreamwarp.align.block import (
+    MAX_PER_CELL_FOR_NOISE,
     Aligned,
     PairedImages,
     Problem,
     align_some,
+    coarse_enough,
     pyramid,
     split_pairs,
 )
@@ -215,9 +217,11 @@ def align_pairs(
     options = _check_chains(n_chains, n_burn_in, n_draws, max_draws, r_hat)
     coordinates, shape = Coordinates(space), pairs.sources.shape[2:]
     chosen, calibrated = choose_similarity(similarity, sigma, shape)
+    grids = pyramid(coordinates, shape)
     problem = Problem(
-        coordinates, coordinates.precision(prior.precision), chosen, pyramid(coordinates, shape),
-        method, check_count("max_steps", max_steps), options, draws.as_key(seed),
+        coordinates, coordinates.precision(prior.precision), chosen,
+        coarse_enough(grids, space.cells) if method == "map" else grids, method,
+        check_count("max_steps", max_steps), options, draws.as_key(seed),
     )  # fmt: skip
     flat = is_flat(pairs.sources)[pairs.edges[:, 0]] | is_flat(pairs.targets)[pairs.edges[:, 1]]
     with silenced(progress):
@@ -302,10 +306,12 @@ def calibrate(
     if not len(sources):
         return problem
     similarity = noise.first_guess(problem.similarity, sources, targets)
+    cells = problem.coordinates.space.cells
+    grids = coarse_enough(problem.grids, cells, MAX_PER_CELL_FOR_NOISE)
     shown = None if progress is None or progress is True else False  # a callable counts pairs
     with track(noise.N_ROUNDS * len(sources), "estimating noise", shown) as advance:
         for _ in range(noise.N_ROUNDS):
-            trial = replace(problem, method="map", similarity=similarity)
+            trial = replace(problem, method="map", similarity=similarity, grids=grids)
             pairs = PairedImages.in_order(sources, targets)
             blocks = _align_blocks(trial, pairs, False, advance, n_threads)
             theta = np.concatenate([block.theta for block in blocks])

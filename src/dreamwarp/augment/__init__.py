@@ -17,6 +17,7 @@ PUBLIC = {
     "Judgement": "verdict",
     "Resampler": "resampler",
     "SampleSource": "source",
+    "ShapeAugmenter": "shapes",
     "Verdict": "verdict",
 }
 
@@ -26,6 +27,7 @@ __all__ = [
     "Judgement",
     "Resampler",
     "SampleSource",
+    "ShapeAugmenter",
     "Verdict",
 ]
 

@@ -256,6 +256,32 @@ class Warp:
         moved = self.space.flow(-self.theta, p, method="exact", n_threads=n_threads)
         return moved % 1.0 if self.space.boundary == "periodic" else moved
 
+    def normals(
+        self, p: ArrayLike, normals: ArrayLike, *, n_threads: int | None = None
+    ) -> NDArray[np.float64]:
+        """Unit normals of a curve or surface at points of a sample, after :meth:`points`.
+
+        Tangents move by the Jacobian J of T^{-θ}, so normals by its inverse transpose, J^{-T} n.
+
+        Parameters
+        ----------
+        p, normals : (m, ndim) or (n, m, ndim)
+            Points in the unit domain, and the normals there.
+
+        Returns
+        -------
+        (n, m, ndim), or (m, ndim) for a single θ: of length 1, or 0 where the normal was 0.
+        """
+        before = as_finite_array("normals", normals)
+        slopes = self.space.flow_jacobian(-self.theta, p, n_threads=n_threads)
+        if np.shape(p) != before.shape:
+            raise ValueError(
+                f"`normals` must have the shape of the points, {np.shape(p)}, got {before.shape}."
+            )
+        moved = np.linalg.solve(np.swapaxes(slopes, -1, -2), before[..., None])[..., 0]
+        lengths = np.linalg.norm(moved, axis=-1, keepdims=True)
+        return np.divide(moved, lengths, out=np.zeros_like(moved), where=lengths > 0.0)
+
     def boxes(self, b: ArrayLike, *, n_threads: int | None = None) -> NDArray[np.float64]:
         """Smallest axis-parallel boxes round boxes of a sample, in the warped sample.
 

@@ -21,10 +21,11 @@ def deform_elastically(
     *,
     width: float,
     amplitude: float,
+    n_axes: int = 2,
     seed: Seed = 0,
     first: int = 0,
 ) -> NDArray[Any]:
-    """Images (n, rows, columns), each under its own random elastic deformation.
+    """Samples (n, *spatial) or (n, channels, *spatial), each under its own random deformation.
 
     Parameters
     ----------
@@ -32,19 +33,28 @@ def deform_elastically(
         Standard deviation of the Gaussian that smooths the displacements, in pixels.
     amplitude : float
         Root mean square displacement along each axis, in pixels.
+    n_axes : int
+        Spatial axes: 1 for series, 2 for images, 3 for volumes. All channels move alike.
     seed : int, numpy.random.Generator or None
     first : int
-        Number of the first image: the deformation of image k depends on the seed and on
+        Number of the first sample: the deformation of sample k depends on the seed and on
         ``first + k`` alone.
     """
-    n, *shape = images.shape
+    if images.ndim not in (n_axes + 1, n_axes + 2):
+        raise ValueError(
+            f"`images` must have shape (n, *spatial) or (n, channels, *spatial) with {n_axes} "
+            f"spatial axes, got {images.shape}. `n_axes` is 1 for series, 3 for volumes."
+        )
+    n, shape = len(images), images.shape[-n_axes:]
     key, numbers = as_key(seed), np.arange(first, first + n)
-    noise = normals(key, numbers, 2 * int(np.prod(shape)), stream=Stream.WARP)
-    fields = noise.reshape(n, 2, *shape)
-    smooth = ndimage.gaussian_filter(fields, width, axes=(2, 3), mode="wrap")
-    spread = np.sqrt(np.mean(smooth**2, axis=(1, 2, 3), keepdims=True))
+    noise = normals(key, numbers, n_axes * int(np.prod(shape)), stream=Stream.WARP)
+    fields = noise.reshape(n, n_axes, *shape)
+    axes = tuple(range(1, n_axes + 2))
+    smooth = ndimage.gaussian_filter(fields, width, axes=axes[1:], mode="wrap")
+    spread = np.sqrt(np.mean(smooth**2, axis=axes, keepdims=True))
     moved = np.moveaxis(amplitude * smooth / spread, 1, -1) / np.array(shape)
-    axes = [(np.arange(size) + 0.5) / size for size in shape]
-    pixels = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
-    positions = (pixels + moved).reshape(n, -1, 2).astype(np.float32)
-    return resample(images[:, None], positions, fill="edge").reshape(images.shape)
+    centers = [(np.arange(size) + 0.5) / size for size in shape]
+    pixels = np.stack(np.meshgrid(*centers, indexing="ij"), axis=-1)
+    positions = (pixels + moved).reshape(n, -1, n_axes).astype(np.float32)
+    channels = images.reshape(n, -1, *shape)
+    return resample(channels, positions, fill="edge").reshape(images.shape)

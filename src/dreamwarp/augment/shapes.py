@@ -1,0 +1,247 @@
+"""ShapeAugmenter: learns how shapes of a class deform into one another, and makes more of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dreamwarp.align.points import Match, PointAlignments, align_points, chamfer_distance, thin
+from dreamwarp.align.prior import SmoothPrior
+from dreamwarp.augment.members import Members
+from dreamwarp.core.draws import Seed, Stream, as_key, integers
+from dreamwarp.core.progress import ProgressOption, track
+from dreamwarp.core.validation import check_factor, check_whole
+from dreamwarp.data.meshes import file_normals, with_vertices
+from dreamwarp.data.shapes import Box, Normalize, ShapeSet
+from dreamwarp.model import WarpModel
+from dreamwarp.model.labels import encode
+from dreamwarp.space import Warp, WarpSpace
+from dreamwarp.space.warpspace import Boundary
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+# By the number of axes.
+DEFAULT_CELLS = {2: (4, 4), 3: (2, 2, 2)}
+# Points of a shape that neighbours are found by, where points do not correspond.
+N_OUTLINE = 200
+
+
+class ShapeAugmenter:
+    """Learned augmentation of point sets and meshes.
+
+    Pairs of neighbours within a class are aligned by warps, by landmarks or by Chamfer's distance;
+    a :class:`WarpModel` is fitted to those; new shapes are shapes moved by draws from it. Faces
+    and attributes of meshes stay, normals follow by the Jacobian.
+
+    Parameters
+    ----------
+    cells : tuple of int, optional
+        Default: (4, 4) in the plane, (2, 2, 2) in space.
+    boundary : {"zero", "slip", "free", "periodic"}
+        Of the box; see :class:`WarpSpace`.
+    n_neighbors : int
+        Neighbours in its class that each shape is aligned with.
+    match : {"auto", "known", "nearest"}
+        ``"auto"``: by number, if all shapes have as many points and the same faces.
+    sigma, displacement, length, max_points
+        See :func:`align_points` and :class:`SmoothPrior`.
+    strength : float
+        Factor on the learned warps.
+    normalize : {"set", "each"}
+        One box for all shapes, or one for each.
+    seed : int
+
+    Attributes
+    ----------
+    model_ : WarpModel
+    alignments_ : PointAlignments
+    edges_ : (n_pairs, 2)
+    shapes_ : ShapeSet
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 1.0], [1.0, 0.0]])
+    >>> squares = corners + rng.normal(scale=0.05, size=(12, 4, 2))
+    >>> augmenter = ShapeAugmenter(n_neighbors=2).fit(squares, np.zeros(12, int))
+    >>> len(augmenter.sample(5))
+    5
+    """
+
+    def __init__(
+        self,
+        *,
+        cells: tuple[int, ...] | None = None,
+        boundary: Boundary = "zero",
+        n_neighbors: int = 5,
+        match: Match = "auto",
+        sigma: float | str = "auto",
+        displacement: float = 0.05,
+        length: float = 0.25,
+        max_points: int = 400,
+        strength: float = 1.0,
+        normalize: Normalize = "set",
+        seed: int = 0,
+        progress: ProgressOption = None,
+    ) -> None:
+        self.cells, self.boundary, self.n_neighbors = cells, boundary, n_neighbors
+        self.match, self.sigma, self.max_points = match, sigma, max_points
+        self.displacement, self.length = displacement, length
+        self.strength, self.normalize, self.seed = strength, normalize, seed
+        self.progress = progress
+
+    def fit(self, shapes: ShapeSet | Sequence[ArrayLike], y: ArrayLike | None = None) -> Any:
+        """Align neighbours and learn the warps of each class.
+
+        Parameters
+        ----------
+        shapes : ShapeSet, or sequence of (m_k, ndim)
+        y : (n,)
+            Labels, unless the set has them.
+        """
+        given = _as_set(shapes, y, self.normalize)
+        space = WarpSpace(self.cells or DEFAULT_CELLS[given.ndim], boundary=self.boundary)
+        if space.ndim != given.ndim:
+            raise ValueError(
+                f"`cells` must have {given.ndim} numbers for shapes in {given.ndim} dimensions, "
+                f"got {space.cells}."
+            )
+        strength = check_factor("strength", self.strength)
+        points, known = given.unit_points(), self._is_known(given)
+        self.edges_ = _neighbor_edges(points, given.y, self.n_neighbors, known, self.progress)
+        self.alignments_: PointAlignments = align_points(
+            space, [points[i] for i in self.edges_[:, 0]], [points[j] for j in self.edges_[:, 1]],
+            match="known" if known else "nearest", sigma=self.sigma,  # type: ignore[arg-type]
+            prior=SmoothPrior(space, displacement=self.displacement, length=self.length),
+            max_points=self.max_points, progress=self.progress,
+        )  # fmt: skip
+        labels = given.y[self.edges_[:, 0]]
+        theta_by_class = {
+            label.item(): self.alignments_.theta[labels == label] for label in given.classes
+        }
+        edges = {label.item(): self.edges_[labels == label] for label in given.classes}
+        model = WarpModel.fit(space, theta_by_class, edges=edges)
+        self.model_ = model.with_strength(strength).with_settings(
+            shapes=self.normalize, sigma=self.alignments_.sigma
+        )
+        self.shapes_ = given
+        return self
+
+    def sample(self, n: int, *, first: int = 0) -> ShapeSet:
+        """New shapes ``first`` to ``first + n - 1``; classes take turns."""
+        if not hasattr(self, "model_"):
+            raise ValueError("`sample` needs a fitted augmenter. Call `fit` first.")
+        return sample_shapes(self.model_, self.shapes_, n, seed=self.seed, first=first)
+
+    def _is_known(self, shapes: ShapeSet) -> bool:
+        return shapes.corresponds if self.match == "auto" else self.match == "known"
+
+
+def sample_shapes(
+    model: WarpModel,
+    shapes: ShapeSet,
+    n: int,
+    *,
+    seed: Seed = 0,
+    first: int = 0,
+    strength: float | None = None,
+) -> ShapeSet:
+    """Shapes moved by draws from a model. Shape k depends on the seed and k alone."""
+    n, first = check_whole("n", n, 1), check_whole("first", first, 0)
+    classes, codes = np.unique(shapes.y, return_inverse=True)
+    if (encode(classes, model.classes) < 0).any():
+        raise ValueError(
+            f"the model must know every class of `{shapes.name}`, {classes.tolist()}, and knows "
+            f"{list(model.classes)}. Use the shapes that it was fitted to."
+        )
+    if model.space.ndim != shapes.ndim:
+        raise ValueError(
+            f"`{shapes.name}` has shapes in {shapes.ndim} dimensions, and the model's warps are "
+            f"those of {model.space!r}."
+        )
+    key, members = as_key(seed), Members.of(codes)
+    numbers = np.arange(first, first + n, dtype=np.int64)
+    drawn = numbers % len(classes)
+    places = integers(key, numbers, members.counts[drawn], stream=Stream.TEMPLATE)
+    templates = members.pick(drawn, places)
+    factor = model.strength if strength is None else check_factor("strength", strength)
+    theta = factor * model.draw(classes[drawn], numbers, seed=key, templates=templates)
+    points, meshes = [], []
+    for k, which in enumerate(templates):
+        warp, box = Warp(model.space, theta[k]), shapes.boxes[which]
+        if shapes.meshes:
+            meshes.append(warp_mesh(warp, shapes.meshes[which], box))
+            points.append(np.asarray(meshes[-1].vertices, np.float64))
+        else:
+            points.append(box.to_world(warp.points(box.to_unit(shapes.points[which]))))
+    boxes = tuple(shapes.boxes[which] for which in templates)
+    return ShapeSet("samples", tuple(points), shapes.y[templates], boxes, tuple(meshes))
+
+
+def warp_mesh(warp: Warp, mesh: Any, box: Box | None = None) -> Any:
+    """A mesh of trimesh moved by a warp of space, as :meth:`Warp.points` moves points.
+
+    Faces and attributes are kept, and normals that came with the file follow. ``box`` becomes the
+    unit cube; by default it is put round the mesh, with a margin.
+    """
+    vertices = np.asarray(mesh.vertices, np.float64)
+    box = Box.around(vertices) if box is None else box
+    unit, normals = box.to_unit(vertices), file_normals(mesh)
+    moved = box.to_world(warp.points(unit))
+    return with_vertices(mesh, moved, None if normals is None else warp.normals(unit, normals))
+
+
+# -- parts of the above
+
+
+def _as_set(shapes: Any, y: Any, normalize: Normalize) -> ShapeSet:
+    if isinstance(shapes, ShapeSet):
+        return shapes
+    if y is None:
+        raise ValueError(
+            "`y` must have a label for each shape, got None. Give all one label if they have none."
+        )
+    return ShapeSet.of(shapes, y, normalize=normalize)
+
+
+def _neighbor_edges(
+    points: list[Array], labels: NDArray[Any], n_neighbors: int, known: bool, progress: Any
+) -> Integers:
+    """Undirected edges (e, 2) to the nearest shapes of the same class."""
+    n_neighbors = check_whole("n_neighbors", n_neighbors, 1)
+    edges: set[tuple[int, int]] = set()
+    outlines = points if known else [thin(p, N_OUTLINE) for p in points]
+    members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    with track(len(points), "finding neighbours", progress) as advance:
+        for own in members:
+            distances = _distances([outlines[i] for i in own], known)
+            for row, i in enumerate(own):
+                order = np.argsort(distances[row], kind="stable")
+                for column in order[order != row][:n_neighbors]:
+                    j = int(own[column])
+                    edges.add((min(int(i), j), max(int(i), j)))
+            advance(len(own))
+    if not edges:
+        raise ValueError(
+            "every class must have at least two shapes to align, and none has. Give more shapes, "
+            "or one label to all."
+        )
+    return np.array(sorted(edges), np.int64)
+
+
+def _distances(shapes: list[Array], known: bool) -> Array:
+    """Mean squared distances (n, n) between the shapes of a class."""
+    n = len(shapes)
+    if known:
+        flat = np.stack([shape.ravel() for shape in shapes])
+        squares = (flat**2).sum(axis=1)
+        return squares[:, None] + squares - 2.0 * flat @ flat.T
+    out = np.zeros((n, n))
+    for i in range(n):
+        for j in range(i + 1, n):
+            out[i, j] = out[j, i] = chamfer_distance(shapes[i], shapes[j])
+    return out

@@ -1,0 +1,45 @@
+"""Sets of shapes on disk: a folder per class, a mesh file per shape."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from dreamwarp.core.progress import Meter
+from dreamwarp.core.validation import check_choice
+from dreamwarp.data.meshes import SUFFIXES, write_mesh
+from dreamwarp.data.shapes import ShapeSet
+from dreamwarp.generation.formats.folder import RESERVED, SAFE_NAME
+
+
+def write_shapes(
+    shapes: ShapeSet, out: str | os.PathLike[str], *, suffix: str = ".ply", first: int = 0
+) -> int:
+    """Write shapes as ``<class>/<number>.ply``; the number of files.
+
+    Shapes without faces become clouds of points; those in the plane have a third coordinate of 0.
+    Every file is whole or not there: after an interruption the same call writes all again.
+    """
+    check_choice("suffix", suffix, SUFFIXES)
+    root, labels = Path(out), [str(label) for label in shapes.y.tolist()]
+    for label in set(labels):
+        if not SAFE_NAME.fullmatch(label) or RESERVED.fullmatch(label):
+            raise ValueError(
+                f"class names must be names of folders on every system, got {label!r}. Rename it."
+            )
+    with Meter("writing shapes", len(shapes)) as meter:
+        for k, label in enumerate(labels):
+            mesh = shapes.meshes[k] if shapes.meshes else _as_cloud(shapes.points[k])
+            write_mesh(root / label / f"{first + k:012d}{suffix}", mesh)
+            meter.advance(1)
+    return len(labels)
+
+
+def _as_cloud(points: np.ndarray) -> object:
+    import trimesh
+
+    flat = np.zeros((len(points), 3))
+    flat[:, : points.shape[1]] = points
+    return trimesh.PointCloud(flat)

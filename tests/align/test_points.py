@@ -1,0 +1,65 @@
+"""Alignment of point sets, by landmarks and by Chamfer's distance."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dreamwarp import SmoothPrior, Warp, WarpSpace
+from dreamwarp.align.points import align_points, chamfer_distance, thin
+
+SPACE = WarpSpace((3, 3))
+RNG = np.random.default_rng(0)
+POINTS = RNG.uniform(0.15, 0.85, (60, 2))
+TRUE = SmoothPrior(SPACE, displacement=0.05).sample(3, seed=1)
+MOVED = Warp(SPACE, TRUE).points(POINTS)
+
+
+def test_landmarks_find_the_warp_that_moved_them() -> None:
+    found = align_points(SPACE, [POINTS] * 3, MOVED, sigma=1e-3, progress=False)
+    assert found.converged.all() and (found.loss_after < 1e-3 * found.loss_before).all()
+    back = Warp(SPACE, found.theta).points(POINTS)
+    assert np.abs(back - MOVED).max() < 0.01
+
+
+def test_the_order_of_points_does_not_matter_to_chamfer() -> None:
+    shuffled = [RNG.permutation(moved) for moved in MOVED]
+    found = align_points(SPACE, [POINTS] * 3, shuffled, match="nearest", sigma=2e-3, progress=False)
+    assert (found.loss_after < 0.1 * found.loss_before).all()
+
+
+def test_sigma_is_estimated() -> None:
+    noisy = MOVED + RNG.normal(scale=0.01, size=MOVED.shape)
+    found = align_points(SPACE, [POINTS] * 3, noisy, progress=False)
+    assert 0.006 < found.sigma < 0.014
+
+
+def test_identical_points_stay() -> None:
+    found = align_points(SPACE, [POINTS], [POINTS], progress=False)
+    assert np.abs(found.theta).max() < 1e-6 and found.loss_after[0] < 1e-20
+
+
+def test_chamfer_distance_against_all_distances() -> None:
+    other = RNG.random((20, 2))
+    distances = ((POINTS[:, None] - other) ** 2).sum(-1)
+    expected = 0.5 * (distances.min(1).mean() + distances.min(0).mean())
+    assert chamfer_distance(POINTS, other) == pytest.approx(expected)
+    assert len(thin(POINTS, 7)) == 7 and thin(POINTS, 100) is POINTS
+
+
+@pytest.mark.parametrize(
+    ("sources", "targets", "options", "message"),
+    [
+        ([POINTS], [], {}, "must be as many"),
+        ([], [], {}, "at least one set"),
+        ([POINTS * 100], [POINTS], {}, "must lie in the unit domain"),
+        ([np.zeros((4, 3))], [POINTS], {}, r"`sources\[0\]` must have shape \(m, 2\)"),
+        ([POINTS[:9]], [POINTS], {"match": "known"}, "as many points for match='known'.*nearest"),
+        ([POINTS], [POINTS], {"match": "icp"}, "`match` must be one of"),
+        ([POINTS], [POINTS], {"sigma": 0.0}, "`sigma` must be a positive number"),
+        ([POINTS], [POINTS], {"prior": SmoothPrior(WarpSpace((2, 2)))}, "`prior` must be one of"),
+    ],
+)
+def test_wrong_input(sources: list, targets: list, options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        align_points(SPACE, sources, targets, progress=False, **options)

@@ -1,0 +1,107 @@
+"""Learning how shapes vary, and making more of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dreamwarp import ShapeAugmenter, Warp, WarpSpace
+from dreamwarp.augment.shapes import sample_shapes, warp_mesh
+from dreamwarp.data import Box, ShapeSet, load_shapes
+from dreamwarp.generation.shape_files import write_shapes
+
+ANGLES = np.linspace(0.0, 2 * np.pi, 24, endpoint=False)
+
+
+def ellipses(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Class 0 varies in height, class 1 in width."""
+    rng = np.random.default_rng(seed)
+    circle = np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1)
+    scales = np.ones((24, 2))
+    labels = np.arange(24) % 2
+    scales[np.arange(24), labels] += rng.normal(scale=0.15, size=24)
+    return 10.0 * circle * scales[:, None], labels
+
+
+@pytest.mark.parametrize("match", ["known", "nearest"])
+def test_samples_vary_as_their_class_does(match: str) -> None:
+    X, y = ellipses()
+    augmenter = ShapeAugmenter(n_neighbors=3, match=match, boundary="free", progress=False)
+    new = augmenter.fit(X, y).sample(200)
+    assert new.y.tolist() == [0, 1] * 100
+    sizes = np.array([np.ptp(points, axis=0) / 20.0 for points in new.points])
+    spread = np.array([sizes[new.y == label].std(axis=0) for label in (0, 1)])
+    assert spread[0, 0] > 1.2 * spread[0, 1] and spread[1, 1] > 1.2 * spread[1, 0]
+
+
+def test_shape_k_depends_on_the_seed_and_k_alone() -> None:
+    X, y = ellipses()
+    augmenter = ShapeAugmenter(n_neighbors=2, progress=False).fit(X, y)
+    all_of_them, some = augmenter.sample(10), augmenter.sample(4, first=5)
+    for k in range(4):
+        np.testing.assert_array_equal(all_of_them.points[5 + k], some.points[k])
+    with pytest.raises(ValueError, match="must know every class"):
+        sample_shapes(augmenter.model_, ShapeSet.of(X, y + 5), 3)
+
+
+def test_wrong_use() -> None:
+    X, y = ellipses()
+    with pytest.raises(ValueError, match="Call `fit` first"):
+        ShapeAugmenter().sample(3)
+    with pytest.raises(ValueError, match="`y` must have a label for each shape"):
+        ShapeAugmenter().fit(X)
+    with pytest.raises(ValueError, match="`cells` must have 2 numbers"):
+        ShapeAugmenter(cells=(2, 2, 2)).fit(X, y)
+    with pytest.raises(ValueError, match="at least two shapes"):
+        ShapeAugmenter().fit(X[:2], y[:2])
+
+
+def test_a_mesh_round_trip() -> None:
+    """Acceptance: back within 1e-6 of the box."""
+    trimesh = pytest.importorskip("trimesh", reason="meshes need trimesh")
+    mesh = trimesh.creation.icosphere(subdivisions=3, radius=250.0)
+    box = Box.around(mesh.vertices)
+    space = WarpSpace((3, 3, 3))
+    warp = Warp(space, np.random.default_rng(0).normal(scale=0.4, size=space.dim))
+    moved = warp_mesh(warp, mesh, box)
+    assert np.abs(moved.vertices - mesh.vertices).max() > 0.01 * box.size
+    back = warp_mesh(warp.inverse(), moved, box)
+    assert np.abs(back.vertices - mesh.vertices).max() < 1e-6 * box.size
+    np.testing.assert_array_equal(back.faces, mesh.faces)
+
+
+def test_normals_follow_by_the_jacobian() -> None:
+    """Against the normals of a finely cut surface that has been moved."""
+    trimesh = pytest.importorskip("trimesh", reason="meshes need trimesh")
+    ball = trimesh.creation.icosphere(subdivisions=4, radius=0.3)
+    vertices = ball.vertices + 0.5
+    normals = ball.vertices / 0.3
+    space = WarpSpace((2, 2, 2))
+    warp = Warp(space, np.random.default_rng(0).normal(scale=0.4, size=space.dim))
+    found = warp.normals(vertices, normals)
+    moved = trimesh.Trimesh(warp.points(vertices), ball.faces, process=False)
+    cosines = (found * moved.vertex_normals).sum(axis=1)
+    assert np.abs(found - normals).max() > 0.05 and np.quantile(cosines, 0.02) > 0.995
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0)
+    with pytest.raises(ValueError, match="`normals` must have the shape of the points"):
+        warp.normals(vertices, normals[:5])
+
+
+def test_samples_are_written_as_meshes(tmp_path: Path) -> None:
+    trimesh = pytest.importorskip("trimesh", reason="meshes need trimesh")
+    rng = np.random.default_rng(0)
+    ball = trimesh.creation.icosphere(subdivisions=1)
+    for k in range(8):
+        scaled = ball.copy()
+        scaled.vertices = ball.vertices * (50 + 10 * rng.random(3))
+        (tmp_path / "in" / "egg").mkdir(parents=True, exist_ok=True)
+        scaled.export(tmp_path / "in" / "egg" / f"{k}.ply")
+    shapes = load_shapes(tmp_path / "in")
+    made = ShapeAugmenter(n_neighbors=2, progress=False).fit(shapes).sample(3)
+    assert write_shapes(made, tmp_path / "out") == 3
+    again = load_shapes(tmp_path / "out")
+    assert len(again) == 3 and again.y.tolist() == ["egg"] * 3
+    np.testing.assert_array_equal(again.meshes[0].faces, ball.faces)
+    np.testing.assert_allclose(again.points[0], made.points[0], rtol=1e-6, atol=1e-4)
