@@ -9,6 +9,8 @@ QUESTIONS = (
     "flow1d",
     "flow3d",
     "images",
+    "volumes",
+    "series",
     "align",
     "training",
     "landmarks",

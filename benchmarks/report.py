@@ -26,6 +26,7 @@ from dreamwarp.core.files import write_beside
 PACKAGES = (
     "numba", "numpy", "scipy", "torch",
     "libcpab", "difw", "kornia", "albumentations", "torchvision", "simpleitk",
+    "monai", "torchio", "tslearn",
 )  # fmt: skip
 # Largest load of the machine, as a share of its cores, at which figures deserve trust.
 QUIET = 0.25

@@ -1,0 +1,140 @@
+"""Warps for MONAI: a dictionary transform for images and label maps, with history and inverse."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import numpy as np
+from monai.config import KeysCollection
+from monai.transforms import InvertibleTransform, MapTransform, RandomizableTransform
+from monai.utils import TraceKeys, convert_to_dst_type, convert_to_tensor, ensure_tuple_rep
+
+from dreamwarp.core.listing import public_names
+from dreamwarp.core.validation import check_choice, check_factor
+from dreamwarp.model import WarpModel
+from dreamwarp.torch.items import warp_item
+
+__all__ = ["LearnedWarpd"]
+
+# MONAI's names of interpolations, and ours.
+MODES: dict[str, Any] = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
+FILLS: dict[str, Any] = {"border": "edge", "zeros": "constant", "reflection": "reflect"}
+
+
+class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  # type: ignore[misc]
+    """Warp images and label maps of a dictionary alike, as the members of a class differ.
+
+    Every call draws one warp for all keys. It is kept in the history of each item, so that
+    ``inverse``, of this transform or of a ``Compose``, applies its exact inverse.
+
+    Parameters
+    ----------
+    keys : str or sequence of str
+        Items to warp: tensors or arrays (channels, *spatial), with as many spatial axes as the
+        model's space.
+    model : WarpModel
+    label_key : str, optional
+        Item that holds the class of the sample. Default: the warps of all classes.
+    prob : float
+        Probability that a sample is warped.
+    strength : float
+        Factor on the learned warps. Their natural scale is 1.
+    mode : str or sequence of str
+        Interpolation of each key: ``"bilinear"``, ``"nearest"`` (for label maps) or ``"bicubic"``.
+    padding_mode : str or sequence of str
+        What lies beyond the border: ``"border"``, ``"zeros"`` or ``"reflection"``. Seen only where
+        the model's boundary is ``"free"``.
+    allow_missing_keys : bool
+
+    Examples
+    --------
+    >>> transform = LearnedWarpd(["image", "label"], model, mode=["bilinear", "nearest"])
+    >>> warped = transform({"image": image, "label": label})
+    >>> restored = transform.inverse(warped)
+    """
+
+    backend: list[Any] = []  # noqa: RUF012  # MONAI's name for what a transform computes with
+
+    def __init__(
+        self,
+        keys: KeysCollection,
+        model: WarpModel,
+        *,
+        label_key: Hashable | None = None,
+        prob: float = 1.0,
+        strength: float = 1.0,
+        mode: Any = "bilinear",
+        padding_mode: Any = "border",
+        allow_missing_keys: bool = False,
+    ) -> None:
+        if not isinstance(model, WarpModel):
+            raise TypeError(f"`model` must be a WarpModel, got {type(model).__name__}.")
+        MapTransform.__init__(self, keys, allow_missing_keys)
+        RandomizableTransform.__init__(self, prob)
+        self.model, self.label_key = model, label_key
+        self.strength = check_factor("strength", strength)
+        self.mode = ensure_tuple_rep(mode, len(self.keys))
+        self.padding_mode = ensure_tuple_rep(padding_mode, len(self.keys))
+        for value in self.mode:
+            check_choice("mode", value, tuple(MODES))
+        for value in self.padding_mode:
+            check_choice("padding_mode", value, tuple(FILLS))
+        self.theta = np.zeros(model.space.dim)
+
+    def randomize(self, data: Any = None) -> None:
+        """Draw whether to warp, and by what; ``data`` is the class, None for all classes."""
+        super().randomize(None)
+        number = int(self.R.randint(np.iinfo(np.int32).max))
+        drawn = self.model.draw(data, np.array([number]))[0]
+        self.theta = self.strength * drawn
+
+    def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        """The dictionary with its keys warped."""
+        d = dict(data)
+        self.randomize(self._label(d))
+        for key, mode, padding in self.key_iterator(d, self.mode, self.padding_mode):
+            if self._do_transform:
+                d[key] = self._apply(d[key], self.theta, mode, padding)
+            else:
+                d[key] = convert_to_tensor(d[key], track_meta=True)
+            extra = {"theta": self.theta.tolist(), "mode": mode, "padding_mode": padding}
+            self.push_transform(d[key], extra_info=extra)
+        return d
+
+    def inverse(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
+        """The dictionary with the last warp of its keys undone."""
+        d = dict(data)
+        for key in self.key_iterator(d):
+            done = self.pop_transform(d[key])
+            if done[TraceKeys.DO_TRANSFORM]:
+                info = done[TraceKeys.EXTRA_INFO]
+                theta = -np.asarray(info["theta"])
+                d[key] = self._apply(d[key], theta, info["mode"], info["padding_mode"])
+        return d
+
+    def _label(self, data: Mapping[Hashable, Any]) -> Any:
+        if self.label_key is None:
+            return None
+        if self.label_key not in data:
+            raise KeyError(f"`label_key` {self.label_key!r} is not in the data: {list(data)}.")
+        label = data[self.label_key]
+        return label.item() if hasattr(label, "item") else label
+
+    def _apply(self, values: Any, theta: Any, mode: str, padding: str) -> Any:
+        tensor = convert_to_tensor(values, track_meta=True)
+        ndim = self.model.space.ndim
+        if tensor.ndim != ndim + 1:
+            raise ValueError(
+                f"items must have shape (channels, *spatial) with {ndim} spatial axes, as "
+                f"{self.model.space!r}, got {tuple(tensor.shape)}. Use EnsureChannelFirstd before."
+            )
+        plain = tensor.as_tensor() if hasattr(tensor, "as_tensor") else tensor
+        moved = warp_item(
+            self.model.space, theta, plain, interpolation=MODES[mode], fill=FILLS[padding]
+        )
+        return convert_to_dst_type(moved, dst=tensor, dtype=moved.dtype)[0]
+
+
+def __dir__() -> list[str]:
+    return public_names(globals())

@@ -1,0 +1,131 @@
+"""Warps for TorchIO: random and fixed transforms of subjects, with history and inverse."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+from torchio import ScalarImage, Subject
+from torchio.transforms import SpatialTransform
+from torchio.transforms.augmentation import RandomTransform
+
+from dreamwarp.core.listing import public_names
+from dreamwarp.core.validation import check_choice, check_factor
+from dreamwarp.model import WarpModel
+from dreamwarp.space import WarpSpace
+from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
+from dreamwarp.torch.items import warp_item
+
+__all__ = ["FixedWarp", "LearnedWarp"]
+
+
+class LearnedWarp(RandomTransform, SpatialTransform):  # type: ignore[misc]  # TorchIO has no types
+    """Warp all images of a subject alike, as the members of a class differ.
+
+    Label maps take the nearest label. The history of the subject holds the :class:`FixedWarp` that
+    was applied, so that ``subject.apply_inverse_transform()`` undoes it exactly.
+
+    Parameters
+    ----------
+    model : WarpModel
+        Of three axes, or of two for images of one slice.
+    label_key : str, optional
+        Item of the subject that holds its class. Default: the warps of all classes.
+    strength : float
+        Factor on the learned warps. Their natural scale is 1.
+    image_interpolation : {"linear", "nearest", "cubic"}
+    **kwargs
+        As for every transform of TorchIO: ``p``, ``include``, ``exclude``, ...
+    """
+
+    def __init__(
+        self,
+        model: WarpModel,
+        *,
+        label_key: str | None = None,
+        strength: float = 1.0,
+        image_interpolation: Interpolation = "linear",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        if not isinstance(model, WarpModel):
+            raise TypeError(f"`model` must be a WarpModel, got {type(model).__name__}.")
+        self.model, self.label_key = model, label_key
+        self.strength = check_factor("strength", strength)
+        self.image_interpolation = check_choice(
+            "image_interpolation", image_interpolation, INTERPOLATIONS
+        )
+
+    def apply_transform(self, subject: Subject) -> Subject:
+        """The subject, warped by a warp drawn from torch's own generator."""
+        number = torch.randint(2**62, (1,)).numpy()
+        label: Any = None if self.label_key is None else subject[self.label_key]
+        label = label.item() if hasattr(label, "item") else label
+        theta = self.strength * self.model.draw(label, number)[0]
+        fixed = FixedWarp(
+            self.model.space, theta, image_interpolation=self.image_interpolation,
+            **self._get_base_args(),
+        )  # fmt: skip
+        return fixed(subject)
+
+
+class FixedWarp(SpatialTransform):  # type: ignore[misc]
+    """Apply one warp to all images of a subject.
+
+    Parameters
+    ----------
+    space : WarpSpace
+    theta : (d,)
+    image_interpolation : {"linear", "nearest", "cubic"}
+    **kwargs
+        As for every transform of TorchIO.
+    """
+
+    def __init__(
+        self,
+        space: WarpSpace,
+        theta: ArrayLike,
+        *,
+        image_interpolation: Interpolation = "linear",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        values, is_single = space._check_theta(theta)
+        if not is_single or space.ndim not in (2, 3):
+            raise ValueError(
+                f"`theta` must have shape ({space.dim},) and `space` 2 or 3 axes, got "
+                f"{np.shape(theta)} and {space!r}."
+            )
+        self.space, self.theta = space, values[0].copy()
+        self.image_interpolation = image_interpolation
+        self.invert_transform = False
+        self.args_names = ["space", "theta", "image_interpolation"]
+
+    def apply_transform(self, subject: Subject) -> Subject:
+        """The subject, warped."""
+        subject.check_consistent_spatial_shape()
+        for image in self.get_images(subject):
+            is_scalar = isinstance(image, ScalarImage)
+            interpolation = self.image_interpolation if is_scalar else "nearest"
+            image.set_data(self._warp(image.data, interpolation))
+        return subject
+
+    def _warp(self, values: Tensor, interpolation: Interpolation) -> Tensor:
+        """(channels, x, y, z), warped."""
+        is_flat = self.space.ndim == 2
+        if is_flat != (values.shape[-1] == 1):
+            raise ValueError(
+                f"images must have {'one slice' if is_flat else 'several slices'} for "
+                f"{self.space!r}, got shape {tuple(values.shape)}."
+            )
+        theta = -self.theta if self.invert_transform else self.theta
+        samples = values[..., 0] if is_flat else values
+        moved = warp_item(self.space, theta, samples, interpolation=interpolation)
+        return moved[..., None] if is_flat else moved
+
+
+def __dir__() -> list[str]:
+    return public_names(globals())
