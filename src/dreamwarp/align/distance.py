@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.metrics import pairwise_distances
+from scipy.spatial.distance import cdist
 
 from dreamwarp.align.alignment import Alignments, align_pairs
 from dreamwarp.align.prior import Prior, SmoothPrior
@@ -76,7 +76,7 @@ def warp_distance(
     first, second, is_single = _check_samples(space, a, b)
     prior = SmoothPrior(space) if prior is None else prior
     flat = [x.reshape(len(x), -1) for x in (first, second)]
-    plain = np.asarray(pairwise_distances(*flat))
+    plain = cdist(*flat)
     options = {"prior": prior, "n_threads": n_threads}
     noise = _estimate(space, first, second, plain, options) if sigma == "auto" else float(sigma)
     if not 0.0 < noise < np.inf:
@@ -101,7 +101,7 @@ def estimate_sigma(
     """The noise σ between samples (n, ...) and their nearest neighbours, for ``warp_distance``."""
     samples, _, _ = _check_samples(space, X, X)
     flat = samples.reshape(len(samples), -1)
-    plain = np.asarray(pairwise_distances(flat))
+    plain = cdist(flat, flat)
     np.fill_diagonal(plain, np.inf)
     return _estimate(space, samples, samples, plain, {"prior": prior, "n_threads": n_threads})
 

@@ -152,11 +152,12 @@ def fit(
     options = data_options(fields, shape, resize, pad, missing)
     parsed = None if cells == "auto" else parse_cells(cells)
     check_place(output, overwrite=overwrite)
+    factor = parse_amount("strength", strength)
     if are_meshes(data):
         fit_meshes(
             data, output, cells=parsed, boundary=boundary, n_neighbors=neighbors,
             sigma=parse_amount("sigma", sigma), displacement=displacement, length=length,
-            strength=1.0 if strength == "auto" else float(strength), seed=seed,
+            strength=1.0 if factor == "auto" else factor, seed=seed,
         )  # fmt: skip
         return
     samples = load(data, **options)
@@ -166,7 +167,7 @@ def fit(
         cells=parsed, boundary=boundary, n_neighbors=neighbors, method=method,
         similarity=similarity, sigma=parse_amount("sigma", sigma), displacement=displacement,
         length=length, max_steps=max_steps, max_draws=max_draws, max_pairs=max_pairs, model=kind,
-        strength=parse_amount("strength", strength), seed=seed,
+        strength=factor, seed=seed,
     )  # fmt: skip
     typer.echo(f"{samples.describe()}; {in_words(parsed)} cells")
     with connected(scheduler) as client:

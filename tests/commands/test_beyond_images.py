@@ -1,0 +1,51 @@
+"""The commands on series, volumes and meshes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dreamwarp import WarpModel
+from dreamwarp.commands.fit import choose_cells
+from dreamwarp.data import DataSet, load_shapes
+from tests.commands.test_fit import run
+
+
+def test_cells_suit_the_data() -> None:
+    y = np.zeros(2, int)
+    for shape, cells in (
+        ((150,), (10,)),
+        ((1, 150), (10,)),
+        ((784,), (4, 4)),  # a flattened image: what follows says how to give its shape
+        ((28, 28), (4, 4)),
+        ((3, 64, 64), (4, 4)),
+        ((28, 28, 28), (3, 3, 3)),
+    ):
+        assert choose_cells(DataSet("x", np.zeros((2, *shape)), y)) == cells
+    assert choose_cells(DataSet("x", np.zeros((2, 784)), y, n_axes=1)) == (10,)
+
+
+def test_meshes_in_meshes_out(tmp_path: Path, capsys: Any) -> None:
+    trimesh = pytest.importorskip("trimesh", reason="meshes need trimesh")
+    rng, box = np.random.default_rng(0), trimesh.creation.box()
+    for k in range(8):
+        mesh = box.copy()
+        mesh.vertices = 100.0 * mesh.vertices * (1.0 + 0.1 * rng.normal(size=3))
+        folder = tmp_path / "in" / "box"
+        folder.mkdir(parents=True, exist_ok=True)
+        mesh.export(folder / f"{k}.ply")
+    source, model, out = str(tmp_path / "in"), str(tmp_path / "m.dwm"), str(tmp_path / "out")
+    assert run("data", source) == 0
+    assert "8 meshes of 8 points in 3 dimensions, 1 class" in capsys.readouterr().out
+    assert run("fit", source, "-o", model, "--neighbors", "2") == 0
+    assert "pairs aligned" in capsys.readouterr().out
+    assert WarpModel.load(model).space.cells == (2, 2, 2)
+    assert run("sample", model, source, "-n", "5", "-o", out, "--seed", "3") == 0
+    made = load_shapes(out)
+    assert len(made) == 5 and np.array_equal(made.meshes[0].faces, box.faces)
+    first = made.points[0].copy()
+    assert run("sample", model, source, "-n", "2", "-o", out, "--seed", "3") == 0
+    np.testing.assert_array_equal(load_shapes(out).points[0], first)
