@@ -157,7 +157,7 @@ def test_what_cant_be_done_is_one_line_and_code_1(
         (["x", "--shape", "4by5"], r"shape must be 1 to 4 whole numbers with x between them, such"),
         (
             ["x", "--resize", "28"],
-            r"resize must be 2 whole numbers with x between them, such as 28x",
+            r"resize must be 2 to 3 whole numbers with x between them, such as 28x",
         ),
         (["x", "--pad", "mean"], r"Invalid value for '--pad'"),
     ],

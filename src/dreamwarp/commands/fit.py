@@ -137,11 +137,9 @@ def fit(
 
     dreamwarp fit leaves/ -o leaves.dwm --resize 64x64 --cells 6x6 --neighbors 8
 
-    dreamwarp fit GunPoint/ -o gestures.dwm        series, .ts
+    dreamwarp fit GunPoint/ -o gestures.dwm
 
-    dreamwarp fit scans/ -o scans.dwm              NIfTI volumes, a folder per class
-
-    dreamwarp fit bones/ -o bones.dwm              meshes, a folder per class
+    dreamwarp fit scans/ -o scans.dwm --resize 32x32x32
 
     dreamwarp fit mnist -o paper.dwm --method metropolis --kind gaussian --boundary zero
     """
