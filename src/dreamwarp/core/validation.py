@@ -69,7 +69,7 @@ def check_resolution(name: str, shape: Sequence[int], cells: Sequence[int]) -> N
             f"`{name}` must have at least 2 pixels along every axis that is warped, got shape "
             f"{tuple(shape)}, which {len(cells)} numbers of `cells` make samples of {size} pixels. "
             "Use `cells` with one number for each longer axis: "
-            f"{'cells=(16,) for series' if is_series else 'cells=(4, 4) for images'}."
+            f"{'cells=(10,) for series' if is_series else 'cells=(4, 4) for images'}."
         )
 
 
