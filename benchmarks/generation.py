@@ -76,7 +76,8 @@ def time_stages(source: SampleSource, folder: Path, n_rounds: int) -> list[Timin
     """Random numbers, templates, flow, interpolation and writing of one block, on one thread."""
     n, space = source.form.block_size, source.model.space
     numbers, centers = np.arange(n), pixel_centers(SHAPE)
-    templates, codes = source._choose(numbers, 1)
+    templates = source.choose(numbers, n_threads=1)
+    codes = source.codes[templates]
     theta = source.model.draw(codes, numbers, seed=source.key, n_threads=1)
     tolerance = min(TOLERANCE, PIXEL_TOLERANCE / max(SHAPE))
     moved = space.flow(theta, centers, tolerance=tolerance, n_threads=1)
@@ -84,7 +85,7 @@ def time_stages(source: SampleSource, folder: Path, n_rounds: int) -> list[Timin
     X, y = source.make(0, n, n_threads=1)
 
     def draw() -> None:
-        source._choose(numbers, 1)
+        source.choose(numbers, n_threads=1)
         source.model.draw(codes, numbers, seed=source.key, n_threads=1)
 
     stages = {

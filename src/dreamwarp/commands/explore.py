@@ -89,6 +89,7 @@ def explore(
     if browser and has_display():
         threading.Thread(target=open_page, args=(serving,), daemon=True).start()
     serving.run()
+    raise typer.Exit(130)  # whether or not uvicorn passes the interrupt on
 
 
 def open_page(serving: Serving) -> None:
