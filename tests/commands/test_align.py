@@ -98,7 +98,7 @@ def test_samplers_say_whether_their_chains_have_mixed(capsys: Any, folder: Path)
     assert written["cells"] == [2, 2]
     assert written["boundary"] == "free"
     assert written["method"] == "hmc"
-    assert len(written["theta"]) == dw.WarpSpace((2, 2)).dim
+    assert len(written["theta"]) == dw.WarpSpace((2, 2), boundary="free").dim
     assert written["diagnostics"]["r_hat"] >= 0.99
     assert written["loss_before"] > 0
 

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from dreamwarp import Warp
-from dreamwarp.report.story import write_report
+from dreamwarp.report import story
 from tests.explore.cases import scene
 from tests.report import cases as report_cases
 
@@ -272,12 +272,19 @@ def test_updates_are_quick(open_page: Any, kind: str) -> None:
     assert np.median(taken) < SLACK * PROMISE[kind]
 
 
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: Any) -> Path:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(story, "N_FRAMES", 3)
+        path = tmp_path_factory.mktemp("report") / "report.html"
+        return story.write_report(report_cases.study(2), path)
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_report_in_a_browser(open_page: Any, tmp_path: Path, scheme: str) -> None:
-    path = write_report(report_cases.study(2), tmp_path / "report.html")
+def test_the_report_in_a_browser(open_page: Any, report: Path, scheme: str) -> None:
     for width in (1200, 390):
         page = open_page(
-            path.as_uri(), viewport={"width": width, "height": 800}, color_scheme=scheme
+            report.as_uri(), viewport={"width": width, "height": 800}, color_scheme=scheme
         )
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         broken = "[...document.images].filter((i) => !i.complete || !i.naturalWidth).length"

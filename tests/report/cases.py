@@ -53,6 +53,6 @@ def study(ndim: int, **changes: Any) -> Study:
     }  # fmt: skip
     result = Alignments(**{**fields, **changes})
     return Study(
-        subject, edges, result, None, settings_of(model(ndim)), 2 * N_PER_CLASS,  # type: ignore[arg-type]
+        subject, edges, result, None, settings_of(model(ndim)), np.array([8, 8]), np.arange(16),  # type: ignore[arg-type]
         known=judgement(),
     )  # fmt: skip

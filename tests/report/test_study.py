@@ -45,6 +45,7 @@ def test_a_study_aligns_as_the_model_was_fitted(augmenter: Augmenter, digits: An
 def test_of_many_samples_some_are_taken(augmenter: Augmenter, digits: Any) -> None:
     study = make_study(augmenter.model_, digits, max_samples=24, progress=False)
     assert (len(study.subject.X), study.n_all) == (24, 60)
+    np.testing.assert_array_equal(study.subject.X, digits[0][study.numbers])
     assert np.bincount(study.subject.codes).tolist() == [8, 8, 8]
     edges = neighbor_pairs(study.subject.X, study.subject.codes, n_neighbors=3)
     np.testing.assert_array_equal(study.edges, edges)

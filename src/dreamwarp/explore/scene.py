@@ -70,7 +70,7 @@ class Scene:
         sample = self.subject.sample(self.index(0, 0))
         theta = self.theta(0, self.draw_coefficients(0, 0, 0), 1.0)
         self.show_warp(sample, theta, [(0.5, 0.5)])
-        self.mosaic(None, 2, 1.0, 0)
+        self.mosaic(None, MAX_MOSAIC, 1.0, 0)  # many at once have kernels of their own
         self.align(0, 0, len(self._members[0]) - 1)
 
     # -- what there is

@@ -12,13 +12,15 @@ from dreamwarp.augment.verdict import Judgement
 from dreamwarp.report import figures
 
 
-def draw_strength(judgement: Judgement) -> Figure:
+def draw_strength(judgement: Judgement, *, with_verdict: bool = True) -> Figure:
     """Errors on held-out samples by the strength of warps, the strength chosen, and the verdict.
 
     Parameters
     ----------
     judgement : Judgement
         Of ``Augmenter.judge`` or ``dreamwarp.torch.choose_strength``.
+    with_verdict : bool
+        Whether the verdict stands over the figure, in words.
 
     Returns
     -------
@@ -26,8 +28,9 @@ def draw_strength(judgement: Judgement) -> Figure:
     """
     figure = figures.new_figure(7.2, 3.6)
     axes = figure.subplots()
-    words = "\n".join(textwrap.wrap(str(judgement.verdict), 86))
-    axes.set_title(words, fontsize=9.5, color=figures.INK, loc="left")
+    if with_verdict:
+        words = "\n".join(textwrap.wrap(str(judgement.verdict), 86))
+        axes.set_title(words, fontsize=9.5, color=figures.INK, loc="left")
     if not judgement.errors:
         axes.set_axis_off()
         axes.text(

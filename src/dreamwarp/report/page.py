@@ -84,7 +84,8 @@ class Page:
     ) -> None:
         """Add a table; ``best`` are rows to point out, one for each of the last columns."""
         head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in columns)
-        self._parts.append(f'<div class="table" tabindex="0"><table><tr>{head}</tr>')
+        self._parts.append('<div class="table" tabindex="0" role="group" aria-label="Table">')
+        self._parts.append(f"<table><tr>{head}</tr>")
         pointed_out: list[int | None] = [None] * (len(columns) - len(best)) + list(best)
         for number, row in enumerate(rows):
             cells = "".join(
@@ -113,7 +114,8 @@ class Page:
         width, height = (round(UNITS_PER_INCH * size) for size in figure.get_size_inches())
         name = "photo" if is_photo else "drawing"
         self._parts.append(
-            f'<figure class="{"wide" if width > 480 else ""}"><div class="scroll" tabindex="0">'
+            f'<figure class="{"wide" if width > 480 else ""}">'
+            '<div class="scroll" tabindex="0" role="group" aria-label="Figure">'
             f'<img class="{name}" width="{width}" height="{height}" '
             f'src="data:image/webp;base64,{data}" alt="{words}"></div>'
             f"<figcaption>{html.escape(caption)}</figcaption></figure>"

@@ -219,7 +219,7 @@ def _class_row(study: Study, code: int) -> list[str]:
     share, fit = model.components(label).share, model.fits[label]
     return [
         shorten(label, 24),
-        f"{len(study.subject.members(code)):,}",
+        f"{study.counts[code]:,}",
         f"{fit.n_pairs:,}",
         f"{share[0]:.0%}",
         str(int(np.searchsorted(share.cumsum(), 0.9)) + 1),
@@ -297,7 +297,7 @@ def tell_strength(page: Page, study: Study) -> None:
     if judgement.errors:
         errors = ", ".join(f"{error:.1%} at {s:g}" for s, error in sorted(judgement.errors.items()))
         page.figure(
-            judged.draw_strength(judgement),
+            judged.draw_strength(judgement, with_verdict=False),
             "Errors of a nearest neighbour on held-out samples, by strength of the warps.",
             alternative=f"Error by strength: {errors}.",
         )
@@ -345,7 +345,7 @@ def draw_odd(study: Study, odd: list[Odd]) -> Figure:
 
 def _reason(study: Study, odd: Odd) -> str:
     lines = [
-        f"sample {odd.sample} of those looked at",
+        f"sample {study.numbers[odd.sample]:,} of the data",
         f"{odd.score:.1f} deviations above its class",
     ]
     if odd.looks_like is not None:
@@ -357,7 +357,7 @@ def _reason(study: Study, odd: Odd) -> str:
 def _name_odd(study: Study, odd: Odd) -> str:
     label = study.subject.labels[study.subject.codes[odd.sample]]
     like = "" if odd.looks_like is None else f", looks like {study.subject.labels[odd.looks_like]}"
-    return f"sample {odd.sample} of class {label}{like}"
+    return f"sample {study.numbers[odd.sample]} of class {label}{like}"
 
 
 def find_warnings(study: Study, odd: list[Odd]) -> Iterator[str]:

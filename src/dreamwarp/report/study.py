@@ -59,8 +59,10 @@ class Study:
         With the recipe for a model of them.
     settings : Settings
         They were aligned by.
-    n_all : int
-        Samples that the data has.
+    counts : (n_classes,)
+        Samples of each class that the data has.
+    numbers : (n,)
+        Of the samples looked at, in the data.
     seed : int
     """
 
@@ -69,7 +71,8 @@ class Study:
     alignments: Alignments
     pairs: AlignedPairs
     settings: Settings
-    n_all: int
+    counts: Integers
+    numbers: Integers
     seed: int = 0
     progress: ProgressOption = None
     known: Judgement | None = field(default=None, repr=False)
@@ -78,6 +81,11 @@ class Study:
     def model(self) -> WarpModel:
         """The model."""
         return self.subject.model
+
+    @property
+    def n_all(self) -> int:
+        """Samples that the data has."""
+        return int(self.counts.sum())
 
     @cached_property
     def judgement(self) -> Judgement:
@@ -167,7 +175,10 @@ def make_study(
             progress=progress, n_threads=None, client=None,
         )  # fmt: skip
         _, pairs = fit_model(model.space, pairs, settings, seed=seed)
-    return Study(subject, edges, alignments, pairs, settings, len(whole.X), seed, progress)
+    counts = np.bincount(whole.codes)
+    return Study(
+        subject, edges, alignments, pairs, settings, counts, some, seed, progress
+    )  # fmt: skip
 
 
 def study_of(augmenter: Augmenter) -> Study:
@@ -180,8 +191,8 @@ def study_of(augmenter: Augmenter) -> Study:
         )
     return Study(
         subject, augmenter.edges_, augmenter.alignments_, augmenter._pairs,
-        settings_of(augmenter.model_), len(subject.X), augmenter._key, augmenter.progress,
-        judgement,
+        settings_of(augmenter.model_), np.bincount(subject.codes), np.arange(len(subject.X)),
+        augmenter._key, augmenter.progress, judgement,
     )  # fmt: skip
 
 
