@@ -23,9 +23,9 @@ def test_samples_with_a_pixel_for_every_cell_will_do(
         (
             (20, 1, 512),
             (4, 4),
-            r"`sources`.*\(20, 1, 512\).* 1 x 512 pixels.*cells=\(16,\) for ser",
+            r"`sources`.*\(20, 1, 512\).* 1 x 512 pixels.*cells=\(10,\) for ser",
         ),
-        ((20, 3, 512, 1), (4, 4), r"512 x 1 pixels.*cells=\(16,\) for series"),
+        ((20, 3, 512, 1), (4, 4), r"512 x 1 pixels.*cells=\(10,\) for series"),
         ((20, 1, 28, 28), (4, 4, 4), r"1 x 28 x 28 pixels.*cells=\(4, 4\) for images"),
     ],
 )
