@@ -21,6 +21,7 @@ from distributed import Client, LocalCluster
 import dreamwarp as dw
 from dreamwarp import WarpSpace, cli
 from dreamwarp.align import alignment
+from dreamwarp.align.block import PairedImages
 from dreamwarp.align.distributed_blocks import align_all_on
 from dreamwarp.align.evidence import EvidenceFinder
 from dreamwarp.core.cluster import connect, run_on
@@ -199,9 +200,10 @@ def test_a_cluster_aligns_alike(client: Client) -> None:
             progress=False, n_threads=1,
         )  # fmt: skip
     told: list[tuple[int, int]] = []
-    here = original(problems[-1], sources, targets, False, False, 1)
+    pairs = PairedImages(sources, targets, np.arange(150)[:, None].repeat(2, axis=1))
+    here = original(problems[-1], pairs, False, False, 1)
     there = align_all_on(
-        client, problems[-1], sources, targets, False, lambda n, total: told.append((n, total))
+        client, problems[-1], pairs, False, lambda n, total: told.append((n, total))
     )
     assert told[-1] == (150, 150) and len(here) == len(there) > 1
     for one, other in zip(here, there, strict=True):

@@ -184,7 +184,7 @@ def test_volumes_are_aligned_and_drawn(capsys: Any, folder: Path, monkeypatch: A
     [
         (["a.png", "none.png"], r"`none\.png` does not exist"),
         (["a.png", "."], r"`\.` is a folder"),
-        (["text.png", "b.png"], r"`text\.png` can't be read as a PNG or JPEG picture"),
+        (["text.png", "b.png"], r"`text\.png` can't be read as a PNG, JPEG, TIFF or WebP"),
         (["a.png", "large.png"], r"must have the same shape, got \(16, 16\) and \(20, 20\)"),
         (["a.png", "red.png"], r"same shape.* convert both to grey or both to colour"),
         (["a.png", "black.png"], r"`black\.png` is 0 everywhere: there is nothing in it to align"),

@@ -89,11 +89,11 @@ def test_serving_to_others_warns(folder: Path, capsys: Any, monkeypatch: Any) ->
     monkeypatch.setattr(explore, "open_page", lambda serving: opened.append(serving.address))
     with warnings.catch_warnings():
         warnings.simplefilter("default")  # shown, as commands show them
-        assert run("m.dwm", "d.npz", "--port", "0", "--host", "0.0.0.0", "--no-browser") == 0
+        assert run("m.dwm", "d.npz", "--port", "0", "--host", "0.0.0.0", "--no-browser") == 130
     shown = capsys.readouterr()
     assert "other machines can reach it" in shown.err and "?token=" in shown.out
     assert opened == []
-    assert run("m.dwm", "d.npz", "--port", "0") == 0
+    assert run("m.dwm", "d.npz", "--port", "0") == 130
     assert len(opened) == 1 and "token" not in opened[0]
 
 

@@ -125,8 +125,8 @@ def test_fit_while_it_aligns(data: Path) -> None:
 
 def test_fit_while_it_judges(data: Path) -> None:
     # Enough samples that judging takes long enough to be told of.
-    X = np.cumsum(np.random.default_rng(0).normal(size=(1200, 28, 28)), axis=2)
-    np.savez(data / "data.npz", X=X, y=np.arange(1200) % 3)
+    X = np.cumsum(np.random.default_rng(0).normal(size=(5000, 28, 28)), axis=2)
+    np.savez(data / "data.npz", X=X, y=np.arange(5000) % 3)
     options = ["--neighbors", "1", "--cells", "2x2"]
     interrupt(data, "judging", "fit", "data.npz", "-o", "m.dwm", *options)
     assert [path.name for path in data.iterdir()] == ["data.npz"]
@@ -140,13 +140,16 @@ def test_fit_while_it_compiles(data: Path, tmp_path_factory: Any, after: float) 
     assert [path.name for path in data.iterdir()] == ["data.npz"]
 
 
-@pytest.mark.parametrize("method", ["map", "hmc"])
-def test_align_while_it_aligns(tmp_path: Path, method: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "cells", "words"),
+    [("map", "20x20", "estimating noise"), ("hmc", "12x12", "aligning")],
+)
+def test_align_while_it_aligns(tmp_path: Path, method: str, cells: str, words: str) -> None:
     samples = np.cumsum(np.random.default_rng(0).normal(size=(2, 256, 256)), axis=2)
     for name, sample in zip("ab", samples, strict=True):
         np.save(tmp_path / f"{name}.npy", sample)
-    options = ["--cells", "12x12", "--method", method, "--theta", "theta.json"]
-    said = interrupt(tmp_path, "estimating noise", "align", "a.npy", "b.npy", *options)
+    options = ["--cells", cells, "--method", method, "--theta", "theta.json"]
+    said = interrupt(tmp_path, words, "align", "a.npy", "b.npy", *options)
     assert said.endswith("dreamwarp: interrupted\n")
     assert {path.name for path in tmp_path.iterdir()} == {"a.npy", "b.npy"}
 

@@ -113,7 +113,7 @@ def test_pictures_are_resized_on_request(tmp_path: Path) -> None:
         (pa.array([[1], [None], [2], [3], [4]]), r"\[X\]` has 1 empty entries"),
         (pa.array([1, 2, 3, 4, 5]), r"must hold tensors, lists of numbers or encoded pic.* int64"),
         (pa.array([["a"]] * 5), r"must hold tensors, lists of numbers or encoded pictures"),
-        (pa.array([b"words"] * 5), r"\[X\], row 0` can't be read as a PNG or JPEG picture"),
+        (pa.array([b"words"] * 5), r"\[X\], row 0` can't be read as a PNG, JPEG, TIFF or WebP"),
     ],
 )
 def test_columns_that_are_no_samples_are_refused(tmp_path: Path, column: Any, message: str) -> None:

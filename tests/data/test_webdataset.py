@@ -212,7 +212,10 @@ def test_nothing_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             [*arrays_and_words(), ("x.npy", array(np.zeros((4, 6)))), ("x.txt", b"a")],
             r"one type and shape throughout, got float32 \(4, 6\), float64 \(4, 6\)",
         ),
-        ([("a.png", b"words"), ("a.cls", b"1")], r"`.*\[a\.png\]` can't be read as a PNG or JPEG"),
+        (
+            [("a.png", b"words"), ("a.cls", b"1")],
+            r"`.*\[a\.png\]` can't be read as a PNG, JPEG, TIFF or WebP",
+        ),
         ([("a.npy", b"words"), ("a.cls", b"1")], r"`.*\[a\.npy\]` is not a NumPy array"),
         ([("a.npy", array(X[0])[:-1]), ("a.cls", b"1")], r"`.*\[a\.npy\]` declares .*holds 23"),
         (
@@ -237,7 +240,7 @@ def test_pickles_are_never_opened(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tar", files)
     with pytest.raises(ValueError, match="pickled Python objects"):
         load(path)
-    with pytest.raises(ValueError, match="can't be read as a PNG or JPEG picture"):
+    with pytest.raises(ValueError, match="can't be read as a PNG, JPEG, TIFF or WebP"):
         load(path, fields=("pyd", "cls"))
 
 

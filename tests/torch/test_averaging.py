@@ -89,7 +89,7 @@ def test_options_are_passed_on() -> None:
         ({"labels": "pool"}, ValueError, "`labels` must be one of 'predicted', got 'pool'"),
         ({"labels": [0, 1]}, ValueError, "`labels` must be one label or as many as `numbers`"),
         ({"numbers": [0, 1]}, ValueError, "`numbers` must be one for each of 5 images, got 2"),
-        ({"images": IMAGES[0, 0]}, ValueError, "images must have shape"),
+        ({"images": IMAGES[0, 0]}, ValueError, "`images` must have shape"),
         ({"predict_fn": lambda x: predict(x).argmax(1)}, TypeError, "got torch.int64.*probabil"),
         ({"predict_fn": lambda x: predict(x).tolist()}, TypeError, "to average, got list"),
         ({"predict_fn": lambda x: predict(x)[:2]}, ValueError, r"5 images, got shape \(2, 3\)"),
