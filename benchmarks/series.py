@@ -9,6 +9,7 @@ ours with the length.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -58,11 +59,15 @@ def run(settings: Settings) -> Report:
 
 
 def align(space: WarpSpace, sources: Array, targets: Array, settings: Settings) -> Any:
-    prior = SmoothPrior(space, displacement=2 * DISPLACEMENT)
     return align_pairs(
-        space, sources, targets, sigma=SIGMA, prior=prior, progress=False,
+        space, sources, targets, sigma=SIGMA, prior=build_prior(space), progress=False,
         n_threads=settings.n_threads,
     )  # fmt: skip
+
+
+@cache
+def build_prior(space: WarpSpace) -> SmoothPrior:
+    return SmoothPrior(space, displacement=2 * DISPLACEMENT)
 
 
 def draw_pairs(n: int, length: int, seed: int) -> tuple[Array, Array]:

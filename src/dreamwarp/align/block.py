@@ -133,10 +133,18 @@ def split_pairs(n: int, dim: int, n_threads: int = 1) -> list[slice]:
 
 
 def pyramid(coordinates: Coordinates, shape: tuple[int, ...]) -> list[kernels.Grid]:
-    """Grids of an image shape and of coarser ones, each about half the one after it."""
-    shapes = [shape]
-    while len(shapes) < MAX_LEVELS and min(-(-size // 2) for size in shapes[0]) >= SMALLEST_AXIS:
-        shapes.insert(0, tuple(-(-size // 2) for size in shapes[0]))
+    """Grids of an image shape and of coarser ones, each about half the one after it.
+
+    Those with more than ``MAX_PER_CELL`` pixels per cell are not counted among ``MAX_LEVELS``.
+    """
+    shapes, cells = [shape], coordinates.space.cells
+    n_fine = int(_is_fine(shape, cells, MAX_PER_CELL))
+    while len(shapes) < MAX_LEVELS + n_fine:
+        half = tuple(-(-size // 2) for size in shapes[0])
+        if min(half) < SMALLEST_AXIS:
+            break
+        shapes.insert(0, half)
+        n_fine += int(_is_fine(half, cells, MAX_PER_CELL))
     return [build_grid(coordinates.space, level) for level in shapes]
 
 
@@ -145,11 +153,14 @@ def coarse_enough(
 ) -> list[kernels.Grid]:
     """Grids without those, at the fine end, that have more pixels per cell along every axis."""
     kept = list(grids)
-    while len(kept) > 1 and all(
-        n > per_cell * k for n, k in zip(kept[-1].shape, cells, strict=True)
-    ):
+    while len(kept) > 1 and _is_fine(kept[-1].shape, cells, per_cell):
         kept.pop()
     return kept
+
+
+def _is_fine(shape: tuple[int, ...], cells: tuple[int, ...], per_cell: int) -> bool:
+    """Whether an image has more than so many pixels per cell along every axis."""
+    return all(n > per_cell * k for n, k in zip(shape, cells, strict=True))
 
 
 def align_some(
