@@ -344,8 +344,8 @@ class Warp:
                 f"{ndim} spatial axes, as many as the space has, got {array.shape}."
             )
         check_spatial_shape(spatial)
-        # One image with channels last looks like many of few columns. Signals and volumes, which may
-        # have few slices, are not that alike.
+        # One image with channels last looks like many of few columns. Signals are not that alike,
+        # and volumes may have few slices.
         if lead and ndim == 2 and are_channels_last(array.shape[-ndim - 1 :], ndim):
             refuse_channels_last("x", array.shape, -ndim - 1)
         n = lead[0] if lead else 1
