@@ -17,7 +17,7 @@ INSTALL := $(PIP) install --constraint constraints.txt
 PROJECT := --no-build-isolation --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test slow lint types check format bench clean
+.PHONY: help demo explore test slow lint types check format bench clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -25,6 +25,10 @@ help: ## list the targets
 
 demo: $(VENV)/.plain ## learn from MNIST digits, make more, compare; writes a page, out/demo.html
 	@$(BIN)/dreamwarp demo --output out/demo.html
+
+explore: $(VENV)/.explore ## play with what `make demo` learned, in the browser
+	@test -f out/demo.dwm || { echo "run \`make demo\` first: it learns what is shown" >&2; exit 1; }
+	@$(BIN)/dreamwarp explore out/demo.dwm mnist-small $(ARGS)
 
 test: $(VENV)/.dev ## run the tests; ARGS="tests/space -k flow" to choose, JOBS=0 for no workers
 	@$(BIN)/python -m pytest --numprocesses $(JOBS) $(ARGS)
@@ -68,6 +72,11 @@ $(VENV)/.plain: $(VENV)/.made constraints.txt pyproject.toml
 	@$(INSTALL) $(PROJECT) .
 	@echo "compiling (under a minute, once)"
 	@$(BIN)/dreamwarp compile
+	@touch $@
+
+$(VENV)/.explore: $(VENV)/.plain
+	@echo "installing what the page needs (seconds, once)"
+	@$(INSTALL) $(PROJECT) '.[explore]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.plain

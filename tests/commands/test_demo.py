@@ -48,13 +48,16 @@ def test_it_learns_and_writes_a_page(small: DataSet, capsys: Any, tmp_path: Path
     assert re.search(rf"36 MNIST digits to learn from, {len(small.X_test)} to test on", words)
     rows = re.findall(r"^(?:training|and) .*?([\d.]+) % +([\d.]+) %$", words, re.M)
     assert len(rows) == 3
-    assert words.endswith(f"the page is {page}\n")
+    model = page.with_suffix(".dwm")
+    assert f"the report is {page}\n" in words
+    assert words.endswith(f"dreamwarp explore {model} mnist-small\n")
     written = page.read_text()
-    assert written.count('src="data:image/webp;base64,') in (3, 4)
+    assert '<h2 id="section-1">Do new digits help?</h2>' in written
+    assert "What was learned, class by class" in written
     assert "http://" not in written and "https://" not in written
     for error in (error for row in rows for error in row):  # what is printed is what is claimed
         assert f"{error} %" in written
-    assert [path.name for path in page.parent.iterdir()] == ["demo.html"]
+    assert sorted(path.name for path in page.parent.iterdir()) == ["demo.dwm", "demo.html"]
     assert picture.read_bytes().startswith(b"\x89PNG\r\n")
 
 

@@ -14,17 +14,18 @@ from numpy.typing import NDArray
 from dreamwarp.commands import contest
 from dreamwarp.commands.contest import NEIGHBOR, NETWORK, Outcome, Plan
 from dreamwarp.data.dataset import Part
-from dreamwarp.space.warp import Warp
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from dreamwarp.augment.augmenter import Augmenter
+    from dreamwarp.model import WarpModel
+    from dreamwarp.report.page import Page
 
 Say = Callable[[str], None]
 
-# Versions of each digit, deviations along the first component, and digits in the pictures.
-N_VERSIONS, DEVIATIONS, N_SAVED = 3, (-2.5, -1.25, 0.0, 1.25, 2.5), 8
+# Versions of each digit, and digits in the pictures.
+N_VERSIONS, N_SAVED = 3, 8
 
 
 def run_demo(
@@ -74,7 +75,8 @@ def run_demo(
     if picture is not None:
         save_figure(drawn, picture, dpi=90)
     path = write_page(output, train, test, augmenter, outcome, plan, drawn)
-    say(f"done in {time.perf_counter() - start:.0f} s; the page is {path}")
+    say(f"done in {time.perf_counter() - start:.0f} s; the report is {path}")
+    say(f"to play with it: dreamwarp explore {path.with_suffix('.dwm')} mnist-small")
     return path
 
 
@@ -103,40 +105,47 @@ def write_page(
     plan: Plan,
     versions: Figure,
 ) -> Path:
-    """Write what was done, and pictures of it."""
-    from dreamwarp.report.page import Page
+    """Write the report on what was learned, what came of the contest before the rest of it.
 
-    page = Page("dreamwarp: new digits by learned warps")
-    page.text(
-        f"{len(train.X):,} MNIST digits to learn from. Each is aligned with its nearest neighbours "
-        "of the same class by smooth, invertible warps. The distribution of these warps is learned "
-        "for each class. New digits are training digits under warps drawn from it."
-    )
-    page.figure(
-        versions,
-        "Training digits; the same under elastic noise, tuned for the network; and under learned "
-        "warps.",
-    )
-    page.heading("Do new digits help?")
-    _write_comparison(page, test, outcome, plan)
-    page.text(f"The augmenter's own verdict, from training digits: {augmenter.verdict_}")
-    saved = contest.find_saved(outcome, test, N_SAVED)
-    if len(saved):
-        page.heading("Test digits that learned warps save")
+    The model is kept beside it, for ``dreamwarp explore``.
+    """
+    from dreamwarp.report.story import write_report
+    from dreamwarp.report.study import study_of
+
+    model = Path(output).with_suffix(".dwm")
+    as_shipped(augmenter.model_).save(model)
+
+    def tell_contest(page: Page) -> None:
+        page.heading("Do new digits help?")
         page.figure(
-            draw_saved(train, test, augmenter, saved, plan),
-            "Top: test digits. Middle: the nearest training digit, of another class. Bottom: the "
-            "nearest of the training digits and the new ones, of the right class.",
+            versions,
+            "Training digits; the same under elastic noise, tuned for the network; and under "
+            "learned warps.",
         )
-    page.heading("What was learned")
-    page.figure(
-        draw_components(train, augmenter),
-        "A digit of each class along the first principal component of its class's warps, at "
-        f"{', '.join(f'{deviation:g}' for deviation in DEVIATIONS)} standard deviations.",
-    )
-    page.heading("One alignment")
-    page.figure(draw_pair(train, augmenter), "A pair of neighbours before and after alignment.")
-    return page.save(output)
+        _write_comparison(page, test, outcome, plan)
+        saved = contest.find_saved(outcome, test, N_SAVED)
+        if len(saved):
+            page.subheading("Test digits that learned warps save")
+            page.figure(
+                draw_saved(train, test, augmenter, saved, plan),
+                "Top: test digits. Middle: the nearest training digit, of another class. Bottom: "
+                "the nearest of the training digits and the new ones, of the right class.",
+            )
+
+    return write_report(
+        study_of(augmenter), output, model_name=os.fspath(model), data_name="mnist-small",
+        preface=tell_contest,
+    )  # fmt: skip
+
+
+def as_shipped(model: WarpModel) -> WarpModel:
+    """The model as one of the shipped digits: the same in whole numbers, in the same order."""
+    from dreamwarp.augment.fingerprint import fingerprint
+    from dreamwarp.data import mnist_small
+
+    if "samples" not in model.settings:
+        return model
+    return model.with_settings(samples=fingerprint(mnist_small().X))
 
 
 def _write_comparison(page: Any, test: Part, outcome: Outcome, plan: Plan) -> None:
@@ -189,21 +198,6 @@ def draw_versions(train: Part, augmenter: Augmenter, outcome: Outcome) -> Figure
     )
 
 
-def draw_components(train: Part, augmenter: Augmenter) -> Figure:
-    """A training digit of each class along the first component of its warps."""
-    firsts = _first_of_each(train)
-    rows = []
-    for deviation in DEVIATIONS:
-        theta = []
-        for label in augmenter.classes_:
-            components = augmenter.model_.components(int(label))
-            theta.append(
-                deviation * components.standard_deviations[0] * components.directions[:, 0]
-            )
-        rows.append(Warp(augmenter.space_, np.stack(theta)).image(train.X[firsts]))
-    return _draw_blocks([("", rows)])
-
-
 def draw_saved(
     train: Part, test: Part, augmenter: Augmenter, saved: NDArray[Any], plan: Plan
 ) -> Figure:
@@ -218,18 +212,6 @@ def draw_saved(
         nearest = finder.kneighbors(digits.reshape(len(digits), -1), return_distance=False)[:, 0]
         rows.append(candidates.X[nearest])
     return _draw_blocks([("", rows)])
-
-
-def draw_pair(train: Part, augmenter: Augmenter) -> Figure:
-    """The pair whose difference the alignment reduced most."""
-    from dreamwarp.report.pairs import draw_alignment
-
-    alignments = augmenter.alignments_
-    index = int(np.argmax(alignments.loss_before - alignments.loss_after))
-    source, target = augmenter.edges_[index]
-    return draw_alignment(
-        augmenter.space_, train.X[source], train.X[target], alignments, index=index
-    )
 
 
 def _first_of_each(train: Part) -> NDArray[np.int64]:
