@@ -30,8 +30,8 @@ Train = Callable[[Images, Labels], Callable[[Images], Labels]]
 
 NONE, ELASTIC, LEARNED = "training digits alone", "and elastic noise", "and learned warps"
 NEIGHBOR, NETWORK = "nearest neighbour", "small network"
-# Factor on learned warps for each classifier; None: the one that the augmenter chose.
-STRENGTHS: dict[str, float | None] = {NEIGHBOR: None, NETWORK: 1.0}
+# Of learned warps for the network: their natural scale, as `LearnedWarp` has it.
+NETWORK_STRENGTH = 1.0
 BATCH = 100
 # A difference of fewer standard errors may be chance.
 CLEAR = 2.0
@@ -102,8 +102,8 @@ def run_contest(train: Part, test: Part, augmenter: Augmenter, *, plan: Plan, se
             name: deform(train, setting, plan.n_new, seed=seed) for name, setting in elastic.items()
         },
         LEARNED: {
-            name: Part(*augmenter.sample(plan.n_new, strength=strength))
-            for name, strength in STRENGTHS.items()
+            NEIGHBOR: Part(*augmenter.sample(plan.n_new)),
+            NETWORK: warp_by_class(train, augmenter, plan.n_new),
         },
     }
     tasks = [
@@ -117,6 +117,13 @@ def run_contest(train: Part, test: Part, augmenter: Augmenter, *, plan: Plan, se
 
 
 # -- digits
+
+
+def warp_by_class(train: Part, augmenter: Augmenter, n: int, first: int = 0) -> Part:
+    """Digits in turn, each under warps number ``first`` and on of its class, as for networks."""
+    which = np.arange(n) % len(train.X)
+    X, y = train.X[which], train.y[which]
+    return Part(augmenter.transform(X, y, first=first, strength=NETWORK_STRENGTH), y)
 
 
 def as_digits(data: DataSet) -> tuple[Part, Part]:

@@ -180,15 +180,13 @@ def draw_versions(train: Part, augmenter: Augmenter, outcome: Outcome) -> Figure
     """Training digits, one of each class; versions by tuned elastic noise, and by learned warps."""
     firsts = _first_of_each(train)
     originals = Part(train.X[firsts], train.y[firsts])
-    noisy, warped, strength = [], [], contest.STRENGTHS[NETWORK]
+    noisy, warped = [], []
     for version in range(N_VERSIONS):
         noisy.append(
             contest.deform(originals, outcome.elastic[NETWORK], len(firsts), seed=version).X
         )
-        first = version * len(firsts)
-        warped.append(
-            augmenter.transform(*originals, templates=firsts, first=first, strength=strength)
-        )
+        n = len(firsts)
+        warped.append(contest.warp_by_class(originals, augmenter, n, first=version * n).X)
     return _draw_blocks(
         [
             ("training digits", [originals.X]),
