@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dreamwarp as dw
+from benchmarks.readme import README, fill
 from dreamwarp.align.evidence import Evidence, EvidenceFinder, Frame, spread_evenly
 from dreamwarp.core.files import write_beside
 from dreamwarp.model import empirical_bayes as eb
@@ -34,7 +35,7 @@ from experiments.cells import find_series
 RESULTS = Path(__file__).parent / "results" / "marginals.json"
 EXAMPLES = """
 examples:
-  python -m experiments.marginals          run what is missing, then the table
+  python -m experiments.marginals          run what is missing, then the table; fill docs
   python -m experiments.marginals --table  only the table, of what there is
   python -m experiments.marginals --smoke  one small set; nothing is written
 """
@@ -186,6 +187,8 @@ def main(arguments: list[str] | None = None) -> int:
             with write_beside(RESULTS) as part:
                 part.write_text(json.dumps(known, indent=1) + "\n")
     print(format_table(known))
+    if len(known) == len(SETS):
+        fill(README, "marginals", format_table(known))
     return 0
 
 
