@@ -195,7 +195,7 @@ def walks(random: Any, n: int, size: float) -> Any:
 @pytest.mark.parametrize("n", [50, 300])
 @pytest.mark.parametrize("kind", ["alike", "rare", "independent"])
 def test_without_an_effect_no_warps_are_chosen(kind: str, n: int) -> None:
-    random, n_runs = np.random.default_rng(0), 400
+    random, n_runs = np.random.default_rng(0), 1200
     above = helps = looks_better = 0
     for _ in range(n_runs):
         if kind == "independent":
@@ -209,9 +209,8 @@ def test_without_an_effect_no_warps_are_chosen(kind: str, n: int) -> None:
         helps += judged.verdict.helps
         looks_better += errors.mean(axis=1).argmin() > 0
     assert helps <= 0.05 * n_runs
-    # A standard normal exceeds 1 in 16 % of cases; with few held out it is a little more: 20 % of
-    # 3,000 runs, at the worst. The rest is for the chance of 400.
-    assert above <= 0.22 * n_runs
+    # A standard normal exceeds 1 in 16 % of cases; with few held out it is a little more.
+    assert above <= 0.2 * n_runs
     assert looks_better > 0.5 * n_runs  # the best of six often beats none by chance
 
 
@@ -231,8 +230,8 @@ def test_with_an_effect_warps_are_chosen(best: float, n: int, least: float) -> N
     assert np.mean(np.array(chosen) > 0.0) >= least
 
 
-def test_the_choice_loses_little_where_other_strengths_are_as_likely_best() -> None:
-    """Of many samples less than the lowest error does, of few little more."""
+def test_the_choice_loses_less_than_the_lowest_error() -> None:
+    """Where strengths beside 1 are as likely to be best."""
     random = np.random.default_rng(2)
     losses = np.zeros((2, 2))
     for best in (0.7, 1.0, 1.4):
@@ -244,7 +243,7 @@ def test_the_choice_loses_little_where_other_strengths_are_as_likely_best() -> N
                     places = [choose_place(errors, STRENGTHS[1:]), int(errors.mean(1).argmin())]
                     losses[row] += truth[places] - truth.min()
     chosen, lowest = losses.T
-    assert chosen[0] < 1.6 * lowest[0] and chosen[1] < lowest[1]
+    assert (chosen < lowest).all()
 
 
 def test_among_equals_the_strength_nearest_to_1_wins() -> None:

@@ -5,10 +5,10 @@ held-out samples are divided into two groups, and each is judged at the strength
 other chose. The mean over several such divisions is taken.
 
 The strength is 0, no augmentation, unless the improvement is more than one standard error. Above 0,
-strengths count as good if their mean error is within one standard error of the lowest, by paired
-differences; the one nearest to 1 wins, by their ratio. That is the scale of the warps as learned.
-A thousand held-out samples can't tell neighbouring strengths apart, and the lowest error is found
-by chance far from 1 as easily as near it.
+strengths count as good if their mean error is within half a standard error of the lowest, by paired
+differences; the one nearest to 1, the scale of the warps as learned, wins. In simulations with the
+best strength at 0.7, 1 or 1.4 this loses a fifth less than taking the lowest error; with a whole
+standard error it would lose more than that where few samples are held out.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ N_GROUPS = 2
 # Divisions into such groups. With one, the verdict depends on it, and intervals are wider; with 20,
 # the 4 % are 3 %.
 N_DIVISIONS = 20
+# Standard errors within which a strength counts as good as the best.
+CLOSE = 0.5
 # Errors that differ by less are equal up to rounding.
 ROUNDING = 1e-12
 # Mean errors that differ by less are equal: one sample in ten thousand.
@@ -250,7 +252,7 @@ def choose_place(errors: Array, strengths: Sequence[float]) -> int:
     Of those as good as the best, the one nearest to 1; where two are as near, the better one.
     """
     means = errors.mean(axis=1)
-    good = np.flatnonzero(are_as_good(errors, int(means.argmin())))
+    good = np.flatnonzero(are_as_good(errors, int(means.argmin()), CLOSE))
     distances = np.abs(np.log(np.asarray(strengths, np.float64)[good]))
     return int(good[np.lexsort((means[good], distances.round(9)))[0]])
 
