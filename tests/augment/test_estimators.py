@@ -43,10 +43,17 @@ def test_a_classifier_and_a_callable_that_do_the_same_are_judged_alike() -> None
     assert "near misses" not in str(by_callable).lower()
 
 
-def test_warps_help_a_classifier_that_lacks_data() -> None:
-    X, y = textures(25, 0)
-    augmenter = dw.Augmenter(cells=(3, 3), strength=1.0, progress=False).fit(X, WORDS[y])
-    judgement = augmenter.judge(nearest)
+@pytest.mark.parametrize(
+    ("n", "options"),
+    [
+        (12, {"method": "map", "model": "gaussian", "boundary": "zero", "displacement": 0.05}),
+        (25, {}),
+    ],
+)
+def test_warps_help_a_classifier_that_lacks_data(n: int, options: Any) -> None:
+    X, y = textures(n, 0)
+    augmenter = dw.Augmenter(cells=(3, 3), strength=1.0, progress=False, **options)
+    judgement = augmenter.fit(X, WORDS[y]).judge(nearest)
     assert judgement.verdict.helps and judgement.strength > 0.0
     assert judgement.errors[judgement.strength] < judgement.errors[0.0] - 0.1
     assert judgement.verdict.error_with < judgement.verdict.error_without

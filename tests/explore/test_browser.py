@@ -30,7 +30,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is install
 
 # What may pass between a drag and the picture, in milliseconds: the page's promise, and slack for a
 # machine that is busy with other tests.
-PROMISE, SLACK = {"image": 50, "large": 150}, 20
+PROMISE, SLACK = {"image": 50, "large": 150}, 4
 SHOWN = "[...document.querySelector('#{} canvas').getContext('2d').getImageData(0, 0, {}, {}).data]"
 
 
