@@ -61,7 +61,7 @@ Array = NDArray[np.float64]
 STRENGTHS = (0.0, 0.5, 0.7, 1.0, 1.4)
 STRONGER = (2.0, 2.8, 4.0)
 # Warped samples per strength, over all folds: as many, and as many more per sample, at most so
-# many. 1,000 images of 28 x 28 then take about 6 s of processor time, over all cores.
+# many. 1,000 images of 28 x 28 then take about 7 s of processor time, over all cores.
 N_WARPED, N_WARPED_PER_SAMPLE, MOST_WARPED = 12_000, 12, 80_000
 # Copies of a sample among them. Many samples are subsampled to have MIN_COPIES each.
 MIN_COPIES, MAX_COPIES = 12, 200

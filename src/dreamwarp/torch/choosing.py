@@ -17,9 +17,8 @@ differences stop, and so do the worst where too many are left. If the best is th
 strongest, others beyond it join. How the strength is chosen, and the verdict made, is in
 ``dreamwarp.augment.verdict``.
 
-The model has seen the samples that are held out, since it comes as it is. It knows them as parts of
-their class; one of kind ``"template"`` knows the warps between a sample and its neighbours too, so
-that its verdict is optimistic.
+Samples get the warps of their class, as in ``LearnedWarp``. The model has seen the samples that are
+held out, as parts of their class, since it comes as it is.
 """
 
 from __future__ import annotations

@@ -133,8 +133,7 @@ class LearnedWarp(nn.Module):
             Which image of the data set each is.
         templates : (n,) int, optional
             Which samples of the fit these are, -1 for none of them, to warp each as it differs from
-            its neighbours: for models of kind ``"template"``. Default: the warps of its class,
-            which serve networks better.
+            its neighbours: for models of kind ``"template"``. Default: the warps of its class.
         generator : torch.Generator, optional
         return_theta : bool
 
