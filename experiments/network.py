@@ -16,7 +16,7 @@ BATCH, N_PROCESSES = 128, 2
 
 def run_all(plan: Plan, trials: Sequence[Trial]) -> Iterator[tuple[Trial, Errors]]:
     """Each trial and its errors as they end: on a core each, which beats sharing cores."""
-    pool = ProcessPoolExecutor(N_PROCESSES, get_context("spawn"), _use_one_core)
+    pool = ProcessPoolExecutor(N_PROCESSES, get_context("spawn"), use_one_core)
     try:
         futures = {pool.submit(run, plan, trial): trial for trial in trials}
         for future in as_completed(futures):
@@ -64,7 +64,8 @@ def run(plan: Plan, trial: Trial) -> Errors:
         return {name: judge(images) for name, images in judges.items()}
 
 
-def _use_one_core() -> None:
+def use_one_core() -> None:
+    """Leave the other cores to other processes."""
     import torch
     from numba import set_num_threads
 

@@ -125,7 +125,7 @@ def test_frames_hold_the_prior() -> None:
         frame = Frame.of(prior)
         unit = np.eye(frame.rank)
         np.testing.assert_allclose(
-            frame.push(unit), prior.covariance, atol=1e-9 * prior.covariance.max()
+            frame.prior(unit).covariance, prior.covariance, atol=1e-9 * prior.covariance.max()
         )
         np.testing.assert_allclose(frame.inverse @ frame.matrix, unit, atol=1e-8)
         assert frame.displacement(unit) == pytest.approx(0.07, rel=0.01)

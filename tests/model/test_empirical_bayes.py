@@ -22,7 +22,7 @@ def error(covariance: np.ndarray) -> float:
 def settle(evidence: object, n_rounds: int = 40) -> np.ndarray:
     pool = np.eye(RANK)
     for _ in range(n_rounds):
-        pool = eb.fit_pool(evidence, pool, None)  # type: ignore[arg-type]
+        pool = eb.fit_pool(evidence, pool)  # type: ignore[arg-type]
     return pool
 
 
@@ -47,11 +47,11 @@ def test_modes_are_too_small_and_draws_mostly_prior() -> None:
 
 
 def test_every_step_raises_the_likelihood(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eb, "shrink_to_prior", lambda moment, n_pairs: moment / n_pairs)
+    monkeypatch.setattr(eb, "PRIOR_PAIRS", 0.0)
     evidence, _ = make_evidence(300, RANK, 1, TRUE)
     pool, scores = np.eye(RANK), []
     for _ in range(10):
-        pool = eb.fit_pool(evidence, pool, None)
+        pool = eb.fit_pool(evidence, pool)
         scores.append(evidence.condition(pool).log_marginals.sum())
     assert (np.diff(scores) > -1e-9).all()
 
@@ -79,11 +79,37 @@ def test_the_scale_of_warps_is_found_from_either_side(start: float) -> None:
     finder = EvidenceFinder.for_images(
         prior, images, edges, similarity="ssd", sigma="auto", max_steps=50, progress=False
     )
-    learned = eb.learn(
-        finder, edges, np.zeros(len(edges), np.int64), fixed_sigma=False, progress=False
-    )
+    codes = np.zeros(len(edges), np.int64)
+    pool = eb.find_pool(finder, edges, codes)
+    learned = eb.learn(pool, edges, codes)
     assert finder.frame.displacement(learned.pool) == pytest.approx(0.06, rel=0.15)
-    assert learned.sigma == pytest.approx(0.05, rel=0.15)
+    assert pool.sigma == pytest.approx(0.05, rel=0.15)
+
+
+def test_the_prior_is_chosen_by_held_out_pairs() -> None:
+    images, edges = make_noisy_pairs(300, 0.05, 0.04)
+    prior = dw.SmoothPrior(dw.WarpSpace((2, 2)), displacement=0.16)
+    finder = EvidenceFinder.for_images(
+        prior, images, edges, similarity="ssd", sigma="auto", max_steps=50, progress=False
+    )
+    codes = np.zeros(len(edges), np.int64)
+    pool = eb.find_pool(finder, edges, codes, displacements=eb.DISPLACEMENTS)
+    # With so many pairs for 18 parameters, the next larger one does as well.
+    assert pool.smooth.displacement in (0.04, 0.08)
+    assert pool.smooth.length == prior.length
+    assert pool.rounds[-1].displacement == pytest.approx(0.04, rel=0.15)
+    # One pair that no sample can be held out of: the prior stays.
+    few = eb.find_pool(finder, edges[:1], codes[:1], displacements=eb.DISPLACEMENTS)
+    assert few.smooth.displacement == 0.16
+
+
+def test_pairs_to_begin_with_lie_within_halves_of_the_samples() -> None:
+    edges = np.random.default_rng(0).integers(0, 1000, (4000, 2))
+    codes = np.arange(4000) % 4
+    first = eb.choose_first(edges, codes)
+    assert len(first) == eb.N_FIRST and (np.bincount(codes[first]) == eb.N_FIRST // 4).all()
+    tested = np.concatenate([test for _, test in eb.split_by_sample(edges[first], eb.N_FOLDS)])
+    np.testing.assert_array_equal(np.sort(tested), np.arange(len(first)))
 
 
 def test_more_rounds_change_little(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,12 +119,13 @@ def test_more_rounds_change_little(monkeypatch: pytest.MonkeyPatch) -> None:
     finder = EvidenceFinder.for_images(
         prior, X, edges, similarity="ssd", sigma="auto", max_steps=50, progress=False
     )
-    pool, _, rounds = eb.find_pool(finder, edges, None, False, None)
-    monkeypatch.setattr(eb, "MAX_ROUNDS", 2 * len(rounds))
+    codes = np.unique(y, return_inverse=True)[1][edges[:, 0]]
+    pool = eb.find_pool(finder, edges, codes)
+    monkeypatch.setattr(eb, "MAX_ROUNDS", 2 * len(pool.rounds))
     monkeypatch.setattr(eb, "SETTLED", 0.0)
-    longer, _, more = eb.find_pool(finder, edges, None, False, None)
-    assert len(more) == 2 * len(rounds)
-    change = finder.frame.displacement(longer) / finder.frame.displacement(pool)
+    longer = eb.find_pool(finder, edges, codes)
+    assert len(longer.rounds) == 2 * len(pool.rounds)
+    change = longer.rounds[-1].displacement / pool.rounds[-1].displacement
     assert change == pytest.approx(1.0, abs=0.05)
 
 

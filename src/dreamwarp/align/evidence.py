@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
-from dreamwarp.align import algebra
+from dreamwarp.align import algebra, noise
 from dreamwarp.align.alignment import (
     calibrate,
     check_count,
@@ -33,11 +32,11 @@ from dreamwarp.align.alignment import (
 from dreamwarp.align.block import Problem, at_resolution, excess, loss_at, pyramid, split_pairs
 from dreamwarp.align.chains import Chains
 from dreamwarp.align.posterior import Coordinates
-from dreamwarp.align.prior import Prior, mass_matrix
+from dreamwarp.align.prior import Prior, SmoothPrior, mass_matrix
 from dreamwarp.align.search import climb, find_maximum
 from dreamwarp.align.similarity import SquaredError
 from dreamwarp.core.cluster import run_on
-from dreamwarp.core.compiled import thread_count
+from dreamwarp.core.compiled import map_on_threads, single_threaded_algebra, thread_count
 from dreamwarp.core.progress import ProgressOption
 from dreamwarp.core.validation import check_resolution, warn_of_fine_cells
 from dreamwarp.space import WarpSpace
@@ -72,8 +71,8 @@ class Frame:
         F, by falling mean square displacement.
     inverse : (r, d)
         u of θ.
-    rest, rest_precision : (d, d)
-        Covariance under the prior of what is left out, and its inverse within its span.
+    left_out, left_in : (d, d - r), (d - r, d)
+        The same for the other components, which stay as in the prior.
     squares : (r,)
         Mean square displacement of each component.
     """
@@ -81,21 +80,21 @@ class Frame:
     space: WarpSpace
     matrix: Array
     inverse: Array
-    rest: Array
-    rest_precision: Array
+    left_out: Array
+    left_in: Array
     squares: Array
 
     @classmethod
     def of(cls, prior: Prior) -> Frame:
         """The leading components of a prior, by displacement."""
         root, whitener = prior.root, prior.whitener
-        squares, turn = np.linalg.eigh(root.T @ mass_matrix(prior.space) @ root)
+        with single_threaded_algebra():
+            squares, turn = np.linalg.eigh(root.T @ mass_matrix(prior.space) @ root)
         turn = turn[:, ::-1]
         lead, others = turn[:, :N_COMPONENTS], turn[:, N_COMPONENTS:]
-        left_out, left_in = root @ others, others.T @ whitener
         return cls(
-            prior.space, root @ lead, lead.T @ whitener, left_out @ left_out.T,
-            left_in.T @ left_in, squares[::-1][:N_COMPONENTS].copy(),
+            prior.space, root @ lead, lead.T @ whitener, root @ others, others.T @ whitener,
+            squares[::-1][:N_COMPONENTS].copy(),
         )  # fmt: skip
 
     @property
@@ -103,19 +102,26 @@ class Frame:
         """Number of components, r."""
         return self.matrix.shape[1]
 
+    @property
+    def rest(self) -> Array:
+        """Covariance (d, d) under the prior of what is left out."""
+        return self.left_out @ self.left_out.T
+
     def displacement(self, covariance: Array) -> float:
         """Root mean square displacement of warps whose u have this covariance (r, r)."""
         return float(np.sqrt(self.squares @ np.diag(covariance)))
 
-    def push(self, covariance: Array) -> Array:
-        """Covariance (d, d) of θ, from that of u (r, r)."""
-        out = self.matrix @ covariance @ self.matrix.T + self.rest
+    def pull(self, covariance: Array) -> Array:
+        """Covariance (r, r) of u, from that of θ (d, d)."""
+        out = self.inverse @ covariance @ self.inverse.T
         return (out + out.T) / 2.0
 
-    def precision(self, covariance: Array) -> Array:
-        """Inverse of :meth:`push`, without inverting what the prior makes ill-conditioned."""
-        out = self.inverse.T @ np.linalg.solve(covariance, self.inverse) + self.rest_precision
-        return np.asarray((out + out.T) / 2.0)
+    def prior(self, covariance: Array) -> Prior:
+        """The distribution of θ, from the covariance of u (r, r)."""
+        lower = np.linalg.cholesky(covariance)
+        root = np.hstack([self.matrix @ lower, self.left_out])
+        whitener = np.vstack([np.linalg.solve(lower, self.inverse), self.left_in])
+        return Prior(self.space, root, whitener)
 
 
 class Beliefs(NamedTuple):
@@ -213,8 +219,8 @@ class Evidence:
             return flat @ flat.T + means[block].T @ means[block]
 
         blocks = [slice(i, min(i + BLOCK, len(rows))) for i in range(0, len(rows), BLOCK)]
-        with threadpool_limits(1), ThreadPoolExecutor(thread_count(n_threads)) as pool:
-            moment = sum(pool.map(work, blocks), np.zeros_like(precision))
+        with single_threaded_algebra():
+            moment = sum(map_on_threads(work, blocks, n_threads), np.zeros_like(precision))
         return Beliefs(means, moment, log_marginals)
 
 
@@ -225,17 +231,18 @@ class EvidenceFinder:
     ----------
     problem : Problem
         With its similarity calibrated.
-    frame : Frame
+    prior : SmoothPrior
     images : (n, channels, *spatial)
     """
 
-    def __init__(self, problem: Problem, frame: Frame, images: Images) -> None:
-        self.problem, self.frame, self.images = problem, frame, images
+    def __init__(self, problem: Problem, prior: SmoothPrior, images: Images) -> None:
+        self.problem, self.prior, self.images = problem, prior, images
+        self.frame = Frame.of(prior)
 
     @classmethod
     def for_images(
         cls,
-        prior: Prior,
+        prior: SmoothPrior,
         images: NDArray[Any],
         edges: Integers,
         *,
@@ -247,7 +254,8 @@ class EvidenceFinder:
     ) -> EvidenceFinder:
         """For images (n, *spatial) or with channels; options as in :func:`align_pairs`.
 
-        The similarity is calibrated on some of the pairs ``edges``, if it has to be.
+        The similarity is calibrated on some of the pairs ``edges``, if it has to be. For squared
+        errors, whose noise empirical Bayes estimates, a first guess will do.
         """
         space = prior.space
         coordinates = Coordinates(space)
@@ -261,11 +269,17 @@ class EvidenceFinder:
             pyramid(coordinates, shape), "map", check_count("max_steps", max_steps), NO_CHAINS, 0,
         )  # fmt: skip
         if not calibrated:
-            some = edges[choose_some(np.arange(len(edges)))]
-            problem = calibrate(
-                problem, values[some[:, 0]], values[some[:, 1]], progress, n_threads
-            )
-        return cls(problem, Frame.of(prior), values)
+            sources, targets = edges[choose_some(np.arange(len(edges)))].T
+            sample = values[sources], values[targets]
+            if isinstance(chosen, SquaredError):
+                problem = replace(problem, similarity=noise.first_guess(chosen, *sample))
+            else:
+                problem = calibrate(problem, *sample, progress, n_threads)
+        return cls(problem, prior, values)
+
+    def with_prior(self, prior: SmoothPrior) -> EvidenceFinder:
+        """The same under another prior of the same space."""
+        return EvidenceFinder(self.problem, prior, self.images)
 
     @property
     def n_values(self) -> int:
@@ -318,7 +332,7 @@ class EvidenceFinder:
         return Evidence.join([found[place] for place in range(len(blocks))])
 
     def _problem(self, covariance: Array, sigma: float | None) -> Problem:
-        precision = self.problem.coordinates.precision(self.frame.precision(covariance))
+        precision = self.problem.coordinates.precision(self.frame.prior(covariance).precision)
         problem = replace(self.problem, precision=precision)
         return problem if sigma is None else replace(problem, similarity=SquaredError(sigma))
 
@@ -327,7 +341,7 @@ def run_on_threads(
     function: Callable[[slice], Evidence], blocks: Sequence[slice], n_threads: int
 ) -> Iterator[tuple[int, Evidence]]:
     """Results of blocks with their places, as they end."""
-    with threadpool_limits(1), ThreadPoolExecutor(n_threads) as pool:
+    with single_threaded_algebra(), ThreadPoolExecutor(n_threads) as pool:
         futures = {pool.submit(function, block): k for k, block in enumerate(blocks)}
         try:
             for future in as_completed(futures):

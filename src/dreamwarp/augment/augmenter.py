@@ -37,7 +37,7 @@ from dreamwarp.augment.sampling_strategy import (
 from dreamwarp.augment.source import Balance, SampleSource
 from dreamwarp.augment.strength import judge_strengths
 from dreamwarp.augment.verdict import Judgement, check_strength, not_judged
-from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
+from dreamwarp.core.defaults import LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
 from dreamwarp.core.draws import Seed, as_key
 from dreamwarp.core.labels import as_labels, encode_labels
 from dreamwarp.core.progress import ProgressOption, check_progress, silenced
@@ -84,13 +84,13 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Noise of a pixel, for ``"ssd"``; on the [0, 1] scale for integers.
     displacement, length : float
         What alignments may look like: root mean square displacement and correlation length, as
-        shares of the domain; see :class:`~dreamwarp.SmoothPrior`. For ``method="eb"`` the
-        displacement is only where the search for the true one starts.
+        shares of the domain; see :class:`~dreamwarp.SmoothPrior`. Displacement ``"auto"``: for
+        ``method="eb"`` the one under which held-out pairs are likeliest, else 0.08.
     max_steps, max_draws : int
         How long alignments may search or sample; see :func:`~dreamwarp.align_pairs`.
     max_pairs : int or None
-        Of more pairs so many are used, as many of every class. None: all, and 1,500 or 50 per class
-        for empirical Bayes beside templates. ``model="template"`` aligns all pairs in any case.
+        Of more pairs so many are used, as many of every class. None: all, and 1,000 or 50 per class
+        for empirical Bayes. ``model="template"`` aligns all pairs in any case.
     model : {"template", "gaussian", "kde"}
         Kind of distribution; see :meth:`~dreamwarp.WarpModel.fit`. ``"template"``: each fitted
         sample is warped as it differs from its neighbours, and other samples by the Gaussian of
@@ -187,7 +187,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         method: Literal["eb", "map", "laplace", "metropolis", "hmc"] = "eb",
         similarity: Any = "ssd",
         sigma: float | Literal["auto"] = "auto",
-        displacement: float = DISPLACEMENT,
+        displacement: float | Literal["auto"] = "auto",
         length: float = LENGTH,
         max_steps: int = MAX_STEPS,
         max_draws: int = MAX_DRAWS,
@@ -284,11 +284,11 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self._set_strength(strength)
 
     def _learn(self, settings: Settings, client: Client | None) -> None:
-        self.edges_, self.alignments_, pairs = learn_pairs(
+        self.edges_, self.alignments_, pairs, settled = learn_pairs(
             self.space_, self._images, self._codes, self._labels, settings, seed=self._key,
             progress=self.progress, n_threads=self.n_threads, client=client,
         )  # fmt: skip
-        self.model_, self._pairs = fit_model(self.space_, pairs, settings, seed=self._key)
+        self.model_, self._pairs = fit_model(self.space_, pairs, settled, seed=self._key)
         if settings.model == "template":  # which knows samples by their numbers
             self.model_ = self.model_.with_settings(samples=fingerprint(self._images))
 

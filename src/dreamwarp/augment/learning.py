@@ -9,12 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
-from dreamwarp.align.alignment import METHODS, is_flat, scale_images, warn_of_failures
+from dreamwarp.align.alignment import METHODS, is_flat, scale_images
 from dreamwarp.align.evidence import EvidenceFinder, spread_evenly
-from dreamwarp.align.similarity import SquaredError
-from dreamwarp.core.progress import ProgressOption
+from dreamwarp.core.defaults import DISPLACEMENT
+from dreamwarp.core.progress import ProgressOption, show_waiting
 from dreamwarp.core.validation import check_choice, check_whole
 from dreamwarp.model import WarpModel, alignment_weights, empirical_bayes
+from dreamwarp.model.empirical_bayes import DISPLACEMENTS, Pool
 from dreamwarp.model.fitting import Recipe, check_enough, choose_recipe, fit_by, warn_of_fallbacks
 from dreamwarp.model.kinds import KINDS, Amounts
 from dreamwarp.model.moments import Pairs, Rule, Spread
@@ -30,7 +31,7 @@ LEARNING_METHODS = ("eb", *METHODS)
 MIN_PAIRS = 5
 # Pairs that empirical Bayes learns from, at most, for samples that are no templates: so many, and
 # more where there are many classes.
-MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS = 1500, 50
+MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS = 1000, 50
 # Template-conditional warps beside it: how many neighbours the class counts as, the drift toward
 # them, and the pairs that all classes count as for a class, as held-out likelihood chooses them for
 # 100 labels of MNIST. The prior counts as few pairs, so that no covariance is singular.
@@ -45,7 +46,7 @@ class Settings:
     method: LearningMethod
     similarity: Any
     sigma: Any
-    displacement: float
+    displacement: float | Literal["auto"]
     length: float
     model: str
     keep_unusable: bool
@@ -74,6 +75,14 @@ class Settings:
                 "pair counts by what it shows. Use method='map'."
             )
 
+    def prior(self, space: WarpSpace) -> SmoothPrior:
+        """The prior of alignments, or where empirical Bayes starts from."""
+        return SmoothPrior(
+            space,
+            displacement=DISPLACEMENT if self.displacement == "auto" else self.displacement,
+            length=self.length,
+        )
+
     def describe(self) -> dict[str, str | int | float]:
         """What a model file says of them: words and numbers."""
         kind = type(self.similarity).__name__
@@ -82,8 +91,8 @@ class Settings:
             "n_neighbors": int(self.n_neighbors),
             "method": self.method,
             "similarity": self.similarity if isinstance(self.similarity, str) else name,
-            "sigma": self.sigma if isinstance(self.sigma, str) else float(self.sigma),
-            "displacement": float(self.displacement),
+            "sigma": _amount(self.sigma),
+            "displacement": _amount(self.displacement),
             "length": float(self.length),
             "keep_unusable": int(self.keep_unusable),
             "discount_poor": int(self.discount_poor),
@@ -91,6 +100,10 @@ class Settings:
             "max_draws": int(self.max_draws),
             "max_pairs": "all" if self.max_pairs is None else int(self.max_pairs),
         }
+
+
+def _amount(value: Any) -> str | float:
+    return value if isinstance(value, str) else float(value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,27 +168,30 @@ def learn_pairs(
     progress: ProgressOption,
     n_threads: int | None,
     client: Client | None,
-) -> tuple[NDArray[np.int64], Alignments, AlignedPairs]:
+) -> tuple[NDArray[np.int64], Alignments, AlignedPairs, Settings]:
     """Edges (e, 2) between neighbours of each class, their alignments, and what to learn from.
 
     Each pair is aligned once. Of more than ``max_pairs`` some are taken, as many of every class,
-    unless the model needs those of every sample.
+    unless the model needs those of every sample. Settings are returned with the prior settled.
     """
-    prior = SmoothPrior(space, displacement=settings.displacement, length=settings.length)
     edges = neighbor_pairs(
         images, np.array(labels)[codes], n_neighbors=settings.n_neighbors, n_threads=n_threads
     )
     if settings.max_pairs is not None and settings.model != "template":
         edges = edges[spread_evenly(codes[edges[:, 0]], settings.max_pairs)]
-    options: Any = {"progress": progress, "n_threads": n_threads, "client": client}
-    if settings.method == "eb" and settings.model == "gaussian":
-        edges = edges[_choose_structured(space, images, edges)]
-        return edges, *learn_posteriors(prior, images, edges, codes, labels, settings, options)
+    by_evidence = settings.method == "eb" and settings.model != "kde"
+    options: Any = {"progress": progress, "n_threads": n_threads}
+    prior, pool = settings.prior(space), None
+    how: Any = {
+        "method": "map" if settings.method == "eb" else settings.method, "prior": prior,
+        "sigma": settings.sigma, "similarity": settings.similarity,
+    }  # fmt: skip
+    if by_evidence and settings.model == "gaussian":
+        pool = find_pool(prior, images, edges, codes, settings, **options)
+        how |= {"prior": pool.prior, "sigma": "auto", "similarity": pool.similarity}
     alignments = align_pairs(
-        space, images, images, edges=edges,
-        method="map" if settings.method == "eb" else settings.method, prior=prior,
-        sigma=settings.sigma, similarity=settings.similarity, seed=seed,
-        max_steps=settings.max_steps, max_draws=settings.max_draws, **options,
+        space, images, images, edges=edges, seed=seed, max_steps=settings.max_steps,
+        max_draws=settings.max_draws, client=client, **how, **options,
     )  # fmt: skip
     some = np.flatnonzero(alignments.usable | settings.keep_unusable)
     check_number(len(some), len(edges))
@@ -185,77 +201,82 @@ def learn_pairs(
     pairs = AlignedPairs(
         labels, codes[edges[some, 0]], alignments.theta[some], edges[some], weights
     )
-    if settings.method == "eb" and settings.model == "template":
-        few = np.flatnonzero(alignments.usable)
-        n_most = max(MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS * len(labels))
-        few = few[spread_evenly(codes[edges[few, 0]], settings.max_pairs or n_most)]
-        _, general = learn_posteriors(
-            prior, images, edges[few], codes, labels, settings, options,
-            start=alignments.theta[few], similarity=alignments.similarity,
-        )  # fmt: skip
-        rule = Rule(0.0, prior_pairs=POOL_PAIRS, smooth=prior.covariance, smooth_pairs=SMOOTH_PAIRS)
-        amounts = Amounts("template", class_pairs=CLASS_PAIRS, drift=DRIFT)
-        pairs = replace(pairs, general=general, recipe=Recipe(rule, amounts, MIN_PAIRS))
-    return edges, alignments, pairs
+    if not by_evidence:
+        return edges, alignments, pairs, replace(settings, displacement=prior.displacement)
+    few = np.flatnonzero(alignments.usable)
+    n_most = max(MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS * len(labels))
+    few = few[spread_evenly(codes[edges[few, 0]], settings.max_pairs or n_most)]
+    if pool is None:
+        options |= {"similarity": alignments.similarity, "start": alignments.theta[few]}
+        pool = find_pool(prior, images, edges[few], codes, settings, **options)
+    general = learn_posteriors(
+        pool, edges[few], alignments.theta[few], codes, labels, n_threads, client
+    )
+    settings = replace(settings, displacement=pool.smooth.displacement)
+    if settings.model == "gaussian":
+        return edges, alignments, general, settings
+    rule = Rule(0.0, prior_pairs=POOL_PAIRS, smooth=prior.covariance, smooth_pairs=SMOOTH_PAIRS)
+    amounts = Amounts("template", class_pairs=CLASS_PAIRS, drift=DRIFT)
+    recipe = Recipe(rule, amounts, MIN_PAIRS)
+    return edges, alignments, replace(pairs, general=general, recipe=recipe), settings
 
 
-def _choose_structured(
-    space: WarpSpace, images: NDArray[Any], edges: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Pairs of images that are not constant."""
-    flat = is_flat(scale_images(space, "X", images))
-    usable = ~(flat[edges[:, 0]] | flat[edges[:, 1]])
-    check_number(int(usable.sum()), len(edges))
-    warn_of_failures("eb", np.ones(0, bool), usable)
-    return np.flatnonzero(usable)
-
-
-def learn_posteriors(
+def find_pool(
     prior: SmoothPrior,
     images: NDArray[Any],
     edges: NDArray[np.int64],
     codes: NDArray[np.int64],
-    labels: list[Any],
     settings: Settings,
-    options: Any,
     *,
-    start: NDArray[np.float64] | None = None,
     similarity: Any = None,
-) -> tuple[Alignments, AlignedPairs]:
-    """Alignments of pairs by empirical Bayes, and what to learn from.
+    start: NDArray[np.float64] | None = None,
+    progress: ProgressOption,
+    n_threads: int | None,
+) -> Pool:
+    """The noise and the distribution of warps of all classes, from pairs that have structure.
 
     Where pairs were aligned before, the search begins at those θ (n_pairs, d), ``start``, with the
     similarity that was calibrated then.
     """
-    # A function that follows the alignment is not told of a second one.
-    is_second = start is not None and callable(options["progress"])
-    options = options | {"progress": False} if is_second else options
+    flat = is_flat(scale_images(prior.space, "X", images))
+    kept = np.flatnonzero(~flat[edges].any(axis=1))
+    check_number(len(kept), len(edges))
+    edges = edges[kept]
     finder = EvidenceFinder.for_images(
         prior, images, edges, similarity=similarity or settings.similarity, sigma=settings.sigma,
-        max_steps=settings.max_steps, progress=options["progress"],
-        n_threads=options["n_threads"],
+        max_steps=settings.max_steps, progress=progress, n_threads=n_threads,
     )  # fmt: skip
-    pair_codes = codes[edges[:, 0]]
+    with show_waiting("estimating noise and scale", progress):
+        return empirical_bayes.find_pool(
+            finder, edges, codes[edges[:, 0]], start=None if start is None else start[kept],
+            displacements=DISPLACEMENTS if settings.displacement == "auto" else (),
+            fixed_sigma=settings.sigma != "auto", n_threads=n_threads,
+        )  # fmt: skip
+
+
+def learn_posteriors(
+    pool: Pool,
+    edges: NDArray[np.int64],
+    theta: NDArray[np.float64],
+    codes: NDArray[np.int64],
+    labels: list[Any],
+    n_threads: int | None,
+    client: Client | None,
+) -> AlignedPairs:
+    """What pairs say of their warps by empirical Bayes; ``theta`` (n_pairs, d) are the modes."""
+    pair_codes, frame = codes[edges[:, 0]], pool.finder.frame
     learned = empirical_bayes.learn(
-        finder, edges, pair_codes, start=start, fixed_sigma=settings.sigma != "auto", **options
+        pool, edges, pair_codes, start=theta, n_threads=n_threads, client=client
     )
-    evidence, frame, sigma = learned.evidence, finder.frame, learned.sigma
-    usable = np.ones(len(edges), bool)
-    warn_of_failures("eb", evidence.converged, usable)
-    alignments = Alignments(
-        evidence.theta, evidence.loss_before, evidence.loss_after, evidence.converged, usable,
-        {"n_steps": evidence.n_steps},
-        finder.problem.similarity if sigma is None else SquaredError(sigma),
-    )  # fmt: skip
-    spread = Spread(learned.spreads, frame.matrix, frame.rest)
     rule = Rule(
-        0.0, prior_pairs=learned.pool_pairs, smooth=prior.covariance, smooth_pairs=frame.rank
-    )
-    pairs = AlignedPairs(
-        labels, pair_codes, learned.means @ frame.matrix.T, edges, np.ones(len(edges)), spread,
+        0.0, prior_pairs=learned.pool_pairs, smooth=pool.smooth.covariance,
+        smooth_pairs=empirical_bayes.PRIOR_PAIRS * frame.rank,
+    )  # fmt: skip
+    return AlignedPairs(
+        labels, pair_codes, learned.means @ frame.matrix.T, edges, np.ones(len(edges)),
+        Spread(learned.spreads, frame.matrix, frame.rest),
         Recipe(rule, Amounts("gaussian"), MIN_PAIRS),
     )  # fmt: skip
-    return alignments, pairs
 
 
 def check_number(n_usable: int, n_pairs: int) -> None:

@@ -14,8 +14,8 @@ from dreamwarp.commands.options import (
     WARPS,
     BoundaryOption,
     CellsOption,
-    DisplacementOption,
     FieldsOption,
+    LearnedDisplacementOption,
     LengthOption,
     MaxDrawsOption,
     MaxStepsOption,
@@ -33,7 +33,7 @@ from dreamwarp.commands.options import (
     parse_cells,
     refuse_empty,
 )
-from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
+from dreamwarp.core.defaults import LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
 
 if TYPE_CHECKING:
     from dreamwarp.data import DataSet
@@ -109,7 +109,7 @@ def fit(
     ] = None,
     similarity: SimilarityOption = "ssd",
     sigma: SigmaOption = "auto",
-    displacement: DisplacementOption = DISPLACEMENT,
+    displacement: LearnedDisplacementOption = "auto",
     length: LengthOption = LENGTH,
     max_steps: MaxStepsOption = MAX_STEPS,
     max_draws: MaxDrawsOption = MAX_DRAWS,
@@ -151,11 +151,12 @@ def fit(
     parsed = None if cells == "auto" else parse_cells(cells)
     check_place(output, overwrite=overwrite)
     factor = parse_amount("strength", strength)
+    moved = parse_amount("displacement", displacement)
     if are_meshes(data):
         fit_meshes(
             data, output, cells=parsed, boundary=boundary, n_neighbors=neighbors,
-            sigma=parse_amount("sigma", sigma), displacement=displacement, length=length,
-            strength=1.0 if factor == "auto" else factor, seed=seed,
+            sigma=parse_amount("sigma", sigma), strength=1.0 if factor == "auto" else factor,
+            length=length, seed=seed, **{} if moved == "auto" else {"displacement": moved},
         )  # fmt: skip
         return
     samples = load(data, **options)
@@ -163,7 +164,7 @@ def fit(
     check_axes(samples, parsed)
     augmenter = Augmenter(
         cells=parsed, boundary=boundary, n_neighbors=neighbors, method=method,
-        similarity=similarity, sigma=parse_amount("sigma", sigma), displacement=displacement,
+        similarity=similarity, sigma=parse_amount("sigma", sigma), displacement=moved,
         length=length, max_steps=max_steps, max_draws=max_draws, max_pairs=max_pairs, model=kind,
         strength=factor, seed=seed,
     )  # fmt: skip

@@ -226,6 +226,15 @@ LengthOption = Annotated[
         rich_help_panel=ALIGNMENT,
     ),
 ]
+LearnedDisplacementOption = Annotated[
+    str,
+    typer.Option(
+        "--displacement",
+        help="How far warps typically move points, as a share of the image's width, before "
+        "anything is learned; auto lets eb choose.",
+        rich_help_panel=ALIGNMENT,
+    ),
+]
 MethodOption = Annotated[
     Literal["map", "laplace", "metropolis", "hmc"],
     typer.Option(

@@ -23,9 +23,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from functools import cache
 from numbers import Integral
 from pathlib import Path
@@ -35,6 +35,7 @@ import numba
 from numba.core import event
 from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 from numba.core.registry import cpu_target
+from threadpoolctl import ThreadpoolController
 
 from dreamwarp.core.progress import Notice
 
@@ -194,3 +195,23 @@ def spread(
         for helper in helpers:
             if not helper.cancel():  # nothing is left for one that has not begun
                 helper.result()
+
+
+def map_on_threads(
+    function: Callable[[Any], Any], items: Sequence[Any], n_threads: int | None = None
+) -> list[Any]:
+    """``function`` of every item, in order, on threads that stay alive between calls."""
+    n_threads = min(thread_count(n_threads), len(items))
+    if n_threads <= 1:
+        return [function(item) for item in items]
+    return list(_pool(n_threads, os.getpid()).map(function, items))
+
+
+@cache
+def _algebra_libraries() -> ThreadpoolController:
+    return ThreadpoolController()  # which takes 2 ms to find them
+
+
+def single_threaded_algebra() -> AbstractContextManager[Any]:
+    """Have BLAS use one thread: on small matrices, its threads only wait for each other."""
+    return _algebra_libraries().limit(limits=1)

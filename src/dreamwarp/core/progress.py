@@ -141,8 +141,11 @@ def track(
 
 
 @contextmanager
-def show_waiting(title: str) -> Iterator[None]:
+def show_waiting(title: str, progress: ProgressOption = None) -> Iterator[None]:
     """Show a title and the time, where nothing can be counted."""
+    if progress is False or callable(progress):
+        yield
+        return
     with Meter(title, None, patience=0.0 if shows_bars() else None):
         yield
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.align import Alignments, SmoothPrior, align_pairs
+from dreamwarp.align import Alignments, align_pairs
 from dreamwarp.align.evidence import spread_evenly
 from dreamwarp.augment.learning import AlignedPairs, Settings, fit_model, learn_pairs
 from dreamwarp.augment.precompile import ensure_compiled
@@ -170,7 +170,7 @@ def make_study(
     with warnings.catch_warnings():
         # What they say is in the study.
         warnings.simplefilter("ignore", RuntimeWarning)
-        edges, alignments, pairs = learn_pairs(
+        edges, alignments, pairs, settings = learn_pairs(
             model.space, subject.X, subject.codes, subject.labels, settings, seed=seed,
             progress=progress, n_threads=None, client=None,
         )  # fmt: skip
@@ -218,7 +218,7 @@ def sample_chains(
     model, X = study.model, study.subject.X
     chosen = study.edges[indices]
     settings = study.settings
-    prior = SmoothPrior(model.space, displacement=settings.displacement, length=settings.length)
+    prior = settings.prior(model.space)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # R-hat is in the picture
         return align_pairs(
