@@ -4,8 +4,10 @@ Samples are divided in two, each half held out once. Distributions are learned f
 the one half and judged by those within the other: by the marginal log-likelihood of a pair, its
 warp integrated out (``dreamwarp.align.evidence``). All are judged by the same quadratic
 approximations of the likelihoods, at the modes under the pool of empirical Bayes, with its noise.
+The scale of the prior that empirical Bayes draws the pool toward is chosen within the half that is
+learned from.
 
-- "prior": the smooth prior that alignments start from.
+- "prior": the smooth prior, of displacement 0.08.
 - "MAP", "Laplace": the covariance of posterior modes, or draws, as `WarpModel.fit` makes it.
 - "EM, pooled" and "EM, per class": empirical Bayes; per class is what `Augmenter` learns.
 
@@ -27,7 +29,7 @@ from numpy.typing import NDArray
 
 import dreamwarp as dw
 from benchmarks.readme import README, fill
-from dreamwarp.align.evidence import Evidence, EvidenceFinder, Frame, spread_evenly
+from dreamwarp.align.evidence import Evidence, EvidenceFinder, spread_evenly
 from dreamwarp.core.files import write_beside
 from dreamwarp.model import empirical_bayes as eb
 from experiments.cells import find_series
@@ -82,12 +84,12 @@ def compare(X: Array, y: Array, cells: tuple[int, ...]) -> dict[str, Any]:
     finder = EvidenceFinder.for_images(
         prior, X, edges, similarity="ssd", sigma="auto", max_steps=50, progress=False
     )
-    first = spread_evenly(pair_codes, eb.N_FIRST)
-    pool, sigma, _ = eb.find_pool(finder, edges[first], None, False, None)
-    evidence = finder.find(edges, pool, sigma=sigma)
+    pool = eb.find_pool(finder, edges, pair_codes, displacements=eb.DISPLACEMENTS)
+    finder = pool.finder
+    evidence = finder.find(edges, pool.covariance, sigma=pool.sigma)
     gains: dict[str, list[Array]] = {row: [] for row in ROWS}
     for train, test in eb.split_by_sample(edges, 2):
-        found = judge_fold(space, prior, finder.frame, X, evidence, edges, pair_codes, train, test)
+        found = judge_fold(prior, finder, X, evidence, edges, pair_codes, train, test)
         for row, values in found.items():
             gains[row].append(values - found["prior"])
     joined = {row: np.concatenate(values) for row, values in gains.items()}
@@ -101,9 +103,8 @@ def compare(X: Array, y: Array, cells: tuple[int, ...]) -> dict[str, Any]:
 
 
 def judge_fold(
-    space: dw.WarpSpace,
     prior: dw.SmoothPrior,
-    frame: Frame,
+    finder: EvidenceFinder,
     X: Array,
     evidence: Evidence,
     edges: Array,
@@ -112,6 +113,7 @@ def judge_fold(
     test: Array,
 ) -> dict[str, Array]:
     """Log-marginals of the pairs ``test`` under what was learned from the pairs ``train``."""
+    space, frame = prior.space, finder.frame
 
     def judge(covariance_of: Callable[[int], Array]) -> Array:
         values = np.empty(len(test))
@@ -139,14 +141,16 @@ def judge_fold(
         return covariance_of
 
     seen = evidence.only(train)
-    pool = eb.fit_pool(seen, np.eye(frame.rank), None, n_steps=30)
+    best = eb.choose_displacement(seen, edges[train], finder.prior, eb.DISPLACEMENTS)
+    target = (best / finder.prior.displacement) ** 2 * np.eye(frame.rank)
+    pool = eb.fit_pool(seen, target, 15, target=target)
     pool_pairs, _ = eb.choose_pool_pairs(seen, edges[train], codes[train], pool, None)
     own = {
         code: eb.fit_class(evidence, train[codes[train] == code], pool, pool_pairs, None)
         for code in np.unique(codes)
     }
     return {
-        "prior": judge(lambda code: np.eye(frame.rank)),
+        "prior": judge(lambda code: frame.pull(prior.covariance)),
         "MAP": judge(by_pairs("map")),
         "Laplace": judge(by_pairs("laplace")),
         "EM, pooled": judge(lambda code: pool),

@@ -238,8 +238,9 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{trial}: {run(trial, n_steps=2, n_labels=5)}")
         return 0
     known: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    commit = current_commit()  # before it changes: workers keep what they have imported
     for trial, errors in () if options.table else run_missing(known):
-        known[str(trial)] = {**errors, "n_steps": N_STEPS, "commit": current_commit()}
+        known[str(trial)] = {**errors, "n_steps": N_STEPS, "commit": commit}
         print(f"{trial}: {errors}", flush=True)
         with write_beside(RESULTS) as part:
             part.write_text(json.dumps(known, indent=1) + "\n")

@@ -50,7 +50,7 @@ DISPLACEMENTS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.3)
 # that each is given.
 N_PRIOR_ROUNDS, N_PRIOR_STEPS = 2, 4
 # Rounds of aligning them again, at most, and the relative change of displacement that ends them.
-MAX_ROUNDS, SETTLED = 15, 0.01
+MAX_ROUNDS, SETTLED = 15, 0.02
 # Rounds in which κ is measured: before the third, the prior is still far off, and what it leaves
 # over comes in larger patches than noise does.
 PATCH_ROUNDS = 3
@@ -208,7 +208,13 @@ def find_pool(
     search = _Search.begin(finder, fixed_sigma, None if start is None else start[first])
     if len(displacements):
         search = search.settled(edges, N_PRIOR_ROUNDS, n_threads)
-        search = search.with_prior(choose_prior(search, edges, displacements, n_threads))
+        assert search.evidence is not None
+        best = choose_displacement(
+            search.evidence, edges, finder.prior, displacements, weight=search.weight,
+            n_threads=n_threads,
+        )  # fmt: skip
+        space, length = finder.prior.space, finder.prior.length
+        search = search.with_prior(SmoothPrior(space, displacement=best, length=length))
     search = search.settled(edges, MAX_ROUNDS, n_threads)
     return Pool(search.finder, search.pool, search.sigma, search.rounds)
 
@@ -285,17 +291,21 @@ def choose_first(edges: Integers, codes: Integers) -> Integers:
     return within[spread_evenly(codes[within], N_FIRST)]
 
 
-def choose_prior(
-    search: _Search, edges: Integers, displacements: Sequence[float], n_threads: int | None
-) -> SmoothPrior:
-    """The prior that, as what the pool is drawn toward, makes held-out pairs likeliest.
+def choose_displacement(
+    evidence: Evidence,
+    edges: Integers,
+    prior: SmoothPrior,
+    displacements: Sequence[float],
+    *,
+    weight: float = 1.0,
+    n_threads: int | None = None,
+) -> float:
+    """Displacement of the prior that, as what the pool is drawn toward, suits held-out pairs best.
 
-    The one that there is, where nothing can be held out.
+    The prior's own, where nothing can be held out. ``prior`` is that of the evidence.
     """
-    evidence, prior = search.evidence, search.finder.prior
-    assert evidence is not None
-    unit, scores = np.eye(search.finder.frame.rank), dict.fromkeys(displacements, 0.0)
-    options: Any = {"weight": search.weight, "n_threads": n_threads}
+    unit, scores = np.eye(evidence.linear.shape[1]), dict.fromkeys(displacements, 0.0)
+    options: Any = {"weight": weight, "n_threads": n_threads}
     n_tested = 0
     for train, test in split_by_sample(edges, N_FOLDS):
         if not len(train) or not len(test):
@@ -306,10 +316,8 @@ def choose_prior(
             target = (displacement / prior.displacement) ** 2 * unit
             pool = fit_pool(seen, target, N_PRIOR_STEPS, target=target, **options)
             scores[displacement] += float(asked.condition(pool, **options).log_marginals.sum())
-    if not n_tested:
-        return prior
     best = max(scores, key=lambda displacement: scores[displacement])
-    return SmoothPrior(prior.space, displacement=best, length=prior.length)
+    return best if n_tested else prior.displacement
 
 
 def measure_patch(finder: EvidenceFinder, edges: Integers, theta: Array) -> float:
