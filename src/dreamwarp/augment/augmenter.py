@@ -284,11 +284,11 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self._set_strength(strength)
 
     def _learn(self, settings: Settings, client: Client | None) -> None:
-        self.edges_, self.alignments_, pairs, settled = learn_pairs(
+        self.edges_, self.alignments_, pairs = learn_pairs(
             self.space_, self._images, self._codes, self._labels, settings, seed=self._key,
             progress=self.progress, n_threads=self.n_threads, client=client,
         )  # fmt: skip
-        self.model_, self._pairs = fit_model(self.space_, pairs, settled, seed=self._key)
+        self.model_, self._pairs = fit_model(self.space_, pairs, settings, seed=self._key)
         if settings.model == "template":  # which knows samples by their numbers
             self.model_ = self.model_.with_settings(samples=fingerprint(self._images))
 

@@ -168,11 +168,11 @@ def learn_pairs(
     progress: ProgressOption,
     n_threads: int | None,
     client: Client | None,
-) -> tuple[NDArray[np.int64], Alignments, AlignedPairs, Settings]:
+) -> tuple[NDArray[np.int64], Alignments, AlignedPairs]:
     """Edges (e, 2) between neighbours of each class, their alignments, and what to learn from.
 
     Each pair is aligned once. Of more than ``max_pairs`` some are taken, as many of every class,
-    unless the model needs those of every sample. Settings are returned with the prior settled.
+    unless the model needs those of every sample.
     """
     edges = neighbor_pairs(
         images, np.array(labels)[codes], n_neighbors=settings.n_neighbors, n_threads=n_threads
@@ -202,7 +202,7 @@ def learn_pairs(
         labels, codes[edges[some, 0]], alignments.theta[some], edges[some], weights
     )
     if not by_evidence:
-        return edges, alignments, pairs, replace(settings, displacement=prior.displacement)
+        return edges, alignments, pairs
     few = np.flatnonzero(alignments.usable)
     n_most = max(MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS * len(labels))
     few = few[spread_evenly(codes[edges[few, 0]], settings.max_pairs or n_most)]
@@ -212,13 +212,12 @@ def learn_pairs(
     general = learn_posteriors(
         pool, edges[few], alignments.theta[few], codes, labels, n_threads, client
     )
-    settings = replace(settings, displacement=pool.smooth.displacement)
     if settings.model == "gaussian":
-        return edges, alignments, general, settings
+        return edges, alignments, general
     rule = Rule(0.0, prior_pairs=POOL_PAIRS, smooth=prior.covariance, smooth_pairs=SMOOTH_PAIRS)
     amounts = Amounts("template", class_pairs=CLASS_PAIRS, drift=DRIFT)
     recipe = Recipe(rule, amounts, MIN_PAIRS)
-    return edges, alignments, replace(pairs, general=general, recipe=recipe), settings
+    return edges, alignments, replace(pairs, general=general, recipe=recipe)
 
 
 def find_pool(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.align import Alignments, SmoothPrior, align_pairs
 from dreamwarp.augment.subject import Data, Subject, as_channels
+from dreamwarp.core.defaults import DISPLACEMENT, LENGTH
 from dreamwarp.model import WarpModel
 from dreamwarp.space.warp import Warp
 
@@ -233,17 +234,22 @@ class Scene:
         }
 
     def _align(self, source: Array, target: Array) -> Alignments:
-        settings = self.subject.model.settings
-        prior = SmoothPrior(
-            self.subject.model.space,
-            displacement=float(settings.get("displacement", 0.05)),
-            length=float(settings.get("length", 0.25)),
-        )
+        displacement, length = self._prior_scale()
+        prior = SmoothPrior(self.subject.model.space, displacement=displacement, length=length)
         with _aligning, warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # the page says how it went
             return align_pairs(
                 self.subject.model.space, source[None], target[None], prior=prior, progress=False
             )
+
+    def _prior_scale(self) -> tuple[float, float]:
+        """Displacement and length of the prior that the model's pairs were aligned under."""
+        settings = self.subject.model.settings
+        displacement = settings.get("displacement", "auto")
+        return (
+            DISPLACEMENT if displacement == "auto" else float(displacement),
+            float(settings.get("length", LENGTH)),
+        )
 
     # -- pictures and Python
 
@@ -284,9 +290,7 @@ class Scene:
 
     def align_code(self, source: int, target: int) -> str:
         """Python that aligns the pair shown."""
-        settings = self.subject.model.settings
-        displacement = float(settings.get("displacement", 0.05))
-        length = float(settings.get("length", 0.25))
+        displacement, length = self._prior_scale()
         return "\n".join(
             [
                 *self._load_code(),

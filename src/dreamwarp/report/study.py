@@ -170,7 +170,7 @@ def make_study(
     with warnings.catch_warnings():
         # What they say is in the study.
         warnings.simplefilter("ignore", RuntimeWarning)
-        edges, alignments, pairs, settings = learn_pairs(
+        edges, alignments, pairs = learn_pairs(
             model.space, subject.X, subject.codes, subject.labels, settings, seed=seed,
             progress=progress, n_threads=None, client=None,
         )  # fmt: skip
