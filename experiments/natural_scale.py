@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import dreamwarp as dw
+from benchmarks.readme import README, fill
 from dreamwarp.augment.rivals.elastic import deform_elastically
 from dreamwarp.core.files import write_beside
 from experiments.few_labels import current_commit
@@ -77,11 +78,11 @@ def list_trials(data: str, network: str, errors: dict[str, Any]) -> list[Trial]:
 
 
 def best_of(trials: Sequence[Trial], rival: str, errors: dict[str, Any]) -> float | None:
-    """The strength that errs least on the validation images; None until all were tried."""
+    """The strength that errs least on the validation images of the first draw; None until known."""
     tried = {
         trial.strength: errors[str(trial)]["validation"]
         for trial in trials
-        if trial.rival == rival and str(trial) in errors
+        if trial.draw == 0 and trial.rival == rival and str(trial) in errors
     }
     if len(tried) < len(STRENGTHS[rival]):
         return None
@@ -179,30 +180,46 @@ def take_batches(n: int, n_steps: int, seed: int) -> Iterator[Any]:
 
 
 def format_table(errors: dict[str, dict[str, Any]]) -> str:
-    """Errors in percent on images that chose nothing, by draw, as Markdown."""
-    lines = ["| data, network | draw | learned, by default | elastic, tuned | learned, best |"]
+    """Errors in percent on images that chose nothing: the mean over draws and each, as Markdown."""
+    lines = ["| data, network | draws | learned, by default | elastic, tuned | learned - elastic |"]
     lines.append("| --- | --: | --: | --: | --: |")
     for data, network in product(DATA, NETWORKS):
         trials = list_trials(data, network, errors)
-        bests = {rival: best_of(trials[:7], rival, errors) for rival in STRENGTHS}
-        for draw in range(N_DRAWS):
-            chosen = [
-                ("learned", 1.0),
-                ("elastic", bests["elastic"]),
-                ("learned", bests["learned"]),
+        amplitude = best_of(trials, "elastic", errors)
+        if amplitude is None:
+            continue
+        pairs = [
+            [
+                100 * errors[str(trial)]["others"]
+                for rival, strength in (("learned", 1.0), ("elastic", amplitude))
+                if str(trial := Trial(data, network, draw, rival, strength)) in errors
             ]
-            cells = [
-                _tell(errors, Trial(data, network, draw, rival, strength or 0.0))
-                for rival, strength in chosen
-            ]
-            if cells[0]:
-                lines.append(f"| {data}, {network} | {draw} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+            for draw in range(N_DRAWS)
+        ]
+        both = np.array([pair for pair in pairs if len(pair) == 2])
+        gaps = both[:, 0] - both[:, 1]
+        error = f" ± {gaps.std(ddof=1) / np.sqrt(len(gaps)):.2f}" if len(gaps) > 1 else ""
+        cells = [
+            f"{column.mean():.2f} ({', '.join(f'{e:.2f}' for e in column)})" for column in both.T
+        ]
+        cells[1] += f", amplitude {amplitude:g}"
+        lines.append(
+            f"| {data}, {network} | {len(both)} | {' | '.join(cells)} | {gaps.mean():+.2f}{error} |"
+        )
+    return "\n".join([*lines, "", *format_strengths(errors)])
 
 
-def _tell(errors: dict[str, dict[str, Any]], trial: Trial) -> str:
-    found = errors.get(str(trial))
-    return "" if found is None else f"{100 * found['others']:.2f} ({trial.strength:g})"
+def format_strengths(errors: dict[str, dict[str, Any]]) -> list[str]:
+    """Errors in percent by strength in the first draw, on the validation images, as Markdown."""
+    learned = sorted(STRENGTHS["learned"])
+    lines = [f"| data, network, draw 0 | {' | '.join(f'learned, {s:g}' for s in learned)} |"]
+    lines.append("| --- |" + " --: |" * len(learned))
+    for data, network in product(DATA, NETWORKS):
+        found = [errors.get(str(Trial(data, network, 0, "learned", s))) for s in learned]
+        cells = ["" if one is None else f"{100 * one['validation']:.2f}" for one in found]
+        if any(cells):
+            lines.append(f"| {data}, {network} | {' | '.join(cells)} |")
+    return lines
 
 
 def run_missing(known: dict[str, Any]) -> Iterator[tuple[Trial, dict[str, float]]]:
@@ -245,6 +262,7 @@ def main(arguments: list[str] | None = None) -> int:
         with write_beside(RESULTS) as part:
             part.write_text(json.dumps(known, indent=1) + "\n")
     print(format_table(known))
+    fill(README, "natural scale", format_table(known))
     return 0
 
 
