@@ -262,8 +262,10 @@ class _Search:
 
     def _next(self, edges: Integers, n_threads: int | None) -> _Search:
         """Align pairs under the present estimate, and estimate anew."""
-        finder, start = self.finder, None if self.evidence is None else self.evidence.theta
-        evidence = finder.find(edges, self.pool, sigma=self.sigma, start=start, n_threads=n_threads)
+        finder = self.finder
+        evidence = finder.find(
+            edges, self.pool, sigma=self.sigma, start=self.theta, n_threads=n_threads
+        )
         patch = self.patch
         if self.estimates_sigma and len(self.rounds) < PATCH_ROUNDS:
             patch = measure_patch(finder, edges, evidence.theta)
