@@ -609,8 +609,8 @@ def test_a_model_file_says_how_it_was_learned(fitted: dw.Augmenter, tmp_path: Pa
     settings = dw.WarpModel.load(tmp_path / "shapes.dwm").settings
     expected = {
         "kind": "template", "min_pairs": 5, "n_neighbors": 5, "method": "eb", "similarity": "ssd",
-        "sigma": 0.3, "displacement": "auto", "length": 0.25, "keep_unusable": 0, "discount_poor": 0,
-        "seed": 0, "strength": 1.0,
+        "sigma": 0.3, "displacement": "auto", "length": 0.25, "keep_unusable": 0,
+        "discount_poor": 0, "seed": 0, "strength": 1.0,
     }  # fmt: skip
     assert expected.items() <= settings.items()
     assert fitted.with_strength("auto").model_.settings["strength"] == "auto"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from dreamwarp.model import WarpModel
@@ -51,6 +51,9 @@ def draw_spectrum(model: WarpModel) -> Figure:
     left.plot(numbers, pooled.standard_deviations[:n], label="all", **style)
     right.plot(numbers, pooled.share.cumsum()[:n], **style)
     left.set_yscale("log")
+    left.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    left.yaxis.set_major_formatter("{x:g}")
+    left.yaxis.set_minor_locator(NullLocator())
     left.set_ylabel("standard deviation", fontsize=9, color=figures.INK)
     right.set_ylabel("share of variance, cumulative", fontsize=9, color=figures.INK)
     right.set_ylim(0.0, 1.02)
