@@ -324,7 +324,7 @@ function fillMembers(box, answer, onChoose) {
 
 function markMembers() {
   for (const button of $("members").children) button.setAttribute("aria-pressed", !state.upload && Number(button.dataset.member) === state.sample);
-  $("sample-number").textContent = state.upload ? "your own" : `${state.sample} of ${model.classes[state.classNumber].count}`;
+  $("sample-number").textContent = state.upload ? "your own" : `${state.sample + 1} of ${model.classes[state.classNumber].count}`;
   [["first-members", 0], ["second-members", 1]].forEach(([name, end]) => {
     for (const button of $(name).children) button.setAttribute("aria-pressed", Number(button.dataset.member) === state.pair[end]);
   });
