@@ -15,9 +15,9 @@ Array = NDArray[np.float64]
 
 # A search ends when a step promises less log-density than this: far below what shows in the
 # posterior, whose log-density varies by about d/2 over its bulk.
-SMALLEST_GAIN = 0.1
+SMALLEST_GAIN = 0.05
 # Likewise at resolutions that only serve to find a place to start from.
-SMALLEST_COARSE_GAIN = 1.0
+SMALLEST_COARSE_GAIN = 0.5
 # Gains below this are rounding, as between identical images: no step is tried.
 ROUNDING = 1e-6
 # Noise is brought down by this factor at a time, until what is left is no more than the other.

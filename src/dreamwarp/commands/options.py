@@ -230,8 +230,7 @@ LearnedDisplacementOption = Annotated[
     str,
     typer.Option(
         "--displacement",
-        help="How far warps typically move points, as a share of the image's width, before "
-        "anything is learned; auto lets eb choose.",
+        help="How far warps typically move points, as a share of the image's width.",
         rich_help_panel=ALIGNMENT,
     ),
 ]
