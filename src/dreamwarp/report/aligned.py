@@ -210,7 +210,7 @@ def draw_traces(alignments: Alignments, *, titles: Sequence[str] | None = None) 
         name = f"pair {index + 1}" if titles is None else titles[index]
         r_hat, ess = (alignments.diagnostics[key][index] for key in ("r_hat", "ess"))
         left.set_title(
-            f"{name}: R-hat {r_hat:.3g}, {ess:.0f} effective draws", fontsize=9.5, loc="left",
+            f"{name}: R-hat {r_hat:.3f}, {ess:.0f} effective draws", fontsize=9.5, loc="left",
             color=figures.INK,
         )  # fmt: skip
         _draw_chains(left, right, alignments.log_posteriors[index])
