@@ -1,0 +1,116 @@
+"""Classifiers on few labels, with samples that a rival makes as they go: 1-NN, MLP, ConvNet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dreamwarp.augment.class_distances import ClassDistances
+from experiments.rivals import Deform
+from experiments.tasks import Samples, Task
+
+Array = NDArray[Any]
+# Steps of training, and samples per step. Twice as many change no error by more than seeds do.
+N_STEPS, BATCH = 7200, 128
+# New samples for a nearest neighbour: so many, or so many of each labelled sample.
+N_NEW, N_COPIES, BLOCK = 100_000, 500, 4_000
+N_PREDICTED = 1000
+NETWORKS = ("MLP", "ConvNet")
+CLASSIFIERS = ("1-NN", *NETWORKS)
+
+
+def classify(
+    classifier: str, task: Task, deform: Deform | None, judges: dict[str, Samples], *,
+    seed: int, n_steps: int = N_STEPS, n_new: int = N_NEW,
+) -> dict[str, float]:
+    """Share of mistakes by judge; ``deform`` None: nothing is made."""
+    if classifier == "1-NN":
+        return find_nearest(task, deform, judges, min(n_new, N_COPIES * len(task.X)))
+    return train(classifier, task, deform, judges, seed, n_steps)
+
+
+def find_nearest(
+    task: Task, deform: Deform | None, judges: dict[str, Samples], n_new: int
+) -> dict[str, float]:
+    """Errors of the nearest of the labelled and of the new samples."""
+    found = {
+        name: ClassDistances.among(_scaled(task, X), _scaled(task, task.X), task.y, task.n_classes)
+        for name, (X, _) in judges.items()
+    }
+    for first in range(0, n_new if deform is not None else 0, BLOCK):
+        templates = np.arange(first, min(first + BLOCK, n_new)) % len(task.X)
+        made = _scaled(task, deform(templates, first))
+        found = {name: near.improve(made, task.y[templates]) for name, near in found.items()}
+    return {name: float(found[name].errors(y).mean()) for name, (_, y) in judges.items()}
+
+
+def take_batches(n: int, n_steps: int, seed: int) -> Iterator[Array]:
+    """Samples of each batch: all in turn, in a new order every epoch. The same for all rivals."""
+    for step in range(n_steps):
+        epochs, places = np.divmod(np.arange(step * BATCH, (step + 1) * BATCH), n)
+        orders = {e: np.random.default_rng((seed, int(e))).permutation(n) for e in set(epochs)}
+        yield np.array([orders[e][place] for e, place in zip(epochs, places, strict=True)])
+
+
+def train(
+    classifier: str, task: Task, deform: Deform | None, judges: dict[str, Samples], seed: int,
+    n_steps: int,
+) -> dict[str, float]:
+    """Errors of a network after its last step, by Adam with a rate that falls to 0."""
+    import torch
+    from torch import nn
+
+    torch.manual_seed(seed)
+    network = build(classifier, task).to(memory_format=torch.channels_last)
+    optimizer = torch.optim.Adam(network.parameters(), fused=True)
+    decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, n_steps)
+
+    def read(X: Array) -> Any:
+        images = torch.from_numpy(_scaled(task, X)[:, None])
+        return images.contiguous(memory_format=torch.channels_last)
+
+    for step, templates in enumerate(take_batches(len(task.X), n_steps, seed)):
+        made = task.X[templates] if deform is None else deform(templates, step * BATCH)
+        truth = torch.from_numpy(task.y[templates])
+        loss = nn.functional.cross_entropy(network(read(made)), truth)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        decay.step()
+    network.eval()
+
+    def judge(X: Array, y: Array) -> float:
+        with torch.no_grad():
+            parts = [
+                network(read(X[k : k + N_PREDICTED])).argmax(1).numpy()
+                for k in range(0, len(X), N_PREDICTED)
+            ]
+        return float(np.mean(np.concatenate(parts) != y))
+
+    return {name: judge(*samples) for name, samples in judges.items()}
+
+
+def build(classifier: str, task: Task) -> Any:
+    """An untrained network: an MLP of 3 x 512 units, or the paper's ConvNet."""
+    from torch import nn
+
+    n_pixels = int(np.prod(task.X.shape[1:]))
+    if classifier == "MLP":
+        layers: list[Any] = [nn.Flatten()]
+        for n_inputs in (n_pixels, 512, 512):
+            layers += [nn.Linear(n_inputs, 512), nn.ReLU(), nn.Dropout(0.2)]
+        return nn.Sequential(*layers, nn.Linear(512, task.n_classes))
+    # Pooling before ReLU gives the same numbers and is faster.
+    n_left = 50 * int(np.prod([((size - 4) // 2 - 4) // 2 for size in task.X.shape[1:]]))
+    return nn.Sequential(
+        nn.Conv2d(1, 20, 5), nn.MaxPool2d(2), nn.ReLU(),
+        nn.Conv2d(20, 50, 5), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(),
+        nn.Linear(n_left, 512), nn.ReLU(), nn.Dropout(0.5), nn.Linear(512, task.n_classes),
+    )  # fmt: skip
+
+
+def _scaled(task: Task, X: Array) -> NDArray[np.float32]:
+    return X.astype(np.float32) / np.float32(task.scale)

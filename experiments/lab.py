@@ -1,0 +1,170 @@
+"""Trials that are run once, on a core each, and kept as a JSON file each.
+
+A trial is any hashable description with a name; its file holds what it was, what came of it, how
+long it took, and by which commit and versions. Trials whose file is there are not run again, so a
+study can be stopped and resumed at will, and several processes may share a folder.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from dreamwarp.core.files import write_beside
+
+RESULTS = Path(__file__).parent / "results"
+PACKAGES = ("dreamwarp", "numpy", "torch")
+Outcome = dict[str, Any]
+
+
+class Described(Protocol):
+    """What can be tried: ``str`` gives its name, ``_asdict`` its parts."""
+
+    def _asdict(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The folder of a study.
+
+    Attributes
+    ----------
+    folder : Path
+    protocol : int
+        Of the study. Results of other protocols are kept, and not looked at.
+    """
+
+    folder: Path
+    protocol: int
+
+    def path(self, trial: Described) -> Path:
+        """Where the file of a trial is."""
+        slug = str(trial).lower().replace(", ", "_").replace(" ", "-").replace("/", "-")
+        return self.folder / f"{slug}_v{self.protocol}.json"
+
+    def find(self, trial: Described) -> Outcome | None:
+        """What came of a trial; None if it was not run."""
+        path = self.path(trial)
+        return json.loads(path.read_text(encoding="utf-8"))["outcome"] if path.exists() else None
+
+    def keep(self, trial: Described, outcome: Outcome, seconds: float, commit: str) -> None:
+        """Write the file of a trial, whole or not at all."""
+        record = {
+            "trial": trial._asdict(), "outcome": outcome, "seconds": round(seconds, 1),
+            "protocol": self.protocol, "commit": commit, "versions": describe_versions(),
+        }  # fmt: skip
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with write_beside(self.path(trial)) as part:
+            part.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+    def records(self) -> list[dict[str, Any]]:
+        """All files of this protocol."""
+        paths = sorted(self.folder.glob(f"*_v{self.protocol}.json"))
+        return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+
+class Result(NamedTuple):
+    """A trial that has ended; ``problem`` instead of an outcome if it failed."""
+
+    trial: Any
+    outcome: Outcome | None
+    seconds: float
+    problem: str = ""
+
+
+def run_missing(
+    archive: Archive,
+    list_trials: Callable[[], Iterable[Any]],
+    run: Callable[[Any], Outcome],
+    *,
+    n_processes: int = 2,
+) -> Iterator[Result]:
+    """Run and keep the trials that have no file, and those that follow from them.
+
+    ``list_trials`` is asked again whenever all it named has been run: what it names may depend on
+    results. A trial that fails is told of, and the others go on.
+    """
+    commit, failed = current_commit(), set[Any]()
+    pool = ProcessPoolExecutor(n_processes, get_context("spawn"), use_one_core)
+    try:
+        while True:
+            missing = [t for t in list_trials() if t not in failed and archive.find(t) is None]
+            if not missing:
+                return
+            futures = {pool.submit(_timed, run, trial): trial for trial in missing}
+            for future in as_completed(futures):
+                trial = futures[future]
+                try:
+                    outcome, seconds = future.result()
+                except Exception as problem:  # told, and the rest goes on
+                    failed.add(trial)
+                    yield Result(trial, None, 0.0, f"{type(problem).__name__}: {problem}")
+                    continue
+                archive.keep(trial, outcome, seconds, commit)
+                yield Result(trial, outcome, seconds)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _timed(run: Callable[[Any], Outcome], trial: Any) -> tuple[Outcome, float]:
+    begin = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of single alignments, in hundreds of trials
+        return run(trial), time.perf_counter() - begin
+
+
+def use_one_core() -> None:
+    """Leave the other cores to other processes."""
+    import torch
+    from numba import set_num_threads
+
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    set_num_threads(1)
+
+
+@cache
+def describe_versions() -> dict[str, str]:
+    """Of what results may depend on."""
+    found = {"python": platform.python_version(), "machine": platform.machine()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "none"
+    return found
+
+
+def current_commit() -> str:
+    """Of the code that runs, with a mark if it differs from it."""
+    git = partial(
+        subprocess.run, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False
+    )
+    commit = git(["git", "rev-parse", "--short", "HEAD"]).stdout.strip() or "unknown"
+    differs = git(["git", "diff", "--quiet", "HEAD", "--", "src", "experiments/*.py"]).returncode
+    return f"{commit}-dirty" if differs else str(commit)
+
+
+def tell(results: Iterable[Result]) -> int:
+    """Print results as they come; how many failed."""
+    n_failed = 0
+    for trial, outcome, seconds, problem in results:
+        if outcome is None:
+            n_failed += 1
+            print(f"{trial}: failed, {problem}", file=sys.stderr, flush=True)
+        else:
+            said = ", ".join(f"{k} {v:.4g}" for k, v in outcome.items() if isinstance(v, float))
+            print(f"{trial}: {said} ({seconds:.0f} s)", flush=True)
+    return n_failed
