@@ -94,9 +94,13 @@ def train(
 
 
 def build(classifier: str, task: Task) -> Any:
-    """An untrained network: an MLP of 3 x 512 units, or the paper's ConvNet."""
+    """An untrained network: MLP of 3 x 512 units, the paper's ConvNet, or that of our own choice."""
     from torch import nn
 
+    from dreamwarp.torch.networks import make_network
+
+    if classifier == "small ConvNet":
+        return make_network(1, task.X.shape[1:], task.n_classes)
     n_pixels = int(np.prod(task.X.shape[1:]))
     if classifier == "MLP":
         layers: list[Any] = [nn.Flatten()]

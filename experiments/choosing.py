@@ -1,0 +1,128 @@
+"""Question: does `choose_strength` find the strength that is best for a network.
+
+For each data set a strength is chosen from the labelled samples alone. Then networks of the same
+kind are trained at every strength of a fine grid, on all labelled samples and with several seeds,
+and judged by thousands of samples that chose nothing. Networks are noisy, so errors are smoothed
+over strengths by a parabola in the logarithm of the strength; the loss by the choice is the excess
+of the parabola there over its lowest point.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from experiments import classifiers, lab
+from experiments.rivals import RIVALS, learn
+from experiments.tasks import load_task
+
+ARCHIVE = lab.Archive(lab.RESULTS / "choosing", protocol=1)
+SETS = ("mnist-100", "fashion-100", "digits-10")
+STRENGTHS = (0.35, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, 2.0, 2.8)
+SEEDS, N_STEPS = (0, 1, 2), 4000
+
+
+class Choice(NamedTuple):
+    """A call of `choose_strength` with all defaults."""
+
+    task: str
+
+    def __str__(self) -> str:
+        return f"{self.task}, choice"
+
+
+class Trial(NamedTuple):
+    """One network at one strength."""
+
+    task: str
+    strength: float
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.task}, strength {self.strength:g}, seed {self.seed}"
+
+
+def choose(choice: Choice) -> dict[str, Any]:
+    """The strength for a data set, on all cores."""
+    from dreamwarp.torch import choose_strength
+
+    task = load_task(choice.task, 0)
+    model = learn(task.name, task.draw, task, judged=False).model_
+    begin = time.perf_counter()
+    found = choose_strength(model, task.X, task.y, progress=False)
+    return {
+        "strength": found.strength, "took": round(time.perf_counter() - begin, 1),
+        "errors": {f"{s:g}": e for s, e in found.errors.items()}, "verdict": str(found.verdict),
+    }  # fmt: skip
+
+
+def run(trial: Trial, n_steps: int = N_STEPS) -> dict[str, float]:
+    """Error of the default network of `choose_strength`, on samples that chose nothing."""
+    task = load_task(trial.task, 0)
+    deform = RIVALS["learned per class"].prepare(task, trial.strength, True)
+    judges = {"test": task.judges["test"]}
+    if "others" in task.judges:
+        judges["others"] = task.judges["others"]
+    found = classifiers.train("small ConvNet", task, deform, judges, trial.seed, n_steps)
+    sizes = {name: len(y) for name, (_, y) in judges.items()}
+    total = sum(found[name] * sizes[name] for name in judges) / sum(sizes.values())
+    return {"error": total}
+
+
+def smooth(strengths: Any, errors: Any) -> Any:
+    """A parabola in log strength, through the points within half again the least error."""
+    near = errors <= 1.5 * errors.min()
+    return np.poly1d(np.polyfit(np.log(strengths[near]), errors[near], 2))
+
+
+def format_table(archive: lab.Archive) -> str:
+    """Choice, error there and at the best strength, as Markdown."""
+    lines = ["| data | chosen | seconds | best of the grid | error at the choice | least | loss |"]
+    lines.append("| --- |" + " --: |" * 6)
+    for name in SETS:
+        choice = archive.find(Choice(name))
+        runs = {
+            s: [one["error"] for k in SEEDS if (one := archive.find(Trial(name, s, k)))]
+            for s in STRENGTHS
+        }
+        known = np.array([s for s, found in runs.items() if found])
+        if choice is None or len(known) < 4:
+            continue
+        errors = np.array([100 * np.mean(runs[s]) for s in known])
+        curve, grid = smooth(known, errors), np.geomspace(known.min(), known.max(), 200)
+        least = float(curve(np.log(grid)).min())
+        there = float(curve(np.log(choice["strength"])))
+        lines.append(
+            f"| {name} | {choice['strength']:g} | {choice['took']:.0f} | "
+            f"{known[errors.argmin()]:g} ({errors.min():.2f}) | {there:.2f} | {least:.2f} | "
+            f"{there / least - 1:+.1%} |"
+        )
+    return "\n".join(lines)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run what is missing unless only asked for the table, and tell."""
+    parser = argparse.ArgumentParser(prog="python -m experiments.choosing", description=__doc__)
+    parser.add_argument("--table", action="store_true", help="run nothing, tell what is known")
+    parser.add_argument("--grid", action="store_true", help="run the grid alone, not the choices")
+    options = parser.parse_args(arguments)
+    n_failed = 0
+    if not options.table:
+        commit = lab.current_commit()
+        for name in () if options.grid else SETS:
+            if ARCHIVE.find(Choice(name)) is None:
+                found = choose(Choice(name))
+                ARCHIVE.keep(Choice(name), found, found["took"], commit)
+                print(f"{name}: {found['verdict']}", flush=True)
+        trials = [Trial(name, s, k) for name in SETS for k in SEEDS for s in STRENGTHS]
+        n_failed = lab.tell(lab.run_missing(ARCHIVE, lambda: trials, run))
+    print(format_table(ARCHIVE))
+    return 1 if n_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
