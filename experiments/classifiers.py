@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -17,14 +17,19 @@ Array = NDArray[Any]
 N_STEPS, BATCH = 7200, 128
 # New samples for a nearest neighbour: so many, or so many of each labelled sample.
 N_NEW, N_COPIES, BLOCK = 100_000, 500, 4_000
-N_PREDICTED = 1000
 NETWORKS = ("MLP", "ConvNet")
 CLASSIFIERS = ("1-NN", *NETWORKS)
 
 
 def classify(
-    classifier: str, task: Task, deform: Deform | None, judges: dict[str, Samples], *,
-    seed: int, n_steps: int = N_STEPS, n_new: int = N_NEW,
+    classifier: str,
+    task: Task,
+    deform: Deform | None,
+    judges: dict[str, Samples],
+    *,
+    seed: int,
+    n_steps: int = N_STEPS,
+    n_new: int = N_NEW,
 ) -> dict[str, float]:
     """Share of mistakes by judge; ``deform`` None: nothing is made."""
     if classifier == "1-NN":
@@ -56,45 +61,62 @@ def take_batches(n: int, n_steps: int, seed: int) -> Iterator[Array]:
 
 
 def train(
-    classifier: str, task: Task, deform: Deform | None, judges: dict[str, Samples], seed: int,
+    classifier: str,
+    task: Task,
+    deform: Deform | None,
+    judges: dict[str, Samples],
+    seed: int,
     n_steps: int,
 ) -> dict[str, float]:
-    """Errors of a network after its last step, by Adam with a rate that falls to 0."""
+    """Errors of a network after its last step."""
+    import torch
+
+    torch.manual_seed(seed)
+    network = build(classifier, task)
+
+    def make() -> Iterator[Samples]:
+        for step, templates in enumerate(take_batches(len(task.X), n_steps, seed)):
+            made = task.X[templates] if deform is None else deform(templates, step * BATCH)
+            yield made, task.y[templates]
+
+    predict = train_network(network, make(), n_steps, task.scale)
+    return {name: float(np.mean(predict(X) != y)) for name, (X, y) in judges.items()}
+
+
+def train_network(
+    network: Any, batches: Iterator[Samples], n_steps: int, scale: float
+) -> Callable[[Array], Array]:
+    """Train by Adam, with a rate that falls to 0, on as many batches; a function that predicts."""
     import torch
     from torch import nn
 
-    torch.manual_seed(seed)
-    network = build(classifier, task).to(memory_format=torch.channels_last)
+    network = network.to(memory_format=torch.channels_last)
     optimizer = torch.optim.Adam(network.parameters(), fused=True)
     decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, n_steps)
 
     def read(X: Array) -> Any:
-        images = torch.from_numpy(_scaled(task, X)[:, None])
+        images = torch.from_numpy(X[:, None].astype(np.float32) / np.float32(scale))
         return images.contiguous(memory_format=torch.channels_last)
 
-    for step, templates in enumerate(take_batches(len(task.X), n_steps, seed)):
-        made = task.X[templates] if deform is None else deform(templates, step * BATCH)
-        truth = torch.from_numpy(task.y[templates])
-        loss = nn.functional.cross_entropy(network(read(made)), truth)
+    network.train()
+    for X, y in batches:
+        loss = nn.functional.cross_entropy(network(read(X)), torch.from_numpy(y))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         decay.step()
     network.eval()
 
-    def judge(X: Array, y: Array) -> float:
+    def predict(X: Array) -> Array:
         with torch.no_grad():
-            parts = [
-                network(read(X[k : k + N_PREDICTED])).argmax(1).numpy()
-                for k in range(0, len(X), N_PREDICTED)
-            ]
-        return float(np.mean(np.concatenate(parts) != y))
+            parts = [network(read(X[k : k + 1000])).argmax(1) for k in range(0, len(X), 1000)]
+        return torch.cat(parts).numpy()
 
-    return {name: judge(*samples) for name, samples in judges.items()}
+    return predict
 
 
 def build(classifier: str, task: Task) -> Any:
-    """An untrained network: MLP of 3 x 512 units, the paper's ConvNet, or that of our own choice."""
+    """An untrained network: an MLP of 3 x 512 units, the paper's ConvNet, or `make_network`'s."""
     from torch import nn
 
     from dreamwarp.torch.networks import make_network

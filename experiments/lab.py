@@ -90,6 +90,7 @@ def run_missing(
     run: Callable[[Any], Outcome],
     *,
     n_processes: int = 2,
+    n_threads: int = 1,
 ) -> Iterator[Result]:
     """Run and keep the trials that have no file, and those that follow from them.
 
@@ -97,7 +98,7 @@ def run_missing(
     results. A trial that fails is told of, and the others go on.
     """
     commit, failed = current_commit(), set[Any]()
-    pool = ProcessPoolExecutor(n_processes, get_context("spawn"), use_one_core)
+    pool = ProcessPoolExecutor(n_processes, get_context("spawn"), use_threads, (n_threads,))
     try:
         while True:
             missing = [t for t in list_trials() if t not in failed and archive.find(t) is None]
@@ -125,14 +126,16 @@ def _timed(run: Callable[[Any], Outcome], trial: Any) -> tuple[Outcome, float]:
         return run(trial), time.perf_counter() - begin
 
 
-def use_one_core() -> None:
-    """Leave the other cores to other processes."""
+def use_threads(n: int) -> None:
+    """Leave other cores to other processes. Trials take minutes, so all libraries are told."""
     import torch
     from numba import set_num_threads
+    from threadpoolctl import threadpool_limits
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(n)
     torch.set_flush_denormal(True)
-    set_num_threads(1)
+    set_num_threads(n)
+    threadpool_limits(n)
 
 
 @cache

@@ -130,9 +130,7 @@ def _warp_for_networks(task: Task, strength: float | None) -> Deform:
 def learn(name: str, draw: int, task: Task, *, judged: bool) -> dw.Augmenter:
     """All defaults, fitted to the labelled samples of a task and nothing else."""
     strength: Any = "auto" if judged else 1.0
-    augmenter = dw.Augmenter(
-        cells=_cells(task), strength=strength, seed=draw, progress=False
-    )
+    augmenter = dw.Augmenter(cells=_cells(task), strength=strength, seed=draw, progress=False)
     return augmenter.fit(task.X, task.y)
 
 

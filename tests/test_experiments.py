@@ -1,146 +1,192 @@
-"""The study of few labels: what chooses, what is told, and what rivals make."""
+"""The studies: what tunes, what judges, what is kept, and that each rival does what it says."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from pathlib import Path
+import json
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 import dreamwarp as dw
-from experiments import few_labels
-from experiments.few_labels import PLANS, Results, format_table, load, run_missing, shrink, store
-from experiments.rivals import NOTHING, Task, load_task
-from experiments.trials import Errors, Plan, Trial
-
-SMALL = {name: shrink(plan) for name, plan in PLANS.items()}
+from experiments import choosing, few_labels, lab, paper, tasks
+from experiments.few_labels import TUNING, Trial, list_trials, tune
+from experiments.rivals import BY_DEFAULT, RIVALS
+from experiments.tasks import Task, load_task
 
 
-def judge(plan: Plan, trial: Trial) -> Errors:
-    """Errors of no classifier: the last candidate of each rival is best, and bad at the test."""
-    names = [candidate.name for candidate in plan.rivals[trial.rival]]
-    errors: Errors = {"validation": 0.1 / (1 + names.index(trial.candidate)), "test": 0.5}
-    return {judge: errors[judge] for judge in plan.judges_of(trial)}
+class Numbered(NamedTuple):
+    number: int
+
+    def __str__(self) -> str:
+        return f"trial {self.number}"
 
 
-def run_all(plan: Plan, trials: list[Trial]):
-    return ((trial, judge(plan, trial)) for trial in trials)
+@pytest.fixture
+def archive(tmp_path) -> lab.Archive:
+    return lab.Archive(tmp_path / "results", protocol=3)
 
 
-@pytest.fixture(params=SMALL)
-def results(monkeypatch, request) -> dict[str, Results]:
-    monkeypatch.setitem(few_labels.RUNS, request.param, run_all)
-    return {request.param: Results(SMALL[request.param])}
+# -- the laboratory
 
 
-def only(results: dict[str, Results]) -> tuple[str, Results, int]:
-    ((name, mine),) = results.items()
-    return name, mine, mine.plan.n_labels[0]
+def test_only_what_is_missing_is_run(archive):
+    trials = [Numbered(k) for k in range(3)]
+    archive.keep(trials[1], {"error": 0.5}, 1.0, "abc")
+    ran = list(lab.run_missing(archive, lambda: trials, square, n_processes=1))
+    assert sorted(result.trial for result in ran) == [(0,), (2,)]
+    assert archive.find(trials[2]) == {"error": 4.0}
+    assert archive.find(trials[1]) == {"error": 0.5}
+    record = json.loads(archive.path(trials[2]).read_text())
+    assert record["trial"] == {"number": 2}
+    assert {"commit", "versions", "seconds", "protocol"} <= set(record)
+    assert lab.tell(ran) == 0
 
 
-def test_candidates_are_chosen_by_validation_images_alone(results):
-    lines = list(run_missing(results))
-    _, mine, n_labels = only(results)
-    plan = mine.plan
-    assert len(lines) == len(mine.errors) == len(mine.commits)
-    assert {plan.judges_of(trial) for trial in mine.candidates(n_labels)} == {("validation",)}
-    finals = mine.finals(n_labels)
-    assert {trial.rival for trial in finals} == set(plan.rivals)
-    for trial in finals:
-        names = [candidate.name for candidate in plan.rivals[trial.rival]]
-        assert trial.candidate == names[-1]
-        assert "test" in plan.judges_of(trial)
+def square(trial: Numbered) -> dict[str, float]:
+    if trial.number > 4:
+        raise ValueError("too large")
+    return {"error": float(trial.number**2)}
 
 
-def test_only_what_is_missing_is_run(results, tmp_path: Path):
-    (name, mine, _), path, lines = only(results), tmp_path / "results.json", run_missing(results)
-    for _ in range(5):
-        next(lines)
-    store(path, results)
-    again = load(path, {name: mine.plan})
-    assert again[name].errors == mine.errors
-    assert not again[name].complete
-    n_rest = len(list(run_missing(again)))
-    assert n_rest == len(list(lines))
-    assert not list(run_missing(again))
-    assert again[name].complete
+def test_a_failing_trial_is_told_and_the_others_go_on(archive, capsys):
+    trials = [Numbered(5), Numbered(1)]
+    assert lab.tell(lab.run_missing(archive, lambda: trials, square, n_processes=1)) == 1
+    assert "too large" in capsys.readouterr().err
+    assert archive.find(trials[0]) is None
+    assert archive.find(trials[1]) is not None
 
 
-def test_results_of_other_settings_are_left_out_and_kept(results, tmp_path: Path):
-    list(run_missing(results))
-    (name, mine, _), path = only(results), tmp_path / "results.json"
-    store(path, results)
-    found = load(path, PLANS)
-    assert not found[name].errors
-    store(path, found)
-    assert load(path, {name: mine.plan})[name].errors == mine.errors
+def test_results_of_another_protocol_are_kept_and_not_looked_at(archive):
+    archive.keep(Numbered(1), {"error": 0.5}, 1.0, "abc")
+    other = lab.Archive(archive.folder, protocol=4)
+    assert other.find(Numbered(1)) is None
+    assert len(archive.records()) == 1
+    assert not other.records()
 
 
-def test_no_rival_is_told_about_before_all_its_candidates_were_tried(results):
-    _, mine, n_labels = only(results)
-    mine.errors[str(mine.candidates(n_labels)[0])] = {"validation": 0.2}
-    assert {trial.rival for trial in mine.finals(n_labels)} == {
-        name for name, candidates in mine.plan.rivals.items() if len(candidates) == 1
-    }
+# -- tuning
 
 
-def test_the_table_has_a_row_for_every_rival_and_means_over_finals():
-    plan = replace(SMALL["ConvNet"], draws=(0, 1), n_finals=2)
-    mine, n_labels = Results(plan), plan.n_labels[0]
-    mine.errors |= {
-        str(trial): errors for trial, errors in run_all(plan, mine.candidates(n_labels))
-    }
-    for trial in mine.finals(n_labels):
-        test = 0.1 + 0.2 * trial.draw + 0.01 * trial.final
-        mine.errors[str(trial)] = {"validation": 0.5, "test": test}
-    lines = format_table("ConvNet", mine).splitlines()
-    assert len(lines) == 2 + len(plan.rivals)
-    assert lines[0].endswith("100 without a label | ConvNet, 100 per class, test images | chosen, "
-                             "and its error then |")  # fmt: skip
-    row = "50.00 (50.00, 50.00) | 20.50 (10.50, 30.50)"
-    assert lines[2] == f"| {NOTHING} | {row} |  |"
-    assert lines[3] == f"| random elastic | {row} | width 5, amplitude 1: 5.00 |"
+def grid_of(name: str) -> list[Trial]:
+    return [Trial("mnist-100", "MLP", name, s, TUNING) for s in RIVALS[name].settings]
 
 
-def test_finals_share_neither_seeds_nor_samples_with_choices_or_each_other():
-    trials = [Trial(10, draw, NOTHING, "", final) for draw in range(3) for final in (None, 0, 1, 2)]
-    assert len({trial.seed for trial in trials}) == len(trials)
-    starts = {trial.first for trial in trials}
-    assert len(starts) == 4
-    assert min(np.diff(sorted(starts))) > 10**9
+@pytest.mark.parametrize("best", range(6))
+def test_tuning_goes_on_while_the_best_is_at_the_edge(archive, best):
+    grid = grid_of("elastic")
+    for _ in grid:
+        missing, setting = tune(archive, grid)
+        if not missing:
+            break
+        assert setting is None
+        for trial in missing:
+            error = abs(grid.index(trial) - best) / 10
+            archive.keep(trial, {"validation": error}, 1.0, "abc")
+    assert setting == grid[best].setting
+    tried = [archive.find(trial) is not None for trial in grid]
+    assert all(tried[max(best - 1, 0) : best + 2])
+    if best == 3:
+        assert sum(tried) == 3
 
 
-def test_nothing_is_judged_by_what_was_learned_from(monkeypatch):
+def test_no_final_before_its_rival_is_tuned(archive):
+    trials = list_trials(archive, "mnist-100/MLP", ("elastic", BY_DEFAULT))
+    assert {trial.rival for trial in trials if trial.draw != TUNING} == {BY_DEFAULT}
+    assert {trial.rival for trial in trials if trial.draw == TUNING} == {"elastic"}
+
+
+def test_the_table_pairs_draws_with_the_default(archive):
+    for trial in grid_of("elastic"):
+        archive.keep(trial, {"validation": abs(trial.setting - 1.4)}, 1.0, "abc")
+    for draw in range(few_labels.N_DRAWS):
+        for name, setting, error in ((BY_DEFAULT, None, 0.02), ("elastic", 1.4, 0.03)):
+            trial = Trial("mnist-100", "MLP", name, setting, draw)
+            both = {"others": error + draw / 1000, "test": 0.5}
+            archive.keep(trial, both, 1.0, "abc")
+    table = few_labels.format_study(archive, "mnist-100/MLP", ("elastic", BY_DEFAULT))
+    row = table.splitlines()[2]
+    assert row.startswith("| elastic | 1.4 | 5 | 3.20 (3.00, 3.10, 3.20, 3.30, 3.40) | 50.00 |")
+    assert "-1.00" in row
+    assert "5 of 5 no worse" in row
+
+
+# -- tasks
+
+
+def test_nothing_tunes_or_judges_what_it_was_learned_from(monkeypatch):
     X = np.arange(60_000, dtype=np.int32)[:, None]
-    data = SimpleNamespace(X=X, y=np.arange(60_000) % 10, X_test=X, y_test=np.arange(60_000) % 10)
-    monkeypatch.setattr(dw.data, "mnist", lambda: data)
-    load_task.cache_clear()
-    task, taught = load_task(10, 0, 59_000, 50), load_task(50, 0, 0)
-    load_task.cache_clear()
-    assert np.isin(task.X, taught.X).all()
-    assert not np.isin(task.validation[0], taught.X).any()
-    assert len(task.validation[0]) > 58_000
+    y = np.arange(60_000) % 10
+    data = SimpleNamespace(X=X, y=y, X_test=-X - 1, y_test=y, test=(X, y))
+    monkeypatch.setitem(tasks.SETS, "numbers", tasks._Set(lambda: data, 10))
+    drawn = [load_task("numbers", draw) for draw in (0, TUNING)]
+    for task in drawn:
+        parts = [task.X, task.validation[0], *(X for X, _ in task.judges.values())]
+        everything = np.concatenate(parts).ravel()
+        assert len(np.unique(everything)) == len(everything) == 120_000
+    assert not np.isin(drawn[0].judges["others"][0], drawn[1].validation[0]).any()
+
+
+def test_small_sets_keep_tuning_samples_apart_in_every_draw():
+    first, second = load_task("digits-10", 0), load_task("digits-10", TUNING)
+    np.testing.assert_array_equal(first.validation[0], second.validation[0])
+    sizes = [len(first.y), len(first.validation[1]), len(first.judges["test"][1])]
+    assert sum(sizes) == 1797
+    assert sizes[0] == 100
+
+
+# -- rivals
 
 
 @pytest.fixture(scope="module")
 def task() -> Task:
     digits = dw.data.digits()
-    X, y = digits.X[:200], digits.y[:200]  # of fewer it can't be told whether warps help
-    return Task(20, 0, X, y, (X, y), (X, y))
+    X, y = digits.X[:200], digits.y[:200].astype(np.int64)
+    return Task("digits-10", 0, X, y, (X, y), {"test": (X, y)}, 1.0)
 
 
 @pytest.mark.filterwarnings("ignore:.*could not be aligned")
-@pytest.mark.parametrize("rival", list(SMALL["1-NN"].rivals))
-def test_samples_depend_on_their_numbers_alone(rival, task):
-    make = SMALL["1-NN"].rivals[rival][-1].prepare(task)
-    X, y = make(0, 40)
-    assert X.shape == (40, 8, 8)
-    assert X.dtype == task.X.dtype
-    assert set(y) <= set(task.y)
-    again, labels = make(25, 10)
-    np.testing.assert_array_equal(again, X[25:35])
-    np.testing.assert_array_equal(labels, y[25:35])
-    if rival != NOTHING:
-        assert (X[:, None] != task.X).any(axis=(2, 3)).all()
+@pytest.mark.filterwarnings("ignore:.*strength 0")
+@pytest.mark.parametrize("for_network", [False, True])
+@pytest.mark.parametrize("name", [name for name in RIVALS if name != "nothing"])
+def test_rivals_deform_by_number(name, for_network, task):
+    rival = RIVALS[name]
+    setting = rival.settings[len(rival.settings) // 2] if rival.settings else None
+    if name == BY_DEFAULT and not for_network:
+        setting = 1.0  # so few samples may not show that warps help
+    deform = rival.prepare(task, setting, for_network)
+    templates = np.arange(40)
+    made = deform(templates, 80)
+    assert made.shape == (40, 8, 8)
+    assert made.dtype == task.X.dtype
+    assert (made != task.X[:40]).any(axis=(1, 2)).all()
+    np.testing.assert_array_equal(deform(templates, 80), made)
+    assert (deform(templates, 120) != made).any()
+
+
+# -- every study runs
+
+
+@pytest.mark.filterwarnings("ignore:.*strength 0")
+@pytest.mark.filterwarnings("ignore:.*could not be aligned")
+def test_few_labels_smoke(capsys):
+    assert few_labels.main(["--smoke"]) == 0
+    assert capsys.readouterr().out.count("digits-10") == len(RIVALS)
+
+
+def test_tables_of_what_there_is(capsys):
+    for study in (few_labels, choosing, paper):
+        assert study.main(["--table"]) == 0
+    assert "| AlignMNIST500 |" in capsys.readouterr().out
+
+
+def test_paper_finals_wait_for_settings_and_read_the_test_once(archive):
+    first = paper.list_trials(archive, "elastic", "MLP")
+    assert [trial.setting for trial in first] == [1.0, 1.4, 2.0]
+    assert all(trial.seed is None for trial in first)
+    for trial in first:
+        archive.keep(trial, {"validation": trial.setting}, 1.0, "abc")
+    finals = paper.list_trials(archive, "elastic", "MLP")
+    assert [(trial.setting, trial.seed) for trial in finals] == [(1.0, k) for k in paper.SEEDS]
+    assert not paper.list_trials(archive, "AlignMNIST500", "1-NN")

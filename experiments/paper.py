@@ -1,0 +1,323 @@
+"""Question: does learned augmentation give the errors of the paper's table, or lower ones.
+
+Rows are the paper's data sets, and two more rivals: elastic noise and warps from the prior. Columns
+are a nearest neighbour with up to 10,000,000 samples, an MLP of 3 x 2048 units and a ConvNet of two
+convolutions and 512 units. Networks are trained on samples made as they go.
+
+Settings are chosen by the 10,000 validation images, with warps learned from, and networks trained
+on, the other 50,000 or 500 per class. Final networks are trained on all 60,000 training images (or
+the same 500 per class) and read the test images once. The strength of learned warps for networks is
+their natural scale: nothing is tuned there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import dreamwarp as dw
+from dreamwarp.augment.class_distances import ClassDistances
+from experiments import lab
+from experiments.classifiers import train_network
+from experiments.rivals import RIVALS, Deform
+from experiments.tasks import Task
+
+Array = NDArray[Any]
+ARCHIVE = lab.Archive(lab.RESULTS / "paper", protocol=1)
+EXAMPLES = """
+Results are JSON files in results/paper, one per trial: stop and go on at will.
+
+examples:
+  python -m experiments.paper                     run what is missing, then the table
+  python -m experiments.paper --quick             every row once, with a tenth of the samples
+  python -m experiments.paper --only AlignMNIST/MLP
+  python -m experiments.paper --table
+"""
+SEEDS = (0, 1, 2)
+
+
+class Row(NamedTuple):
+    """A row of the table.
+
+    Attributes
+    ----------
+    rival : str
+        Who deforms; see ``experiments.rivals``.
+    n_labels : int or None
+        Per class; None: all training images.
+    settings : dict of str to tuple of float
+        To choose from, by classifier; none: what the rival does by default.
+    published : dict of str to str
+        Errors in the paper, in percent.
+    """
+
+    rival: str
+    n_labels: int | None
+    settings: dict[str, tuple[float, ...]]
+    published: dict[str, str]
+
+
+INFI = {"1-NN": (0.5, 0.75, 1.0), "MLP": (0.75, 1.0, 1.5), "ConvNet": (0.75, 1.0, 1.5)}
+ROWS = {
+    "MNIST": Row("nothing", None, {}, {"1-NN": "3.1", "MLP": "1.42", "ConvNet": "0.65"}),
+    "InfiMNIST": Row(
+        "InfiMNIST-style", None, INFI, {"1-NN": "2.6", "MLP": "0.89", "ConvNet": "0.49"}
+    ),
+    "AlignMNIST": Row(
+        "learned", None, {"1-NN": (0.5, 0.7, 0.85, 1.0)},
+        {"1-NN": "1.4", "MLP": "0.58", "ConvNet": "0.44"},
+    ),
+    "elastic": Row(
+        "elastic", None,
+        {"1-NN": (0.35, 0.5, 0.7), "MLP": (1.0, 1.4, 2.0), "ConvNet": (1.0, 1.4, 2.0)}, {},
+    ),
+    "prior": Row(
+        "prior", None,
+        {"1-NN": (0.01, 0.02, 0.03), "MLP": (0.045, 0.065, 0.09), "ConvNet": (0.045, 0.065, 0.09)},
+        {},
+    ),
+    "InfiMNIST500": Row("InfiMNIST-style", 500, INFI, {"MLP": "2.59", "ConvNet": "1.04"}),
+    "AlignMNIST500": Row("learned", 500, {}, {"MLP": "1.06", "ConvNet": "0.84"}),
+}  # fmt: skip
+CLASSIFIERS = ("1-NN", "MLP", "ConvNet")
+# Samples that networks are trained on in finals, and to choose settings by; per batch.
+N_FINAL = {"MLP": 5_000_000, "ConvNet": 5_000_000}
+N_TUNING, BATCH = 1_000_000, 256
+# Numbers of samples at which the nearest neighbour is judged, and that its settings are chosen by.
+CURVE = tuple(int(n) for n in (1e5, 2e5, 5e5, 1e6, 2e6, 5e6, 1e7))
+N_NEIGHBORS_TUNING, BLOCK = 500_000, 4_000
+# Images per class that the warps for networks are learned from.
+N_TAUGHT = 500
+
+
+class Trial(NamedTuple):
+    """One classifier; a seed of None means that a setting is chosen by it."""
+
+    row: str
+    classifier: str
+    setting: float | None
+    seed: int | None
+    n_samples: int
+
+    def __str__(self) -> str:
+        chosen = "" if self.setting is None else f" {self.setting:g}"
+        purpose = "tuning" if self.seed is None else f"seed {self.seed}"
+        return f"{self.row}{chosen}, {self.classifier}, {self.n_samples}, {purpose}"
+
+
+def list_trials(archive: lab.Archive, row: str, classifier: str, share: float = 1.0) -> list[Trial]:
+    """Trials to run: settings first, then finals; ``share`` of the samples."""
+    if classifier not in ROWS[row].published and ROWS[row].n_labels is not None:
+        return []
+    n_tuning = N_NEIGHBORS_TUNING if classifier == "1-NN" else N_TUNING
+    tuning = [
+        Trial(row, classifier, setting, None, int(share * n_tuning))
+        for setting in ROWS[row].settings.get(classifier, ())
+    ]
+    errors = [archive.find(trial) for trial in tuning]
+    if any(one is None for one in errors):
+        return tuning
+    setting = None
+    if tuning:
+        setting = tuning[int(np.argmin([one["validation"] for one in errors]))].setting
+    n_final = N_FINAL.get(classifier, CURVE[-1] if row == "AlignMNIST" else CURVE[3])
+    seeds = SEEDS if classifier != "1-NN" and share == 1.0 else SEEDS[:1]
+    return [Trial(row, classifier, setting, seed, int(share * n_final)) for seed in seeds]
+
+
+@lru_cache(maxsize=1)
+def load_task(n_labels: int | None, is_final: bool) -> Task:
+    """Images to train on, and those that choose or judge."""
+    data = dw.data.mnist()
+    split = dw.data.paper_split(data.y, n_labels or N_TAUGHT)
+    chosen = np.arange(len(data.y)) if is_final else split.train
+    chosen = split.few if n_labels else chosen
+    y = data.y.astype(np.int64)
+    validation = data.X[split.validation], y[split.validation]
+    judges = {"test": (data.X_test, data.y_test.astype(np.int64))} if is_final else {}
+    return Task("mnist", 0, data.X[chosen], y[chosen], validation, judges, 255.0)
+
+
+def prepare(trial: Trial, task: Task) -> Deform | None:
+    """Who deforms the images of a task; None for nothing."""
+    row = ROWS[trial.row]
+    if row.rival == "nothing":
+        return None
+    if row.rival != "learned":
+        return RIVALS[row.rival].prepare(task, trial.setting, trial.classifier != "1-NN")
+    if trial.classifier == "1-NN":
+        augmenter = learn(len(task.X))
+
+        def warp(templates: Array, first: int) -> Array:
+            return augmenter.transform(
+                task.X[templates], task.y[templates], templates=templates, first=first,
+                strength=trial.setting,
+            )  # fmt: skip
+
+        return warp
+    return _warp_for_networks(task, 0 if trial.seed is None else trial.seed)
+
+
+@lru_cache(maxsize=1)
+def learn(n: int) -> dw.Augmenter:
+    """What is learned from the first n training images, toward the neighbours of each of them."""
+    data = dw.data.mnist()
+    return dw.Augmenter(strength=1.0, progress=False).fit(data.X[:n], data.y[:n])
+
+
+def _warp_for_networks(task: Task, seed: int) -> Deform:
+    """`LearnedWarp` with all defaults, of 500 images per class."""
+    import torch
+
+    from dreamwarp.torch import LearnedWarp
+
+    data = dw.data.mnist()
+    few = dw.data.paper_split(data.y, N_TAUGHT).few
+    model = dw.Augmenter(model="gaussian", strength=1.0, progress=False).fit(
+        data.X[few], data.y[few]
+    ).model_  # fmt: skip
+    warp = LearnedWarp(model, seed=seed)
+
+    def deform(templates: Array, first: int) -> Array:
+        numbers = np.arange(first, first + len(templates))
+        images = torch.from_numpy(task.X[templates])
+        return warp(images, task.y[templates], numbers=numbers)[0].numpy()
+
+    return deform
+
+
+def run(trial: Trial) -> dict[str, Any]:
+    """Errors, and a curve of them by the number of samples."""
+    task = load_task(ROWS[trial.row].n_labels, trial.seed is not None)
+    deform = prepare(trial, task)
+    name = "validation" if trial.seed is None else "test"
+    judge = task.validation if trial.seed is None else task.judges["test"]
+    find = find_nearest if trial.classifier == "1-NN" else train
+    curve = find(trial, task, deform, judge)
+    return {name: list(curve.values())[-1], "curve": curve}
+
+
+def find_nearest(
+    trial: Trial, task: Task, deform: Deform | None, judge: tuple[Array, Array]
+) -> dict[str, float]:
+    """Errors of an exact nearest neighbour, by the number of samples made."""
+    X, y = judge
+    found = ClassDistances.among(X, task.X, task.y, 10)
+    curve = {"0": float(found.errors(y).mean())}
+    for first in range(0, trial.n_samples if deform is not None else 0, BLOCK):
+        templates = np.arange(first, first + BLOCK) % len(task.X)
+        found = found.improve(deform(templates, first), task.y[templates])
+        n_made = first + BLOCK
+        if n_made in CURVE or n_made == trial.n_samples:
+            curve[str(n_made)] = float(found.errors(y).mean())
+    return curve
+
+
+def train(
+    trial: Trial, task: Task, deform: Deform | None, judge: tuple[Array, Array]
+) -> dict[str, float]:
+    """Error of a network at the end, by the number of samples."""
+    import torch
+
+    seed = 1000 if trial.seed is None else trial.seed
+    torch.manual_seed(seed)
+    n_steps = max(1, trial.n_samples // BATCH)
+
+    def make() -> Iterator[tuple[Array, Array]]:
+        rng, order = np.random.default_rng(seed), np.empty(0, np.int64)
+        for step in range(n_steps):
+            if len(order) < BATCH:
+                order = np.concatenate([order, rng.permutation(len(task.X))])
+            templates, order = order[:BATCH], order[BATCH:]
+            made = task.X[templates] if deform is None else deform(templates, step * BATCH)
+            yield made, task.y[templates]
+
+    predict = train_network(build(trial.classifier), make(), n_steps, task.scale)
+    return {str(n_steps * BATCH): float(np.mean(predict(judge[0]) != judge[1]))}
+
+
+def build(classifier: str) -> Any:
+    """An untrained network of the paper's form."""
+    from torch import nn
+
+    if classifier == "MLP":
+        layers: list[Any] = [nn.Flatten()]
+        for n_inputs in (784, 2048, 2048):
+            layers += [nn.Linear(n_inputs, 2048), nn.ReLU(), nn.Dropout(0.2)]
+        return nn.Sequential(*layers, nn.Linear(2048, 10))
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 5), nn.MaxPool2d(2), nn.ReLU(),
+        nn.Conv2d(32, 64, 5), nn.MaxPool2d(2), nn.ReLU(), nn.Flatten(),
+        nn.Linear(1024, 512), nn.ReLU(), nn.Dropout(0.5), nn.Linear(512, 10),
+    )  # fmt: skip
+
+
+# -- the table
+
+
+def format_table(archive: lab.Archive, share: float = 1.0) -> str:
+    """Test errors in percent, mean ± standard deviation over seeds (runs), beside the paper's."""
+    titles = [f"{name} | paper" for name in CLASSIFIERS]
+    lines = [f"| data set | {' | '.join(titles)} |", "| --- |" + " --: |" * 2 * len(CLASSIFIERS)]
+    for row, (_, _, _, published) in ROWS.items():
+        cells = []
+        for name in CLASSIFIERS:
+            finals = [t for t in list_trials(archive, row, name, share) if t.seed is not None]
+            errors = [100 * one["test"] for t in finals if (one := archive.find(t))]
+            cells += [format_errors(errors), published.get(name, "")]
+        lines.append(f"| {row} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def format_errors(errors: list[float]) -> str:
+    """Mean ± standard deviation (number)."""
+    if not errors:
+        return ""
+    spread = f" ± {np.std(errors, ddof=1):.2f}" if len(errors) > 1 else ""
+    return f"{np.mean(errors):.2f}{spread} ({len(errors)})"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run what is missing unless only asked for the table, and tell."""
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.paper", description=__doc__, epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    studies = [f"{row}/{name}" for row in ROWS for name in CLASSIFIERS]
+    parser.add_argument(
+        "--only", nargs="+", choices=studies, metavar="ROW/CLASSIFIER", default=studies
+    )
+    parser.add_argument("--quick", action="store_true", help="a tenth of the samples, one seed")
+    parser.add_argument("--smoke", action="store_true", help="next to nothing, nothing kept")
+    parser.add_argument("--table", action="store_true", help="run nothing, tell what is known")
+    options = parser.parse_args(arguments)
+    if options.smoke:
+        for row, name in (
+            ("InfiMNIST500", "MLP"),
+            ("AlignMNIST500", "ConvNet"),
+            ("elastic", "1-NN"),
+        ):
+            grid = ROWS[row].settings.get(name, (None,))
+            trial = Trial(row, name, grid[0], None, 2 * BLOCK if name == "1-NN" else BATCH)
+            print(f"{trial}: {run(trial)}")
+        return 0
+    share, n_failed = 0.1 if options.quick else 1.0, 0
+    for study in [] if options.table else options.only:
+        row, name = study.split("/")
+        results = lab.run_missing(
+            ARCHIVE, lambda r=row, c=name: list_trials(ARCHIVE, r, c, share), run,
+            n_processes=1 if name == "1-NN" else 2, n_threads=2 if name == "1-NN" else 1,
+        )  # fmt: skip
+        n_failed += lab.tell(results)
+    print(format_table(ARCHIVE, share))
+    return 1 if n_failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
