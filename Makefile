@@ -17,11 +17,11 @@ INSTALL := $(PIP) install --constraint constraints.txt
 PROJECT := --no-build-isolation --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help demo explore test slow lint types check format bench clean
+.PHONY: help demo explore test slow lint types check format bench paper paper-quick paper-smoke clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.plain ## learn from MNIST digits, make more, compare; writes a page, out/demo.html
 	@$(BIN)/dreamwarp demo --output out/demo.html
@@ -52,6 +52,20 @@ format: $(VENV)/.dev ## put formatting and imports right
 
 bench: $(VENV)/.bench ## measure speed and accuracy, peers in the same run
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+paper: $(VENV)/.dev ## run all experiments, or what is missing of them: about 25 hours on two cores
+	@$(BIN)/python -m experiments.paper
+	@$(BIN)/python -m experiments.few_labels
+	@$(BIN)/python -m experiments.choosing
+	@$(BIN)/python -m experiments.marginals
+
+paper-quick: $(VENV)/.dev ## the paper's table with one seed and a tenth of the samples: about two hours
+	@$(BIN)/python -m experiments.paper --quick
+
+paper-smoke: $(VENV)/.dev ## try every experiment on next to nothing
+	@$(BIN)/python -m experiments.paper --smoke
+	@$(BIN)/python -m experiments.few_labels --smoke
+	@$(BIN)/python -m experiments.marginals --smoke
 
 clean: ## remove the environment, caches and output
 	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,8 +1,7 @@
 """Fill the tables of the README and of the pages in docs. No figure is typed in by hand.
 
 ``python -m benchmarks.readme`` puts the results of the last full run between ``<!-- benchmark -->``
-and ``<!-- /benchmark -->``, and sums up the tables of the experiments in the README. ``--summary``
-does the latter alone.
+and ``<!-- /benchmark -->``. Experiments fill their own parts with :func:`fill`.
 """
 
 from __future__ import annotations
@@ -19,14 +18,6 @@ from benchmarks.settings import RESULTS
 from dreamwarp.core.files import write_beside
 
 README = Path(__file__).parents[1] / "README.md"
-# Rows of the tables of docs/experiments.md that the README shows, and what it calls them.
-SUMMARY_ROWS = {
-    "nothing": "nothing",
-    "random elastic": "elastic noise, tuned",
-    "learned per class": "learned warps, per class",
-    "learned per template": "learned warps, per sample",
-    "learned, all defaults": "learned warps, nothing tuned",
-}
 # Benchmarks whose times are shown one by one, and what they measure.
 TASKS = {
     "flow2d": "28 x 28 points, (4, 4) cells",
@@ -43,12 +34,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.readme", description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
     parser.add_argument("--readme", type=Path, default=README, metavar="FILE")
-    parser.add_argument("--summary", action="store_true", help="only sum up the experiments")
     options = parser.parse_args(arguments)
     try:
-        if not options.summary:
-            fill(options.readme, "benchmark", render(load_results(options.results)))
-        fill(options.readme, "results", summarize(options.readme))
+        fill(options.readme, "benchmark", render(load_results(options.results)))
     except ValueError as error:
         print(error, file=sys.stderr)
         return 1
@@ -103,27 +91,6 @@ def find_part(readme: Path, name: str) -> tuple[Path, tuple[str, str, str]]:
     head, rest = texts[found[0]].split(begin)
     inside, tail = rest.split(end)
     return found[0], (head, inside.strip("\n"), tail)
-
-
-def summarize(readme: Path) -> str:
-    """A small table of the large ones of the experiments: mean errors on test images."""
-    columns: dict[str, dict[str, str]] = {}
-    for classifier in ("1-NN", "ConvNet"):
-        table = find_part(readme, f"few labels, {classifier}")[1][1]
-        names, _, *rows = [line.strip("| ").split("|") for line in table.splitlines()]
-        for place, name in enumerate(names):
-            setting, _, judge = name.strip().rpartition(", ")
-            if judge == "test images":
-                columns[setting] = {row[0].strip(): row[place].split() for row in rows}
-    lines = [f"| more samples by | {' | '.join(columns)} |", "|---|" + "--:|" * len(columns)]
-    for row, title in SUMMARY_ROWS.items():
-        cells = [errors.get(row) for errors in columns.values()]
-        if not any(cells):
-            raise ValueError(
-                f"the tables of the experiments must have a row {row!r}: none is there."
-            )
-        lines.append(f"| {title} | {' | '.join(f'{c[0]} %' if c else '' for c in cells)} |")
-    return "\n".join(lines)
 
 
 def render(results: list[dict[str, Any]]) -> str:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.readme import README, fill
 from experiments import classifiers, lab
 from experiments.rivals import RIVALS, learn
 from experiments.tasks import load_task
@@ -121,6 +122,8 @@ def main(arguments: list[str] | None = None) -> int:
         trials = [Trial(name, s, k) for name in SETS for k in SEEDS for s in STRENGTHS]
         n_failed = lab.tell(lab.run_missing(ARCHIVE, lambda: trials, run))
     print(format_table(ARCHIVE))
+    if not options.table:
+        fill(README, "choosing", format_table(ARCHIVE))
     return 1 if n_failed else 0
 
 

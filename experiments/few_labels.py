@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
+from benchmarks.readme import README, fill
 from experiments import classifiers, lab
 from experiments.rivals import BY_DEFAULT, ELASTIC_AND_AFFINE, RIVALS
 from experiments.tasks import TUNING, load_task
@@ -179,6 +180,43 @@ def format_gap(gaps: np.ndarray[Any, Any]) -> str:
     return f"{gaps.mean():+.2f} ± {reach:.2f}, {int((gaps <= 0).sum())} of {len(gaps)} no worse"
 
 
+# Rows and columns of the README's table.
+SUMMARY_ROWS = {
+    "nothing": "nothing",
+    "elastic": "elastic noise, tuned",
+    ELASTIC_AND_AFFINE: "elastic and affine noise, tuned",
+    BY_DEFAULT: "learned warps, nothing tuned",
+}
+SUMMARY = (
+    "mnist-10/1-NN", "mnist-100/1-NN", "mnist-500/1-NN", "mnist-100/MLP", "mnist-100/ConvNet",
+    "fashion-100/MLP",
+)  # fmt: skip
+
+
+def format_summary(archive: lab.Archive) -> str:
+    """The README's table: mean test errors in percent over all draws, where there are all."""
+    titles = []
+    for study in SUMMARY:
+        (data, n_labels), classifier = study.split("/")[0].split("-"), study.split("/")[1]
+        name = {"mnist": "", "fashion": "Fashion-MNIST, "}[data]
+        titles.append(f"{name}{classifier}, {n_labels} per class")
+    lines = [f"| more samples by | {' | '.join(titles)} |", "|---|" + "--:|" * len(titles)]
+    for name, title in SUMMARY_ROWS.items():
+        means = [final_errors(archive, study, name, "test").mean() for study in SUMMARY]
+        cells = [f"{mean:.2f} %" if np.isfinite(mean) else "" for mean in means]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def fill_pages(archive: lab.Archive) -> None:
+    """Put the tables into the README and docs/experiments.md."""
+    tables = [format_study(archive, study, rivals) for study, rivals in PLAN.items()]
+    known = [table for table in tables if table.count("\n") > 1]
+    fill(README, "few labels", "\n\n".join(known))
+    fill(README, "strengths", format_strengths(archive))
+    fill(README, "results", format_summary(archive))
+
+
 def format_strengths(archive: lab.Archive) -> str:
     """Validation errors in percent of learned warps by strength, as Markdown."""
     name = "learned per class"
@@ -206,9 +244,13 @@ def main(arguments: list[str] | None = None) -> int:
     either = parser.add_mutually_exclusive_group()
     either.add_argument("--table", action="store_true", help="run nothing, tell what is known")
     either.add_argument("--smoke", action="store_true", help="run next to nothing, keep nothing")
+    either.add_argument("--fill", action="store_true", help="only fill README and docs")
     options = parser.parse_args(arguments)
     if options.smoke:
         return smoke()
+    if options.fill:
+        fill_pages(ARCHIVE)
+        return 0
     studies = {
         study: [name for name in rivals if not options.rivals or name in options.rivals]
         for study, rivals in PLAN.items()
@@ -224,6 +266,8 @@ def main(arguments: list[str] | None = None) -> int:
     for study, rivals in studies.items():
         print(format_study(ARCHIVE, study, rivals) + "\n")
     print(format_strengths(ARCHIVE))
+    if not options.table:
+        fill_pages(ARCHIVE)
     return 1 if n_failed else 0
 
 

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dreamwarp as dw
+from benchmarks.readme import README, fill
 from dreamwarp.augment.class_distances import ClassDistances
 from experiments import lab
 from experiments.classifiers import train_network
@@ -316,6 +317,8 @@ def main(arguments: list[str] | None = None) -> int:
         )  # fmt: skip
         n_failed += lab.tell(results)
     print(format_table(ARCHIVE, share))
+    if not options.table and not options.quick:
+        fill(README, "paper", format_table(ARCHIVE))
     return 1 if n_failed else 0
 
 

@@ -253,16 +253,6 @@ def write_pages(folder: Path) -> Path:
     (folder / "docs").mkdir()
     benchmark = "before\n<!-- benchmark -->\nstale\n<!-- /benchmark -->\nafter\n"
     (folder / "docs" / "benchmarks.md").write_text(benchmark, encoding="utf-8")
-    tables = [
-        "| more samples by | {0}, 10 per class, test images | chosen, and its error then |\n"
-        "| --- | --- | --- |\n" + "\n".join(f"| {row} | 5.4{k} (1.0, 2.0) | x: 7 |"
-            for k, row in enumerate(readme.SUMMARY_ROWS))
-    ]  # fmt: skip
-    text = "\n".join(
-        f"<!-- few labels, {name} -->\n{tables[0].format(name)}\n<!-- /few labels, {name} -->"
-        for name in ("1-NN", "ConvNet")
-    )
-    (folder / "docs" / "experiments.md").write_text(text, encoding="utf-8")
     return page
 
 
@@ -278,25 +268,6 @@ def test_pages_are_filled_between_their_marks(full_results: Path, tmp_path: Path
         assert text.endswith("<!-- /benchmark -->\nafter\n")
         assert "stale" not in text
         assert "| 2-D flow against libcpab, natural strength | not measured | ≥ 100 × |" in text
-
-
-def test_the_readme_sums_up_the_experiments(tmp_path: Path) -> None:
-    page = write_pages(tmp_path)
-    assert readme.main(["--summary", "--readme", str(page)]) == 0
-    text = page.read_text(encoding="utf-8")
-    assert text.startswith("first\n<!-- results -->\n") and text.endswith("-->\nlast\n")
-    assert "| more samples by | 1-NN, 10 per class | ConvNet, 10 per class |" in text
-    assert "| nothing | 5.40 % | 5.40 % |" in text
-    tables = tmp_path / "docs" / "experiments.md"
-    tables.write_text(tables.read_text(encoding="utf-8").replace("| nothing ", "| none "), "utf-8")
-    with pytest.raises(ValueError, match="must have a row 'nothing'"):
-        readme.summarize(page)
-
-
-def test_the_readme_agrees_with_the_experiments() -> None:
-    """If not: `python -m benchmarks.readme --summary`."""
-    part = readme.find_part(readme.README, "results")[1][1]
-    assert part == readme.summarize(readme.README)
 
 
 def test_readme_refuses_quick_results(results: Path, tmp_path: Path) -> None:
