@@ -17,7 +17,6 @@ import sys
 import time
 import warnings
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dreamwarp as dw
+from experiments.tasks import find_series
 
 RESULTS = Path(__file__).parent / "results" / "cells.json"
 # Finer cells may leave this much more than coarser ones, in the median.
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--series", type=Path, help="folder of OSULeaf, with .ts files")
     parser.add_argument("--only", default="", help="sets whose names hold this; others are kept")
     options = parser.parse_args()
-    tasks = small_tasks() if options.smoke else all_tasks(options.series or find_series())
+    tasks = small_tasks() if options.smoke else all_tasks(options.series or find_series("OSULeaf"))
     results: dict[str, Any] = {
         "options": {"n_neighbors": N_NEIGHBORS, "seed": SEED, "displacement": DISPLACEMENT},
         "versions": {name: version(name) for name in ("dreamwarp", "numpy", "numba")}
@@ -181,14 +181,6 @@ def make_volumes(n: int, size: int, cells: int) -> tuple[Array, Array]:
     theta = dw.SmoothPrior(space, displacement=DISPLACEMENT).sample(n, SEED)
     targets = dw.Warp(space, theta).image(sources)
     return tuple(x + rng.normal(scale=0.03, size=x.shape) for x in (sources, targets))
-
-
-def find_series() -> Path:
-    """OSULeaf as aeon brings it; aeon itself is not imported."""
-    aeon = find_spec("aeon")
-    if aeon is None or aeon.origin is None:
-        sys.exit("OSULeaf is missing: give its folder by --series, or install aeon.")
-    return Path(aeon.origin).parent / "datasets" / "data" / "OSULeaf"
 
 
 # -- time

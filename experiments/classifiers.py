@@ -90,13 +90,14 @@ def train_network(
     import torch
     from torch import nn
 
-    network = network.to(memory_format=torch.channels_last)
+    layout = torch.channels_last  # faster, for images
+    network = network.to(memory_format=layout)
     optimizer = torch.optim.Adam(network.parameters(), fused=True)
     decay = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, n_steps)
 
     def read(X: Array) -> Any:
-        images = torch.from_numpy(X[:, None].astype(np.float32) / np.float32(scale))
-        return images.contiguous(memory_format=torch.channels_last)
+        samples = torch.from_numpy(X[:, None].astype(np.float32) / np.float32(scale))
+        return samples.contiguous(memory_format=layout) if samples.ndim == 4 else samples
 
     network.train()
     for X, y in batches:
@@ -121,7 +122,7 @@ def build(classifier: str, task: Task) -> Any:
 
     from dreamwarp.torch.networks import make_network
 
-    if classifier == "small ConvNet":
+    if classifier == "small ConvNet" or (classifier == "ConvNet" and task.n_axes != 2):
         return make_network(1, task.X.shape[1:], task.n_classes)
     n_pixels = int(np.prod(task.X.shape[1:]))
     if classifier == "MLP":

@@ -8,6 +8,7 @@ study can be stopped and resumed at will, and several processes may share a fold
 from __future__ import annotations
 
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -18,8 +19,10 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
+from multiprocessing.connection import wait
 from pathlib import Path
+from threading import Thread
 from typing import Any, NamedTuple, Protocol
 
 from dreamwarp.core.files import write_beside
@@ -98,7 +101,7 @@ def run_missing(
     results. A trial that fails is told of, and the others go on.
     """
     commit, failed = current_commit(), set[Any]()
-    pool = ProcessPoolExecutor(n_processes, get_context("spawn"), use_threads, (n_threads,))
+    pool = ProcessPoolExecutor(n_processes, get_context("spawn"), start_worker, (n_threads,))
     try:
         while True:
             missing = [t for t in list_trials() if t not in failed and archive.find(t) is None]
@@ -126,16 +129,24 @@ def _timed(run: Callable[[Any], Outcome], trial: Any) -> tuple[Outcome, float]:
         return run(trial), time.perf_counter() - begin
 
 
-def use_threads(n: int) -> None:
-    """Leave other cores to other processes. Trials take minutes, so all libraries are told."""
+def start_worker(n: int) -> None:
+    """Limit every library to ``n`` threads, and end with the parent, however that ends."""
     import torch
     from numba import set_num_threads
     from threadpoolctl import threadpool_limits
 
+    Thread(target=_exit_with_parent, daemon=True).start()
     torch.set_num_threads(n)
     torch.set_flush_denormal(True)
     set_num_threads(n)
     threadpool_limits(n)
+
+
+def _exit_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 @cache

@@ -32,7 +32,7 @@ from benchmarks.readme import README, fill
 from dreamwarp.align.evidence import Evidence, EvidenceFinder, spread_evenly
 from dreamwarp.core.files import write_beside
 from dreamwarp.model import empirical_bayes as eb
-from experiments.cells import find_series
+from experiments.tasks import find_series
 
 RESULTS = Path(__file__).parent / "results" / "marginals.json"
 EXAMPLES = """
@@ -59,7 +59,7 @@ def few_of(load: Callable[[], Any], n_labels: int) -> Labelled:
 
 def series(name: str) -> Labelled:
     """The part to learn from of a UCR set that aeon brings."""
-    found = dw.data.load(find_series().parent / name)
+    found = dw.data.load(find_series(name))
     return found.X, found.y
 
 

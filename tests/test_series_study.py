@@ -48,8 +48,8 @@ def test_a_smoke_run_is_complete_and_resumable(
 
 
 def test_sets_that_are_nowhere(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"NoSuchSet is in no place.*--data"):
-        series.find_set("NoSuchSet", tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"NoSuchSet was not found.*pip install"):
+        series.find_series("NoSuchSet", tmp_path)
 
 
 def test_dtw_against_the_definition() -> None:
