@@ -84,9 +84,17 @@ def train(
 
 
 def train_network(
-    network: Any, batches: Iterator[Samples], n_steps: int, scale: float
+    network: Any,
+    batches: Iterator[Samples],
+    n_steps: int,
+    scale: float,
+    *,
+    half_precision: bool = False,
 ) -> Callable[[Array], Array]:
-    """Train by Adam, with a rate that falls to 0, on as many batches; a function that predicts."""
+    """Train by Adam, with a learning rate that falls to 0; returns a function that predicts.
+
+    ``half_precision`` multiplies matrices in bfloat16 while training.
+    """
     import torch
     from torch import nn
 
@@ -101,7 +109,9 @@ def train_network(
 
     network.train()
     for X, y in batches:
-        loss = nn.functional.cross_entropy(network(read(X)), torch.from_numpy(y))
+        with torch.autocast("cpu", torch.bfloat16, enabled=half_precision):
+            logits = network(read(X))
+        loss = nn.functional.cross_entropy(logits.float(), torch.from_numpy(y))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

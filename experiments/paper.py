@@ -88,7 +88,7 @@ ROWS = {
 }  # fmt: skip
 CLASSIFIERS = ("1-NN", "MLP", "ConvNet")
 # Samples that networks are trained on in finals, and to choose settings by; per batch.
-N_FINAL = {"MLP": 5_000_000, "ConvNet": 5_000_000}
+N_FINAL = {"MLP": 4_000_000, "ConvNet": 4_000_000}
 N_TUNING, BATCH = 1_000_000, 256
 # Numbers of samples at which the nearest neighbour is judged, and that its settings are chosen by.
 CURVE = tuple(int(n) for n in (1e5, 2e5, 5e5, 1e6, 2e6, 5e6, 1e7))
@@ -201,7 +201,16 @@ def run(trial: Trial) -> dict[str, Any]:
     judge = task.validation if trial.seed is None else task.judges["test"]
     find = find_nearest if trial.classifier == "1-NN" else train
     curve = find(trial, task, deform, judge)
-    return {name: list(curve.values())[-1], "curve": curve}
+    half = trial.classifier == "MLP" and has_fast_bfloat16()
+    precision = "bfloat16" if half else "float32"
+    return {name: list(curve.values())[-1], "curve": curve, "precision": precision}
+
+
+def has_fast_bfloat16() -> bool:
+    """Whether bfloat16 speeds up large matrices here; AMX may be advertised and not usable."""
+    import torch
+
+    return torch.cpu._is_avx512_bf16_supported() and not torch.cpu._is_amx_tile_supported()
 
 
 def find_nearest(
@@ -239,7 +248,9 @@ def train(
             made = task.X[templates] if deform is None else deform(templates, step * BATCH)
             yield made, task.y[templates]
 
-    predict = train_network(build(trial.classifier), make(), n_steps, task.scale)
+    half = trial.classifier == "MLP" and has_fast_bfloat16()
+    network = build(trial.classifier)
+    predict = train_network(network, make(), n_steps, task.scale, half_precision=half)
     return {str(n_steps * BATCH): float(np.mean(predict(judge[0]) != judge[1]))}
 
 
