@@ -25,7 +25,7 @@ import dreamwarp as dw
 from benchmarks.readme import README, fill
 from dreamwarp.augment.class_distances import ClassDistances
 from experiments import lab
-from experiments.classifiers import train_network
+from experiments.classifiers import precision, train_network
 from experiments.rivals import RIVALS, Deform
 from experiments.tasks import Task
 
@@ -201,16 +201,7 @@ def run(trial: Trial) -> dict[str, Any]:
     judge = task.validation if trial.seed is None else task.judges["test"]
     find = find_nearest if trial.classifier == "1-NN" else train
     curve = find(trial, task, deform, judge)
-    half = trial.classifier == "MLP" and has_fast_bfloat16()
-    precision = "bfloat16" if half else "float32"
-    return {name: list(curve.values())[-1], "curve": curve, "precision": precision}
-
-
-def has_fast_bfloat16() -> bool:
-    """Whether bfloat16 speeds up large matrices here; AMX may be advertised and not usable."""
-    import torch
-
-    return torch.cpu._is_avx512_bf16_supported() and not torch.cpu._is_amx_tile_supported()
+    return {name: list(curve.values())[-1], "curve": curve, "precision": precision()}
 
 
 def find_nearest(
@@ -248,9 +239,10 @@ def train(
             made = task.X[templates] if deform is None else deform(templates, step * BATCH)
             yield made, task.y[templates]
 
-    half = trial.classifier == "MLP" and has_fast_bfloat16()
     network = build(trial.classifier)
-    predict = train_network(network, make(), n_steps, task.scale, half_precision=half)
+    predict = train_network(
+        network, make(), n_steps, task.scale, half_precision=precision() == "bfloat16"
+    )
     return {str(n_steps * BATCH): float(np.mean(predict(judge[0]) != judge[1]))}
 
 
