@@ -1,4 +1,4 @@
-"""Samples that stand out: far from their neighbours even by the best warp."""
+"""Find outliers: samples far from their neighbours even under the best warp."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from dreamwarp.report.study import Study
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Robust standard deviations above its class at which a sample is odd. A sample in 10,000 of a
-# normal distribution is.
-ODD = 3.7
-# Normal standard deviations per median absolute deviation.
+# Robust standard deviations above its class at which a sample is an outlier: 1 in 10,000 of a
+# normal distribution.
+THRESHOLD = 3.7
+# Standard deviations per median absolute deviation, for a normal distribution.
 MAD = 1.4826
-# Neighbours of any class that are asked what a sample looks like, and how many must agree.
+# Nearest neighbours of any class that vote on a sample's label, and how many must agree.
 N_VOTES, MOST_AGREE = 5, 4
-# Samples are compared at a time.
+# Samples compared at a time.
 BLOCK = 256
 
 
-class Odd(NamedTuple):
-    """A sample that stands out from its class.
+class Outlier(NamedTuple):
+    """A sample far from the others of its class.
 
     Attributes
     ----------
     sample : int
-        Its place among those of the study.
+        Index in the study.
     score : float
         Robust standard deviations above its class.
     looks_like : int or None
-        Another class that most of its nearest neighbours have: it may be mislabelled.
+        Class of most of its nearest neighbours, if another: it may be mislabelled.
     votes : int
-        How many of them.
+        Number of those neighbours.
     """
 
     sample: int
@@ -45,30 +45,30 @@ class Odd(NamedTuple):
     votes: int
 
 
-def find_odd(study: Study) -> list[Odd]:
-    """Samples whose warps to their neighbours are extreme, or leave much over; the oddest first.
+def find_odd(study: Study) -> list[Outlier]:
+    """Find samples whose warps to their neighbours are extreme, or leave large differences.
 
-    A pair's energy is E = ½ θᵀΣ⁻¹θ + ½ ‖x_m ∘ T - x_n‖² / σ²: the size of its warp in the model of
-    the class, and what the warp leaves over. A sample's is the median of its pairs', on a
-    logarithmic scale. Odd are those above the median of their class by ``ODD`` robust standard
-    deviations, and those that are above it by half as much while four of their five nearest
-    neighbours have another label.
+    The energy of a pair is E = ½ θᵀΣ⁻¹θ + ½ ‖x_m ∘ T - x_n‖² / σ²: the size of its warp under the
+    class's model, plus the remaining difference. The energy of a sample is the median over its
+    pairs, on a logarithmic scale. Outliers lie above the median of their class by ``THRESHOLD``
+    robust standard deviations, or by half as much if four of their five nearest neighbours have
+    another label. Suspected labels come first, then higher scores.
     """
     scores = sample_scores(study)
     labels, votes = neighbor_votes(study.subject.X, study.subject.codes)
     strange = (votes >= MOST_AGREE) & (labels != study.subject.codes)
     with np.errstate(invalid="ignore"):
-        found = np.flatnonzero((scores > ODD) | (strange & (scores > ODD / 2)))
-    # Suspected labels first: they do more harm than odd shapes.
+        found = np.flatnonzero((scores > THRESHOLD) | (strange & (scores > THRESHOLD / 2)))
+    # Wrong labels do more harm than unusual shapes.
     order = np.lexsort((-scores[found], ~strange[found]))
     return [
-        Odd(int(i), float(scores[i]), int(labels[i]) if strange[i] else None, int(votes[i]))
+        Outlier(int(i), float(scores[i]), int(labels[i]) if strange[i] else None, int(votes[i]))
         for i in found[order]
     ]
 
 
 def sample_scores(study: Study) -> Array:
-    """How far the energy of each sample (n,) is above its class, in robust standard deviations.
+    """Energy of each sample (n,) above its class, in robust standard deviations.
 
     NaN for samples without a pair.
     """
@@ -93,7 +93,7 @@ def sample_scores(study: Study) -> Array:
 
 
 def pair_energies(study: Study) -> Array:
-    """Energy of each pair (e,): that of its warp, and that of what it leaves over."""
+    """Energy of each pair (e,)."""
     size = 0.5 * study.model.space.dim * study.sizes**2
     sigma = study.alignments.sigma
     if sigma is None:
@@ -102,7 +102,7 @@ def pair_energies(study: Study) -> Array:
 
 
 def neighbor_votes(X: NDArray[Any], codes: Integers) -> tuple[Integers, Integers]:
-    """The class that most of each sample's nearest others have (n,), and how many of them (n,)."""
+    """Most frequent class among each sample's nearest neighbours (n,), and its count (n,)."""
     rows = np.asarray(X, dtype=np.float32).reshape(len(X), -1)
     n_votes, n_classes = min(N_VOTES, len(X) - 1), int(codes.max()) + 1
     winners, counts = np.empty(len(X), np.int64), np.empty(len(X), np.int64)
