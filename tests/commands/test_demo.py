@@ -14,6 +14,7 @@ from dreamwarp import cli
 from dreamwarp.commands import contest, demo
 from dreamwarp.commands.contest import NEIGHBOR, NETWORK, Contestant, Outcome, Plan
 from dreamwarp.data import DataSet, Part
+from tests.commands.running import run
 
 SMALL = Plan(
     n_new=400, n_updates=60, n_new_tuning=200, n_updates_tuning=20,
@@ -32,12 +33,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> DataSet:
     monkeypatch.setattr(dreamwarp.data, "mnist_small", lambda: data)
     monkeypatch.setattr(demo, "Plan", lambda: SMALL)
     return data
-
-
-def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as exit_:
-        cli.main(arguments)
-    return int(exit_.value.code or 0)
 
 
 @pytest.mark.filterwarnings("ignore:on held-out samples:RuntimeWarning")

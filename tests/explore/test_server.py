@@ -208,7 +208,7 @@ def test_other_machines_need_the_token() -> None:
 
 
 def test_without_hosts_there_must_be_a_token() -> None:
-    with pytest.raises(ValueError, match="a `token` must be asked for"):
+    with pytest.raises(ValueError, match="`token` must be given"):
         guard.Guard(None, None, None)
 
 

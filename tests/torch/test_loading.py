@@ -123,12 +123,12 @@ def test_counting_in_a_worker_is_refused() -> None:
 def test_a_forgotten_epoch_is_noticed() -> None:
     dataset = WarpedDataset(Pictures(), make_model())
     first = load(dataset)
-    with pytest.warns(UserWarning, match=r"sample \d+ came a second time in epoch 0.*set_epoch\("):
+    with pytest.warns(UserWarning, match=r"sample \d+ was drawn twice in epoch 0.*set_epoch\("):
         assert same(load(dataset), first)
     load(dataset)  # said once
     collate = WarpCollate(make_model())
     assert same(load(WithIndex(Pictures()), collate_fn=collate), first)
-    with pytest.warns(UserWarning, match=r"sample \d+ came a second time in epoch 0"):
+    with pytest.warns(UserWarning, match=r"sample \d+ was drawn twice in epoch 0"):
         load(WithIndex(Pictures()), collate_fn=collate)
 
 
@@ -140,7 +140,7 @@ def test_it_is_noticed_in_data_sets_of_any_size(shuffle: bool) -> None:
     for epoch in range(2):
         dataset.set_epoch(epoch)
         assert len(list(loader)) == 25
-    with pytest.warns(UserWarning, match="came a second time in epoch 1"):
+    with pytest.warns(UserWarning, match="was drawn twice in epoch 1"):
         list(loader)
 
 
@@ -154,7 +154,7 @@ def test_workers_notice_a_forgotten_epoch(start: str, stay: bool, capfd: Any) ->
         multiprocessing_context=start,
     )  # fmt: skip
     first = list(loader)
-    words = "came a second time in epoch 0"
+    words = "was drawn twice in epoch 0"
     if start == "fork":  # such workers have the filters of this process: warnings are errors
         with pytest.raises(UserWarning, match=words):
             list(loader)
@@ -220,7 +220,7 @@ def test_samples_keep_their_type() -> None:
 
 def test_samples_without_labels_get_warps_of_all_classes() -> None:
     dataset = TensorDataset(make_images(4, 1, 8, 8))
-    with pytest.raises(TypeError, match=r"a label at 1, got a tuple of Tensor. Use `keys`"):
+    with pytest.raises(TypeError, match=r"a label at 1, got a tuple of Tensor. Set `keys`"):
         WarpedDataset(dataset, make_model())[0]
     warped = WarpedDataset(dataset, make_model(), keys=(0, None), unknown="pool")
     expected, _ = LearnedWarp(make_model(), unknown="pool")(dataset.tensors[0])
@@ -245,9 +245,11 @@ def test_templates_follow_the_index() -> None:
     assert same(warped, load(WithIndex(dataset), collate_fn=collate))
     assert not same(warped, load(WarpedDataset(dataset, model)))
     short = WarpCollate(model, templates=[0, 1])
-    with pytest.raises(ValueError, match=r"one for each sample .* got 2, and none for sample 4"):
+    with pytest.raises(
+        ValueError, match=r"one entry for each sample .* got 2 and a sample with index 4"
+    ):
         short([Indexed(number, dataset[number]) for number in (1, 4)])
-    with pytest.raises(ValueError, match=r"one for each of 24 samples, got 3"):
+    with pytest.raises(ValueError, match=r"each of 24 samples, got 3"):
         WarpedDataset(dataset, model, templates=[1, 2, 3])
 
 
@@ -289,7 +291,7 @@ def test_wrong_input_is_refused() -> None:
         WarpedDataset(Pictures(), model)[23]
     with pytest.raises(TypeError, match=r"images must be tensors, got list"):
         WarpedDataset([([[1.0, 2.0]], 0)], model)[0]
-    with pytest.raises(TypeError, match=r"mapping with 'pixels', 'class'. Use `keys`"):
+    with pytest.raises(TypeError, match=r"mapping with 'pixels', 'class'. Set `keys`"):
         WarpedDataset(Mappings(), model)[0]
     with pytest.raises(TypeError, match=r"an image at 0.*got a int"):
         WarpedDataset([3], model)[0]

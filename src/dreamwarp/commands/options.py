@@ -20,28 +20,14 @@ alignment_option = partial(typer.Option, rich_help_panel="Alignment")
 output_option = partial(typer.Option, rich_help_panel="Output")
 
 # Names in the library's messages, and what the command line calls them.
-SPELLINGS = {
-    "X": "DATA",
-    "balance": "--balance",
-    "cells": "--cells",
-    "displacement": "--displacement",
-    "first": "--first",
-    "length": "--length",
-    "max_draws": "--max-draws",
-    "component": "--component",
-    "label": "--label",
-    "max_pairs": "--max-pairs",
-    "max_samples": "--max-samples",
-    "max_steps": "--max-steps",
-    "n": "--number",
-    "n_neighbors": "--neighbors",
-    "per_class": "--per-class",
-    "shard_size": "--shard-size",
-    "sigma": "--sigma",
-    "strength": "--strength",
-    "width": "--width",
-    "amplitude": "--amplitude",
-}
+SPELLINGS = {"X": "DATA", "n": "--number", "n_neighbors": "--neighbors"} | {
+    name: f"--{name.replace('_', '-')}"
+    for name in (
+        "amplitude", "balance", "cells", "component", "displacement", "first", "label", "length",
+        "max_draws", "max_pairs", "max_samples", "max_steps", "per_class", "shard_size", "sigma",
+        "strength", "width",
+    )
+}  # fmt: skip
 
 
 def translate(message: str) -> str:

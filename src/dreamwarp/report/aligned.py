@@ -180,8 +180,8 @@ def draw_traces(alignments: Alignments, *, titles: Sequence[str] | None = None) 
             color=figures.INK,
         )  # fmt: skip
         _draw_chains(left, right, alignments.log_posteriors[index])
-    panels[-1, 0].set_xlabel("draw", fontsize=9, color=figures.INK)
-    panels[-1, 1].set_xlabel("share of draws", fontsize=9, color=figures.INK)
+    for axes, name in zip(panels[-1], ("draw", "fraction of draws"), strict=True):
+        axes.set_xlabel(name, fontsize=9, color=figures.INK)
     return figure
 
 
@@ -197,8 +197,7 @@ def _draw_chains(left: Axes, right: Axes, traces: Array) -> None:
         )  # fmt: skip
     right.set_ylim(left.get_ylim())
     right.set_yticklabels([])
-    left.set_ylabel("log-posterior", fontsize=9, color=figures.INK)
-    for axes in (left, right):
-        figures.plain_axes(axes)
+    figures.style_axes(left, y_label="log-posterior")
+    figures.style_axes(right)
     left.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     right.xaxis.set_major_locator(MaxNLocator(2))

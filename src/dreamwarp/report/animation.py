@@ -15,14 +15,14 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
-from dreamwarp.augment.subject import Data, Subject, component_theta
+from dreamwarp.augment.subject import Data, Subject
 from dreamwarp.core.files import write_beside
 from dreamwarp.core.progress import ProgressOption, track
 from dreamwarp.core.validation import check_whole
 from dreamwarp.model import WarpModel
 from dreamwarp.report.galleries import GAP, draw_panels
 from dreamwarp.report.sheets import box_width
-from dreamwarp.report.warped import box_height, check_index, choose_rows, show
+from dreamwarp.report.warped import box_height, choose_rows, show, warp_along
 
 Frames = NDArray[np.uint8]
 
@@ -53,16 +53,11 @@ def component_frames(
     :func:`~dreamwarp.report.draw_components`.
     """
     subject = Subject.of(model, data)
-    check_whole("component", component, 1)
-    chosen = choose_rows(subject, label, component, check_whole("n_components", n_components, 1))
+    chosen = choose_rows(subject, label, component, n_components)
     # Slower at the ends, where the motion turns.
     times = np.linspace(-0.5, 0.5, check_whole("n_frames", n_frames, 2))
     deviations = DEVIATION * np.sin(math.pi * times)
-    moving = []
-    for _, code, number in chosen:
-        sample = int(subject.typical(code)[0]) if index is None else check_index(subject, index)
-        theta = component_theta(model, subject.labels[code], number, deviations)
-        moving.append(subject.warp(theta, sample))
+    moving = [warp_along(subject, code, k, deviations, index) for _, code, k in chosen]
     names = [name for name, _, _ in chosen]
     height = box_height(subject)
     n_columns = max(1, int(WIDTH / (box_width(subject.spatial, height) + 3 * GAP)))

@@ -63,8 +63,10 @@ def shade(place: int, n: int) -> Any:
     return CLASS_SHADES(place / max(1, n - 1))
 
 
-def plain_axes(axes: Axes) -> None:
-    """Style axes with numbers: faint spines left and below, small dark tick labels."""
+def style_axes(axes: Axes, x_label: str = "", y_label: str = "") -> None:
+    """Label axes with numbers; faint spines left and below, small dark tick labels."""
+    axes.set_xlabel(x_label, fontsize=9, color=INK)
+    axes.set_ylabel(y_label, fontsize=9, color=INK)
     for side, spine in axes.spines.items():
         spine.set_color(FAINT)
         spine.set_visible(side in ("left", "bottom"))

@@ -57,13 +57,10 @@ def draw_spectrum(model: WarpModel) -> Figure:
     left.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     left.yaxis.set_major_formatter("{x:g}")
     left.yaxis.set_minor_locator(NullLocator())
-    left.set_ylabel("standard deviation", fontsize=9, color=figures.INK)
-    right.set_ylabel("fraction of variance, cumulative", fontsize=9, color=figures.INK)
     right.set_ylim(0.0, 1.02)
     right.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    for axes in (left, right):
-        axes.set_xlabel("principal component", fontsize=9, color=figures.INK)
-        figures.plain_axes(axes)
+    for axes, name in ((left, "standard deviation"), (right, "fraction of variance, cumulative")):
+        figures.style_axes(axes, "principal component", name)
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     figure.legend(
         loc="outside right upper", fontsize=8, frameon=False, labelcolor=figures.INK,
@@ -112,7 +109,7 @@ def draw_class_similarity(model: WarpModel) -> Figure:
     bar.set_label("similarity of learned warps", fontsize=9, color=figures.INK)
     bar.ax.tick_params(labelsize=8, colors=figures.INK)
     bar.outline.set_edgecolor(figures.FAINT)
-    figures.plain_axes(axes)
+    figures.style_axes(axes)
     axes.tick_params(length=0, labelsize=size)
     return figure
 
@@ -172,7 +169,5 @@ def draw_strength(judgement: Judgement, *, with_verdict: bool = True) -> Figure:
     axes.set_ylim(0.0, 1.12 * max(e + s for e, s in zip(errors, spreads, strict=True)) or 1.0)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     how = ", near misses in part" if judgement.is_smooth else ""
-    axes.set_ylabel(f"error{how}", fontsize=9, color=figures.INK)
-    axes.set_xlabel("strength of warps (0: none)", fontsize=9, color=figures.INK)
-    figures.plain_axes(axes)
+    figures.style_axes(axes, "strength of warps (0: none)", f"error{how}")
     return figure

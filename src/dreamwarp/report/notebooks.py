@@ -193,7 +193,5 @@ def plot_alignments(alignments: Alignments) -> Figure:
     groups = (alignments.converged, figures.GRID), (~alignments.converged, figures.MARKS[0])
     for kept, color in groups:
         axes.scatter(before[kept], after[kept], s=9, color=color, linewidths=0, alpha=0.6)
-    axes.set_xlabel("loss before", fontsize=9, color=figures.INK)
-    axes.set_ylabel("loss after", fontsize=9, color=figures.INK)
-    figures.plain_axes(axes)
+    figures.style_axes(axes, "loss before", "loss after")
     return figure

@@ -73,16 +73,13 @@ class Pair:
         ) or 1.0  # fmt: skip
 
     def prepare(self, axes: Axes) -> sheets.Box:
-        """Turn axes into a sheet with a single box, and return the box.
-
-        Images and signals fill the unit square; images are stretched to square pixels.
-        """
+        """Turn axes into a sheet with one box, and return the box. Images get square pixels."""
         width, height = 1.0, 1.0
         if len(self.shape) == 3:
             width, height = sheets.box_width(self.shape, SLICES), SLICES
         sheets.prepare_sheet(axes, width, height)
-        if len(self.shape) > 1:
-            axes.set_aspect(self.shape[0] / self.shape[1] if len(self.shape) == 2 else "equal")
+        if len(self.shape) == 2:
+            axes.set_aspect(self.shape[0] / self.shape[1])
         return sheets.Box(0.0, 0.0, width, height)
 
     def draw_sample(self, axes: Axes, values: Array, behind: Array | None = None) -> None:
@@ -122,8 +119,9 @@ class Pair:
             _style(axes)
             return
         sheets.draw_shades(axes, self.prepare(axes), spread, SPREAD, largest)
-        bar = axes.figure.colorbar(axes.images[-1], ax=axes, fraction=0.05, pad=0.03)
-        _style(bar.ax)
+        if spread.ndim == 2:
+            bar = axes.figure.colorbar(axes.images[-1], ax=axes, fraction=0.05, pad=0.03)
+            _style(bar.ax)
 
     def draw_traces(self, axes: Axes) -> None:
         """Draw the log-posterior along the chains."""

@@ -281,9 +281,7 @@ def draw_left_over(study: Study) -> Figure:
     axes.invert_yaxis()
     axes.set_xlim(0.0, 1.0)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.set_xlabel("remaining after alignment", fontsize=9, color=figures.INK)
-    axes.set_ylabel("class", fontsize=9, color=figures.INK)
-    figures.plain_axes(axes)
+    figures.style_axes(axes, "remaining after alignment", "class")
     return figure
 
 

@@ -100,29 +100,42 @@ def draw_components(
     matplotlib.figure.Figure
     """
     subject = Subject.of(model, data)
-    check_whole("component", component, 1)
-    chosen = choose_rows(subject, label, component, check_whole("n_components", n_components, 1))
-    rows = []
-    for name, code, number in chosen:
-        sample = int(subject.typical(code)[0]) if index is None else check_index(subject, index)
-        theta = component_theta(model, subject.labels[code], number, np.asarray(deviations))
-        rows.append((name, [show(subject, values) for values in subject.warp(theta, sample)]))
-    titles = [(k, in_deviations(deviation)) for k, deviation in enumerate(deviations)]
-    notes = [share_of(model, subject.labels[code], number) for _, code, number in chosen]
+    rows, notes = [], []
+    for name, code, k in choose_rows(subject, label, component, n_components):
+        moved = warp_along(subject, code, k, np.asarray(deviations), index)
+        rows.append((name, [show(subject, values) for values in moved]))
+        notes.append(f"{model.components(subject.labels[code]).share[k]:.0%} of variance")
+    # With a typographic minus sign.
+    names = [f"{value:+g} σ".replace("-", "−") if value else "0" for value in deviations]
     return Gallery(
-        subject.spatial, rows, titles, height=box_height(subject), notes=notes, are_centered=True
-    ).draw()
+        subject.spatial, rows, list(enumerate(names)), height=box_height(subject), notes=notes,
+        are_centered=True,
+    ).draw()  # fmt: skip
 
 
 def choose_rows(
     subject: Subject, label: Any, component: int, n_components: int
 ) -> list[tuple[str, int, int]]:
     """Return name, class and component (from 0) of each row."""
+    first, n = check_whole("component", component, 1), check_whole("n_components", n_components, 1)
     if label is None:
-        return [(str(subject.labels[k]), k, component - 1) for k in shown_classes(subject)]
+        return [(str(subject.labels[k]), k, first - 1) for k in shown_classes(subject)]
     code, dim = subject.place(label), subject.model.space.dim
-    last = min(component - 1 + n_components, max(dim, component))
-    return [(f"PC {k + 1}", code, k) for k in range(component - 1, last)]
+    return [(f"PC {k}", code, k - 1) for k in range(first, min(first + n, max(dim, first) + 1))]
+
+
+def warp_along(
+    subject: Subject, code: int, component: int, deviations: NDArray[Any], index: int | None
+) -> NDArray[Any]:
+    """Warp a sample, by default a typical one of a class, along a component of that class."""
+    if index is not None and not 0 <= index < len(subject.X):
+        raise ValueError(
+            f"`index` must be from 0 to {len(subject.X) - 1} for {len(subject.X):,} samples, got "
+            f"{index}."
+        )
+    sample = int(subject.typical(code)[0]) if index is None else index
+    theta = component_theta(subject.model, subject.labels[code], component, deviations)
+    return subject.warp(theta, sample)
 
 
 def shown_classes(subject: Subject) -> list[int]:
@@ -132,31 +145,11 @@ def shown_classes(subject: Subject) -> list[int]:
     return spaced.astype(np.int64).tolist()
 
 
-def in_deviations(deviation: float) -> str:
-    """Format a position along a component, with a typographic minus sign."""
-    return f"{deviation:+g} σ".replace("-", "−") if deviation else "0"
-
-
-def share_of(model: WarpModel, label: Any, component: int) -> str:
-    """Format the fraction of a class's variance along a component."""
-    return f"{model.components(label).share[component]:.0%} of variance"
-
-
 def shown_strength(model: WarpModel, strength: float | None) -> float:
     """Choose the strength of warps to draw: by default the model's, or 1 if that is 0."""
     if strength is None:
         return model.strength or 1.0
     return resolve_strength(model, strength)
-
-
-def check_index(subject: Subject, index: int) -> int:
-    """Return the index of a sample, or raise if there is none."""
-    if not 0 <= index < len(subject.X):
-        raise ValueError(
-            f"`index` must be from 0 to {len(subject.X) - 1} for {len(subject.X):,} samples, got "
-            f"{index}."
-        )
-    return index
 
 
 def box_height(subject: Subject) -> float:
