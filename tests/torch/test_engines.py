@@ -25,7 +25,18 @@ BOUNDARIES = ("zero", "slip", "free", "periodic")
 SPACES = [
     dw.WarpSpace(cells, boundary) for cells in ((4,), (3, 2), (1, 2, 2)) for boundary in BOUNDARIES
 ]
-EACH_SPACE = pytest.mark.parametrize("space", SPACES, ids=repr)
+# In the quick run every boundary in 2-D, and one in 1-D and 3-D.
+IS_QUICK = {(1, "free"), (3, "zero"), *((2, boundary) for boundary in BOUNDARIES)}
+EACH_SPACE = pytest.mark.parametrize(
+    "space",
+    [
+        pytest.param(
+            space, marks=() if (space.ndim, space.boundary) in IS_QUICK else pytest.mark.slow
+        )
+        for space in SPACES
+    ],
+    ids=repr,
+)
 
 
 @pytest.fixture(params=["kernels", "tensors"])

@@ -76,9 +76,7 @@ def test_samples_that_come_again_are_noticed() -> None:
     assert all(torch.equal(a[0], b[0]) for a, b in zip(first, again, strict=True))
     endless = make(n=None)
     next(iter(endless))
-    with pytest.warns(
-        UserWarning, match=r"batch 0 was drawn twice .* Continue with the same iterator"
-    ):
+    with pytest.warns(UserWarning, match=r"batch 0 was drawn twice .* the same iterator"):
         next(iter(endless))
 
 

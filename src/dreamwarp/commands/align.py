@@ -90,13 +90,21 @@ def align(
 
     picture = PICTURE if output is None else output
     check_picture_path(picture)
-    _check_theta_path(theta)
+    if theta is not None and theta.suffix.lower() not in THETA_SUFFIXES:
+        raise ValueError(
+            f"`{theta}` must end in one of {', '.join(THETA_SUFFIXES)}, the formats of theta."
+        )
     for path in (output, theta):
         if path is not None and not overwrite:
             refuse_existing(path)
     noise = parse_amount("sigma", sigma)
     space = WarpSpace(parse_cells(cells), boundary)
-    pair = _read_pair(space, source, target)
+    pair = [_read_sample(space, path) for path in (source, target)]
+    if pair[0].shape != pair[1].shape:
+        raise ValueError(
+            f"`{source}` and `{target}` must have the same shape, got {pair[0].shape} and "
+            f"{pair[1].shape}. Resize one, or convert both to grey or both to colour."
+        )
     prior = SmoothPrior(space, displacement=displacement, length=length)
     start = time.perf_counter()
     with warnings.catch_warnings():
@@ -113,7 +121,7 @@ def align(
     if theta is not None:
         write_theta(theta, space, result, method)
         typer.echo(f"theta written to {theta}")
-    save_figure(draw_alignment(space, *pair, result), picture)
+    save_figure(draw_alignment(space, pair[0], pair[1], result), picture)
     typer.echo(f"picture written to {picture}")
 
 
@@ -162,16 +170,6 @@ def write_theta(path: Path, space: WarpSpace, result: Alignments, method: str) -
         temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def _read_pair(space: WarpSpace, source: Path, target: Path) -> tuple[NDArray[Any], NDArray[Any]]:
-    first, second = _read_sample(space, source), _read_sample(space, target)
-    if first.shape != second.shape:
-        raise ValueError(
-            f"`{source}` and `{target}` must have the same shape, got {first.shape} and "
-            f"{second.shape}. Resize one, or convert both to grey or both to colour."
-        )
-    return first, second
-
-
 def _read_sample(space: WarpSpace, path: Path) -> NDArray[Any]:
     """Read a sample (*spatial) or (channels, *spatial); raise if it can't be aligned."""
     from dreamwarp.data import read_image
@@ -191,10 +189,3 @@ def _read_sample(space: WarpSpace, path: Path) -> NDArray[Any]:
     if values.min() == values.max():
         raise ValueError(f"`{path}` is constant, {values.flat[0]}: there is nothing to align.")
     return values
-
-
-def _check_theta_path(path: Path | None) -> None:
-    if path is not None and path.suffix.lower() not in THETA_SUFFIXES:
-        raise ValueError(
-            f"`{path}` must end in one of {', '.join(THETA_SUFFIXES)}, the formats of theta."
-        )

@@ -65,22 +65,15 @@ class Plan:
     )  # fmt: skip
 
 
-class Contestant(NamedTuple):
-    """One kind of training digits, and the test errors (n_test,) of each classifier, by name."""
-
-    name: str
-    mistakes: dict[str, NDArray[np.bool_]]
-
-    def error(self, classifier: str) -> float:
-        """Test error in percent."""
-        return 100.0 * float(self.mistakes[classifier].mean())
-
-
 class Outcome(NamedTuple):
-    """Test errors, and the elastic noise chosen for each classifier."""
+    """Test errors (n_test,) by kind of digits and classifier, and the elastic noise chosen."""
 
-    contestants: list[Contestant]
+    mistakes: dict[str, dict[str, NDArray[np.bool_]]]
     elastic: dict[str, tuple[float, float]]
+
+    def error(self, kind: str, classifier: str) -> float:
+        """Test error in percent."""
+        return 100.0 * float(self.mistakes[kind][classifier].mean())
 
 
 def run_contest(train: Part, test: Part, augmenter: Augmenter, *, plan: Plan, seed: int) -> Outcome:
@@ -112,8 +105,7 @@ def run_contest(train: Part, test: Part, augmenter: Augmenter, *, plan: Plan, se
         for name in classifiers
     ]
     found = iter(_mistakes_of_all(tasks, "testing"))
-    contestants = [Contestant(kind, {name: next(found) for name in classifiers}) for kind in more]
-    return Outcome(contestants, elastic)
+    return Outcome({kind: {name: next(found) for name in classifiers} for kind in more}, elastic)
 
 
 # -- digits
@@ -234,9 +226,8 @@ def _mistakes_of_all(
 
 def claim(outcome: Outcome, classifier: str) -> str:
     """State the errors in a sentence, and whether the difference to elastic noise is clear."""
-    none, elastic, learned = outcome.contestants
-    errors = [one.error(classifier) for one in (none, elastic, learned)]
-    gain, spread = compare(elastic.mistakes[classifier], learned.mistakes[classifier])
+    errors = [outcome.error(kind, classifier) for kind in (NONE, ELASTIC, LEARNED)]
+    gain, spread = compare(*(outcome.mistakes[kind][classifier] for kind in (ELASTIC, LEARNED)))
     if abs(gain) <= CLEAR * spread:
         versus = f"no clear difference from tuned elastic noise ({errors[1]:.2f} %)"
     else:
@@ -254,19 +245,15 @@ def compare(theirs: NDArray[np.bool_], ours: NDArray[np.bool_]) -> tuple[float, 
     return float(gains.mean()), float(gains.std() / np.sqrt(len(gains)))
 
 
-def format_table(contestants: Sequence[Contestant]) -> list[str]:
+def format_table(outcome: Outcome) -> list[str]:
     """Format the test errors as a table, line by line."""
-    width = max(len(one.name) for one in contestants)
-    lines = [f"{'test error after training on':{max(width, 28)}}  {NEIGHBOR}  {NETWORK}"]
-    for one in contestants:
-        cells = [f"{one.error(name):{len(name) - 2}.2f} %" for name in (NEIGHBOR, NETWORK)]
-        lines.append(f"{one.name:{max(width, 28)}}  {'  '.join(cells)}")
+    lines = [f"test error after training on  {NEIGHBOR}  {NETWORK}"]
+    for kind in outcome.mistakes:
+        cells = [
+            f"{outcome.error(kind, name):{len(name) - 2}.2f} %" for name in (NEIGHBOR, NETWORK)
+        ]
+        lines.append(f"{kind:28}  {'  '.join(cells)}")
     return lines
-
-
-def describe_setting(setting: tuple[float, float]) -> str:
-    """Describe a setting of elastic noise."""
-    return f"{setting[0]:g} px wide and {setting[1]:g} px strong"
 
 
 def find_saved(outcome: Outcome, test: Part, n: int) -> NDArray[Any]:
@@ -274,8 +261,8 @@ def find_saved(outcome: Outcome, test: Part, n: int) -> NDArray[Any]:
 
     Classes take turns.
     """
-    none, _, learned = outcome.contestants
-    saved = np.flatnonzero(none.mistakes[NEIGHBOR] & ~learned.mistakes[NEIGHBOR])
+    without, learned = (outcome.mistakes[kind][NEIGHBOR] for kind in (NONE, LEARNED))
+    saved = np.flatnonzero(without & ~learned)
     ranks = np.zeros(len(saved), np.int64)
     for label in np.unique(test.y[saved]):
         mine = np.flatnonzero(test.y[saved] == label)

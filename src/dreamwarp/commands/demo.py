@@ -67,7 +67,7 @@ def run_demo(
     augmenter = learn(train, seed=seed, say=say)
     say(f"training classifiers on the digits and {plan.n_new:,} new ones")
     outcome = contest.run_contest(train, test, augmenter, plan=plan, seed=seed)
-    for line in contest.format_table(outcome.contestants):
+    for line in contest.format_table(outcome):
         say(line)
     for name in (NEIGHBOR, NETWORK):
         say(contest.claim(outcome, name))
@@ -150,13 +150,11 @@ def as_shipped(model: WarpModel) -> WarpModel:
 
 def _write_comparison(page: Any, test: Part, outcome: Outcome, plan: Plan) -> None:
     names = (NEIGHBOR, NETWORK)
-    errors = np.array([[one.error(name) for name in names] for one in outcome.contestants])
+    errors = np.array([[outcome.error(kind, name) for name in names] for kind in outcome.mistakes])
+    rows = [[f"{error:.2f} %" for error in row] for row in errors]
     page.table(
         ("trained on", *names),
-        [
-            (one.name, *(f"{error:.2f} %" for error in row))
-            for one, row in zip(outcome.contestants, errors, strict=True)
-        ],
+        [(kind, *row) for kind, row in zip(outcome.mistakes, rows, strict=True)],
         best=errors.argmin(axis=0).tolist(),
     )
     page.text(
@@ -164,7 +162,10 @@ def _write_comparison(page: Any, test: Part, outcome: Outcome, plan: Plan) -> No
             contest.claim(outcome, name).capitalize() for name in names
         ) + ". ± is one standard error over the test digits."
     )  # fmt: skip
-    chosen = [f"{contest.describe_setting(outcome.elastic[name])} for the {name}" for name in names]
+    chosen = [
+        f"{width:g} px wide and {amplitude:g} px strong for the {name}"
+        for name, (width, amplitude) in outcome.elastic.items()
+    ]
     page.text(
         f"{plan.n_new:,} new digits in each case. Elastic noise: the best of {len(plan.elastic)} "
         f"settings on {plan.held_out:.0%} of the training digits, held out: {', '.join(chosen)}. "

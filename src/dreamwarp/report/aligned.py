@@ -17,7 +17,7 @@ from dreamwarp.augment.subject import as_channels
 from dreamwarp.core.validation import check_whole
 from dreamwarp.data.look import Look
 from dreamwarp.report import figures, sheets
-from dreamwarp.report.galleries import Gallery, draw_panels
+from dreamwarp.report.galleries import Cell, Gallery, draw_panels
 from dreamwarp.report.sheets import draw_difference, draw_sample
 from dreamwarp.report.study import Study
 from dreamwarp.space import WarpSpace
@@ -60,8 +60,8 @@ def draw_field(space: WarpSpace, source: ArrayLike, target: ArrayLike, theta: Ar
         draw_sample(axes, box, first, look)
         sheets.draw_tessellation(axes, box, space, spatial)
 
-    field = {"space": space, "theta": -values, "spatial": spatial}
-    panels = {
+    field: dict[str, Any] = {"space": space, "theta": -values, "spatial": spatial}
+    panels: dict[str, Cell] = {
         "source, cells": draw_cells,
         "target": partial(draw_sample, values=second, look=look),
         "velocity": partial(sheets.draw_velocity, **field),
@@ -94,13 +94,8 @@ def draw_gallery(study: Study, *, label: Any = None, n: int = 8) -> Figure:
     matplotlib.figure.Figure
     """
     worst, typical = choose_pairs(study, label, check_whole("n", n, 1))
-    return draw_pairs(study, [*worst, *typical], ["worst"] * len(worst) + [""] * len(typical))
-
-
-def draw_pairs(study: Study, indices: Sequence[int], names: Sequence[str]) -> Figure:
-    """Draw pairs of a study: source, target, warped source, differences before and after."""
     subject, rows, notes = study.subject, [], []
-    for index, name in zip(indices, names, strict=True):
+    for index in map(int, [*worst, *typical]):
         source, target = (subject.sample(int(end)) for end in study.edges[index])
         warped = subject.warp(study.alignments.theta[index], int(study.edges[index, 0]))
         look = subject.look
@@ -108,9 +103,9 @@ def draw_pairs(study: Study, indices: Sequence[int], names: Sequence[str]) -> Fi
         cells.append(partial(draw_sample, values=warped, look=look, behind=target))
         for values in (source, warped):
             cells.append(partial(draw_difference, first=values, second=target, look=look))
-        label = subject.labels[subject.codes[study.edges[index, 0]]]
-        rows.append((f"{name} {label}".strip() if name else str(label), cells))
-        notes.append(describe_pair(study, int(index)))
+        name = str(subject.labels[subject.codes[study.edges[index, 0]]])
+        rows.append((f"worst {name}" if index in worst else name, cells))
+        notes.append(describe_pair(study, index))
     titles = ("source", "target", "warped", "before", "after")
     return Gallery(
         subject.spatial, rows, list(enumerate(titles)), gaps=(3,),

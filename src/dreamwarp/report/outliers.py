@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
+from sklearn.neighbors import NearestNeighbors
 
 from dreamwarp.report.study import Study
 
@@ -20,8 +20,6 @@ THRESHOLD = 3.7
 MAD = 1.4826
 # Nearest neighbours of any class that vote on a sample's label, and how many must agree.
 N_VOTES, MOST_AGREE = 5, 4
-# Samples compared at a time.
-BLOCK = 256
 
 
 class Outlier(NamedTuple):
@@ -104,15 +102,7 @@ def pair_energies(study: Study) -> Array:
 def neighbor_votes(X: NDArray[Any], codes: Integers) -> tuple[Integers, Integers]:
     """Most frequent class among each sample's nearest neighbours (n,), and its count (n,)."""
     rows = np.asarray(X, dtype=np.float32).reshape(len(X), -1)
-    n_votes, n_classes = min(N_VOTES, len(X) - 1), int(codes.max()) + 1
-    winners, counts = np.empty(len(X), np.int64), np.empty(len(X), np.int64)
-    for first in range(0, len(rows), BLOCK):
-        block = np.arange(first, min(first + BLOCK, len(rows)))
-        distances = cdist(rows[block], rows, "sqeuclidean")
-        distances[np.arange(len(block)), block] = np.inf
-        nearest = np.argpartition(distances, n_votes - 1, axis=1)[:, :n_votes]
-        tally = np.stack(
-            [(codes[nearest] == code).sum(axis=1) for code in range(n_classes)], axis=1
-        )
-        winners[block], counts[block] = tally.argmax(axis=1), tally.max(axis=1)
-    return winners, counts
+    finder = NearestNeighbors(n_neighbors=min(N_VOTES, len(X) - 1), algorithm="brute").fit(rows)
+    votes = codes[finder.kneighbors(return_distance=False)]  # without the sample itself
+    tally = np.stack([(votes == code).sum(axis=1) for code in range(codes.max() + 1)], axis=1)
+    return tally.argmax(axis=1), tally.max(axis=1)

@@ -75,8 +75,8 @@ def write_report(
         lambda: add_next_steps(page, study, outliers, *names),
     ]
     with track(len(sections), "drawing") as advance:
-        for tell in sections:
-            tell()
+        for add_section in sections:
+            add_section()
             advance(1)
     return page.save(target)
 

@@ -71,7 +71,8 @@ class RandomWarps:
                 f"`model` must be a WarpModel, got {type(model).__name__}. "
                 "Make one with WarpModel.fit or WarpModel.load, or pass `augmenter.model_`."
             )
-        if not isinstance(p, Real) or not 0.0 <= float(p) <= 1.0:
+        is_real = isinstance(p, Real)  # on its own line: mypy takes no float for Real
+        if not is_real or not 0.0 <= float(p) <= 1.0:
             raise ValueError(f"`p` must be a probability, from 0 to 1, got {p!r}.")
         self.model = model
         self.strength = resolve_network_strength(model, strength)
