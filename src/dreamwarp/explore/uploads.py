@@ -47,7 +47,7 @@ class Uploads:
         """Return a stored sample."""
         with self._lock:
             if name not in self._kept:
-                raise ValueError("`upload` has expired. Drop it again.")
+                raise ValueError("`upload` is unknown or has expired. Drop it again.")
             self._kept.move_to_end(name)
             return self._kept[name]
 

@@ -122,8 +122,7 @@ def _picture(figure: Figure, alternative: str) -> str:
 
 def displacements(warp: Warp) -> np.ndarray:
     """Distances that warps move points (n, m), as fractions of the domain."""
-    axes = warp.space.ndim * [(np.arange(N_PROBES) + 0.5) / N_PROBES]
-    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, warp.space.ndim)
+    points = sheets.pixel_centers(warp.space.ndim * (N_PROBES,))
     theta = np.atleast_2d(warp.theta)
     some = theta[np.linspace(0, len(theta) - 1, min(len(theta), 64)).round().astype(int)]
     return np.linalg.norm(warp.space.flow(some, points) - points, axis=-1)

@@ -278,8 +278,7 @@ def displacement_spread(space: WarpSpace, draws: Array, shape: tuple[int, ...]) 
 
     In pixels: the root of the sum of the variances along the axes.
     """
-    axes = [(np.arange(size) + 0.5) / size for size in shape]
-    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(shape))
+    points = sheets.pixel_centers(shape)
     spaced = np.linspace(0, len(draws) - 1, min(MAX_DRAWS, len(draws))).round().astype(np.int64)
     moved = space.flow(draws[spaced], points) * np.asarray(shape, dtype=np.float64)
     return np.sqrt(moved.var(axis=0).sum(axis=-1)).reshape(shape)

@@ -243,13 +243,18 @@ def draw_velocity(
         largest = 1.1 * (float(np.abs(velocity).max()) or 1.0)
         _draw_graphs(axes, box, points, [np.full_like(points, 0.5), 0.5 - 0.5 * velocity / largest])
         return
-    centers = (np.arange(n_arrows) + 0.5) / n_arrows
-    grid = np.stack(np.meshgrid(centers, centers, indexing="ij"), axis=-1).reshape(-1, 2)
+    grid = pixel_centers((n_arrows, n_arrows))
     for plane in planes(spatial, box):
         frame(axes, plane.box)
         points = _embed(grid, plane, space.ndim)
         velocity = _in_plane(space.velocity(theta, points), plane)
         _draw_arrows(axes, plane.box, grid, velocity, n_arrows)
+
+
+def pixel_centers(shape: tuple[int, ...]) -> Array:
+    """Centres of all pixels in the unit domain, row-major: (m, ndim)."""
+    axes = [(np.arange(size) + 0.5) / size for size in shape]
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(shape))
 
 
 def _draw_arrows(axes: Axes, box: Box, points: Array, velocity: Array, n_arrows: int) -> None:
