@@ -1,4 +1,4 @@
-"""The ``dreamwarp`` command, and ``python -m dreamwarp``: ready for Ctrl-C, then all the rest."""
+"""Entry point of ``dreamwarp`` and ``python -m dreamwarp``; handles Ctrl-C during imports too."""
 
 import os
 import signal
@@ -6,13 +6,13 @@ from typing import Any, NoReturn
 
 
 def main() -> NoReturn:
-    """Load the command line and run it. Ctrl-C meanwhile is one line, as it is later."""
-    is_heard = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not under nohup
-    if is_heard:
+    """Load the command line and run it. Ctrl-C while loading prints one line, as it does later."""
+    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # not under nohup
+    if is_default:
         signal.signal(signal.SIGINT, _end)
     from dreamwarp.cli import main as run
 
-    if is_heard:
+    if is_default:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     run()
 

@@ -1,7 +1,7 @@
 """The ``dreamwarp`` command: parses and calls, holds no logic.
 
-Exit codes: 0 done, 1 could not be done, 2 asked for wrongly, 130 interrupted. What went wrong is
-one line on standard error.
+Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted. Errors are one line on standard
+error.
 """
 
 from __future__ import annotations
@@ -51,14 +51,17 @@ def _run(arguments: Sequence[str] | None) -> NoReturn:
     except (ImportError, OSError, ValueError) as error:
         _fail(str(error), 1)
     except MemoryError as error:
-        _fail(f"there is not enough memory: {str(error) or 'none is left'}. Use a smaller set.", 1)
+        _fail(f"not enough memory: {str(error) or 'none is left'}. Use a smaller set.", 1)
     if code == INTERRUPTED:
         end()
     sys.exit(code)
 
 
 def _call(arguments: Sequence[str] | None) -> Any:
-    """The exit code. An interruption may surface as any error: LLVM swallows it, and then fails."""
+    """Run the command; return its exit code.
+
+    An interruption may surface as any error, since LLVM swallows KeyboardInterrupt and then fails.
+    """
     try:
         return app(args=arguments, prog_name="dreamwarp", standalone_mode=False)
     except Exception:
@@ -74,7 +77,7 @@ def _fail(message: str, code: int) -> NoReturn:
 
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Warnings as one line each, once, without the places in the code that they come from."""
+    """Print each warning once, as one line without a source location."""
     shown: set[str] = set()
 
     def show(message: Warning | str, *place: Any, **more: Any) -> None:
@@ -102,7 +105,7 @@ def dreamwarp(
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
-    """Data augmentation by diffeomorphisms: warps that bend and stretch, never tear or fold."""
+    """Learned data augmentation: smooth, invertible warps that bend and stretch, never fold."""
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
 
@@ -111,18 +114,15 @@ def dreamwarp(
 def demo(
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", help="Page to write, .html. One that is there is replaced."),
+        typer.Option("--output", "-o", help="Page to write, .html; replaced if it exists."),
     ] = Path("dreamwarp-demo.html"),
     picture: Annotated[
         Path | None,
-        typer.Option(
-            help="Where to write the picture of new digits by itself: .png, .svg or .pdf.",
-            show_default=False,
-        ),
+        typer.Option(help="Also write the picture of new digits to this file: .png, .svg or .pdf."),
     ] = None,
     seed: SeedOption = 0,
 ) -> None:
-    """Learn from real digits, make more, and compare classifiers with and without them.
+    """Learn warps of real digits, make new ones, and compare classifiers with and without them.
 
     [bold]Examples[/bold]
 
@@ -135,13 +135,5 @@ def demo(
     run_demo(output, picture=picture, seed=seed, say=typer.echo)
 
 
-app.command()(align)
-app.command()(data)
-app.command()(fit)
-app.command()(sample)
-app.command()(verify)
-app.command()(figure)
-app.command()(report)
-app.command()(explore)
-app.command()(infimnist)
-app.command()(compile)
+for command in (align, data, fit, sample, verify, figure, report, explore, infimnist, compile):
+    app.command()(command)

@@ -1,4 +1,4 @@
-"""Warps for MONAI: a dictionary transform for images and label maps, with history and inverse."""
+"""LearnedWarpd: an invertible MONAI dictionary transform for images and label maps."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from monai.utils import TraceKeys, convert_to_dst_type, convert_to_tensor, ensur
 from dreamwarp.core.listing import public_names
 from dreamwarp.core.validation import check_choice, check_factor
 from dreamwarp.model import WarpModel
-from dreamwarp.torch.items import warp_item
+from dreamwarp.torch.functional import warp_item
 
 __all__ = ["LearnedWarpd"]
 
-# MONAI's names of interpolations, and ours.
+# MONAI's names of interpolation and padding modes, and ours.
 MODES: dict[str, Any] = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic"}
 FILLS: dict[str, Any] = {"border": "edge", "zeros": "constant", "reflection": "reflect"}
 
 
 class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  # type: ignore[misc]
-    """Warp images and label maps of a dictionary alike, as the members of a class differ.
+    """Warp images and label maps of a dictionary by a random warp of their class.
 
-    Every call draws one warp for all keys. It is kept in the history of each item, so that
-    ``inverse``, of this transform or of a ``Compose``, applies its exact inverse.
+    Every call draws one warp for all keys. It is stored in the history of each item, so that
+    ``inverse``, of this transform or of a ``Compose``, applies the exact inverse.
 
     Parameters
     ----------
     keys : str or sequence of str
-        Items to warp: tensors or arrays (channels, *spatial), with as many spatial axes as the
-        model's space.
+        Items to warp: tensors or arrays (channels, *spatial), with the spatial axes of the model's
+        space.
     model : WarpModel
     label_key : str, optional
-        Item that holds the class of the sample. Default: the warps of all classes.
+        Key of the class. Default: warps of all classes pooled.
     prob : float
         Probability that a sample is warped.
     strength : float
-        Factor on the learned warps. Their natural scale is 1.
+        Factor on the learned warps.
     mode : str or sequence of str
         Interpolation of each key: ``"bilinear"``, ``"nearest"`` (for label maps) or ``"bicubic"``.
     padding_mode : str or sequence of str
-        What lies beyond the border: ``"border"``, ``"zeros"`` or ``"reflection"``. Seen only where
-        the model's boundary is ``"free"``.
+        Values beyond the border: ``"border"``, ``"zeros"`` or ``"reflection"``. Only matters if the
+        model's boundary is ``"free"``.
     allow_missing_keys : bool
 
     Examples
@@ -54,7 +54,7 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
     >>> restored = transform.inverse(warped)
     """
 
-    backend: list[Any] = []  # noqa: RUF012  # MONAI's name for what a transform computes with
+    backend: list[Any] = []  # noqa: RUF012  # required by MONAI
 
     def __init__(
         self,
@@ -83,14 +83,14 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
         self.theta = np.zeros(model.space.dim)
 
     def randomize(self, data: Any = None) -> None:
-        """Draw whether to warp, and by what; ``data`` is the class, None for all classes."""
+        """Draw a warp and whether to apply it; ``data`` is the class, None for all pooled."""
         super().randomize(None)
         number = int(self.R.randint(np.iinfo(np.int32).max))
         drawn = self.model.draw(data, np.array([number]))[0]
         self.theta = self.strength * drawn
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """The dictionary with its keys warped."""
+        """Warp the keys of a dictionary."""
         d = dict(data)
         self.randomize(self._label(d))
         for key, mode, padding in self.key_iterator(d, self.mode, self.padding_mode):
@@ -103,7 +103,7 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
         return d
 
     def inverse(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
-        """The dictionary with the last warp of its keys undone."""
+        """Undo the last warp of the keys of a dictionary."""
         d = dict(data)
         for key in self.key_iterator(d):
             done = self.pop_transform(d[key])
@@ -117,7 +117,7 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
         if self.label_key is None:
             return None
         if self.label_key not in data:
-            raise KeyError(f"`label_key` {self.label_key!r} is not in the data: {list(data)}.")
+            raise KeyError(f"`label_key` must be a key of {list(data)}, got {self.label_key!r}.")
         label = data[self.label_key]
         return label.item() if hasattr(label, "item") else label
 
@@ -126,8 +126,8 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
         ndim = self.model.space.ndim
         if tensor.ndim != ndim + 1:
             raise ValueError(
-                f"items must have shape (channels, *spatial) with {ndim} spatial axes, as "
-                f"{self.model.space!r}, got {tuple(tensor.shape)}. Use EnsureChannelFirstd before."
+                f"items must have shape (channels, *spatial) with {ndim} spatial axes for "
+                f"{self.model.space!r}, got {tuple(tensor.shape)}. Apply EnsureChannelFirstd first."
             )
         plain = tensor.as_tensor() if hasattr(tensor, "as_tensor") else tensor
         moved = warp_item(

@@ -1,4 +1,4 @@
-"""Warps for TorchIO: random and fixed transforms of subjects, with history and inverse."""
+"""Warps for TorchIO: invertible random and fixed transforms of subjects."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from dreamwarp.core.validation import check_choice, check_factor
 from dreamwarp.model import WarpModel
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
-from dreamwarp.torch.items import warp_item
+from dreamwarp.torch.functional import warp_item
 
 __all__ = ["FixedWarp", "LearnedWarp"]
 
 
 class LearnedWarp(RandomTransform, SpatialTransform):  # type: ignore[misc]  # TorchIO has no types
-    """Warp all images of a subject alike, as the members of a class differ.
+    """Warp all images of a subject by one random warp of its class.
 
-    Label maps take the nearest label. The history of the subject holds the :class:`FixedWarp` that
-    was applied, so that ``subject.apply_inverse_transform()`` undoes it exactly.
+    Label maps use nearest-neighbour interpolation. The history of the subject holds the applied
+    :class:`FixedWarp`, so that ``subject.apply_inverse_transform()`` applies the exact inverse.
 
     Parameters
     ----------
     model : WarpModel
-        Of three axes, or of two for images of one slice.
+        With three axes, or two for images of one slice.
     label_key : str, optional
-        Item of the subject that holds its class. Default: the warps of all classes.
+        Key of the class in the subject. Default: warps of all classes pooled.
     strength : float
-        Factor on the learned warps. Their natural scale is 1.
+        Factor on the learned warps.
     image_interpolation : {"linear", "nearest", "cubic"}
     **kwargs
-        As for every transform of TorchIO: ``p``, ``include``, ``exclude``, ...
+        Options of all TorchIO transforms: ``p``, ``include``, ``exclude``, ...
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class LearnedWarp(RandomTransform, SpatialTransform):  # type: ignore[misc]  # T
         )
 
     def apply_transform(self, subject: Subject) -> Subject:
-        """The subject, warped by a warp drawn from torch's own generator."""
+        """Warp a subject; the warp is drawn with torch's random state."""
         number = torch.randint(2**62, (1,)).numpy()
         label: Any = None if self.label_key is None else subject[self.label_key]
         label = label.item() if hasattr(label, "item") else label
@@ -81,7 +81,7 @@ class FixedWarp(SpatialTransform):  # type: ignore[misc]
     theta : (d,)
     image_interpolation : {"linear", "nearest", "cubic"}
     **kwargs
-        As for every transform of TorchIO.
+        Options of all TorchIO transforms.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class FixedWarp(SpatialTransform):  # type: ignore[misc]
         self.args_names = ["space", "theta", "image_interpolation"]
 
     def apply_transform(self, subject: Subject) -> Subject:
-        """The subject, warped."""
+        """Warp a subject."""
         subject.check_consistent_spatial_shape()
         for image in self.get_images(subject):
             is_scalar = isinstance(image, ScalarImage)
@@ -114,7 +114,7 @@ class FixedWarp(SpatialTransform):  # type: ignore[misc]
         return subject
 
     def _warp(self, values: Tensor, interpolation: Interpolation) -> Tensor:
-        """(channels, x, y, z), warped."""
+        """Warp (channels, x, y, z)."""
         is_flat = self.space.ndim == 2
         if is_flat != (values.shape[-1] == 1):
             raise ValueError(

@@ -1,8 +1,8 @@
-"""Warps for torchvision: transforms of its second version, that keep a whole sample in step.
+"""Warps as torchvision v2 transforms, for images, masks, boxes and keypoints together.
 
-torchvision counts pixels in two ways, of which dreamwarp's unit domain knows neither: a box ends at
-the borders of pixels, so that 0 to the width is the whole image, and a keypoint is at the centre of
-a pixel, so that it is 0 to the width - 1. Both list x before y. All of that is converted here.
+torchvision has two pixel conventions, both different from dreamwarp's unit domain: boxes end at
+pixel borders, so that the whole image is 0 to width, and keypoints lie at pixel centres, 0 to
+width - 1. Both list x before y. This module converts them.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from dreamwarp.space.warp import Warp
 from dreamwarp.torch.compiled_engine import n_threads
 from dreamwarp.torch.drawing import Fill, RandomWarps, WarpOptions
 from dreamwarp.torch.epochs import SharedEpoch
-from dreamwarp.torch.images import warp
-from dreamwarp.torch.points import flow, working_dtype
+from dreamwarp.torch.functional import flow, warp, working_dtype
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -41,41 +40,41 @@ __all__ = ["FixedWarp", "LearnedWarp"]
 
 CORNERS = BoundingBoxFormat.XYXY
 FORMATS = (BoundingBoxFormat.XYXY, BoundingBoxFormat.XYWH, BoundingBoxFormat.CXCYWH)
-# x and y of two corners to y and x, and back.
+# Swaps x and y of two corners.
 X_Y = [1, 0, 3, 2]
-# Modes of PIL images whose numbers are names of colours, and have no mean.
+# PIL modes whose values index colours and can't be interpolated.
 NAMED_COLORS = ("1", "P", "PA")
-# What to do where samples can't be counted, and where a number comes again in an epoch.
+# Advice where samples can't be counted, and where a number is repeated in an epoch.
 COUNTING = (
-    "Give `number_getter`, which finds a number in the sample, or leave out `seed`: randomness is "
-    "then torch's own, and every worker has its own seed."
+    "Give `number_getter`, which gets a number from the sample, or leave out `seed`: the random "
+    "state of torch is then used, which differs between workers."
 )
 REPEATS = (
-    "Call set_epoch(epoch) before each epoch, or leave out `number_getter`: every sample that "
-    "comes then has a warp of its own."
+    "Call set_epoch(epoch) before each epoch, or leave out `number_getter`: every sample then gets "
+    "a new warp."
 )
 
 
 class FixedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
-    """Applies one warp to all of a sample: images, videos, masks, boxes and keypoints.
+    """Applies one warp to all parts of a sample: images, videos, masks, boxes and keypoints.
 
-    Images (tensors, ``Image`` and PIL images) and videos are interpolated, all channels and frames
-    alike. Masks take the nearest label. Keypoints move by the inverse warp, exactly; boxes become
-    the smallest boxes round their warped selves. All else passes through.
+    Images (tensors, ``Image`` and PIL images) and videos are interpolated, with the same warp for
+    all channels and frames. Masks use nearest-neighbour interpolation. Keypoints move by the exact
+    inverse warp; boxes become the bounding boxes of their warped shapes. Other parts are unchanged.
 
     Parameters
     ----------
     space : WarpSpace
-        Of two axes.
+        With two axes.
     theta : (d,)
     interpolation, fill, fill_value
         As for :func:`dreamwarp.torch.warp`.
     mask_fill_value : number
-        What masks are filled with where ``fill="constant"``.
+        Fill value of masks for ``fill="constant"``.
 
     Notes
     -----
-    Rotated boxes are refused: warped, they are none.
+    Rotated boxes raise an error: warped, they are no boxes.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class FixedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         self.mask_fill_value = mask_fill_value
 
     def transform(self, inpt: Any, params: dict[str, Any]) -> Any:
-        """One part of a sample, warped."""
+        """Warp one part of a sample."""
         if not self.warp.theta.any() or (isinstance(inpt, Tensor) and inpt.numel() == 0):
             return inpt
         if isinstance(inpt, PILImage.Image):
@@ -117,11 +116,11 @@ class FixedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         return tv_tensors.wrap(self._pixels(plain, self.interpolation, self.fill_value), like=inpt)
 
     def _pixels(self, values: Tensor, interpolation: Interpolation, fill_value: float) -> Tensor:
-        """Images, frames or masks (..., height, width), all warped alike."""
+        """Warp images, frames or masks (..., height, width)."""
         if values.ndim < 2:
             raise ValueError(
                 f"an image must have shape (..., height, width), got {tuple(values.shape)}. If "
-                "this tensor is no image, wrap the one that is in torchvision.tv_tensors.Image."
+                "this tensor is no image, wrap the image in torchvision.tv_tensors.Image."
             )
         flat = values.reshape(1, -1, *values.shape[-2:])
         warped = warp(
@@ -131,7 +130,7 @@ class FixedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         return warped.reshape(values.shape)
 
     def _picture(self, image: PILImage.Image) -> PILImage.Image:
-        """A PIL image of any mode; palette and other belongings are kept."""
+        """Warp a PIL image of any mode; palette and metadata are kept."""
         values = np.asarray(image)
         planes = values[None, None] if values.ndim == 2 else np.moveaxis(values, -1, 0)[None]
         warped = self.warp.image(
@@ -144,7 +143,7 @@ class FixedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         return out
 
     def _points(self, points: Tensor, canvas_size: tuple[int, int]) -> Tensor:
-        """Keypoints (..., 2): x, y."""
+        """Move keypoints (..., 2): x, y."""
         size = torch.tensor(canvas_size, dtype=torch.float64, device=points.device)
         places = (points.reshape(-1, 2).flip(-1).double() + 0.5) / size
         moved = flow(self.warp.space, -self._theta(torch.float64, points.device), places)
@@ -155,9 +154,9 @@ class FixedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
     def _boxes(self, boxes: Any) -> Any:
         if boxes.format not in FORMATS:
             raise ValueError(
-                f"boxes must be of a format without rotation, {', '.join(f.value for f in FORMATS)}"
-                f", got {boxes.format.value}: warped, a rotated box is none. Convert them with "
-                "ConvertBoundingBoxFormat, or pass their corners as KeyPoints."
+                f"boxes must have one of the formats {', '.join(f.value for f in FORMATS)}, got "
+                f"{boxes.format.value}. Convert them with ConvertBoundingBoxFormat, or pass their "
+                "corners as KeyPoints."
             )
         height, width = boxes.canvas_size
         plain = boxes.as_subclass(Tensor)
@@ -178,51 +177,47 @@ class FixedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
 
 
 class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
-    """Warps a sample at random, as the members of its class differ.
+    """Applies a random warp of its class to all parts of a sample, as :class:`FixedWarp` does.
 
-    One warp for all of the sample: images, videos (all frames alike), masks, boxes and keypoints
-    stay in step, as :class:`FixedWarp` says. For batches, with a warp for each image, there is
-    :class:`dreamwarp.torch.LearnedWarp`. Like other transforms this one makes no difference between
-    training and evaluation mode.
+    For batches, with one warp per image, use :class:`dreamwarp.torch.LearnedWarp`. Like other
+    transforms, this one is the same in training and evaluation mode.
 
     Parameters
     ----------
     model : WarpModel
-        Of images: two axes.
+        Of images, with two axes.
     labels_getter : "default", callable or None
-        Finds the label in a sample. ``"default"``: the second item of a tuple or list, or in it, or
-        in a sample that is a mapping, what is called "labels", else what has "label" in its name.
-        Labels of many objects will do if they are all the same. None: no label, warps of all
-        classes.
+        Gets the label from a sample. ``"default"``: the second item of a tuple or list; in a
+        mapping, the entry "labels", else the first with "label" in its name. Several labels are
+        allowed if all are equal. None: no label, warps of all classes pooled.
     number_getter : callable, optional
-        Finds a number in a sample that no other sample has, such as its index. Its warp then
-        depends on (seed, epoch, number, label) alone: call :meth:`set_epoch` before each epoch. A
-        number that comes again without gets the same warp again, and a warning.
+        Gets a unique number, such as the index, from a sample. The warp then depends only on
+        (seed, epoch, number, label): call :meth:`set_epoch` before each epoch. A number repeated
+        within an epoch gets the same warp, and a warning.
     template_getter : callable, optional
-        For models of kind ``"template"``: finds in a sample which sample of the fit it is, -1 for
-        none.
+        For models of kind ``"template"``: gets the index among the samples of the fit from a
+        sample, -1 for others.
     seed : int or numpy.random.Generator, optional
-        Default: 0 with ``number_getter``. Without, randomness is then torch's own, as in all
-        transforms of torchvision: ``torch.manual_seed`` repeats it, and in a DataLoader it depends
-        on the number of workers. With a seed but no ``number_getter``, samples are numbered as they
-        come, from 0 at each :meth:`set_epoch`; not so in workers of a DataLoader, which know
-        nothing of each other's count and raise an error.
+        Default with ``number_getter``: 0. Default without: torch's random state is used, as in all
+        torchvision transforms; ``torch.manual_seed`` repeats it, and in a DataLoader it depends on
+        the number of workers. With a seed but no ``number_getter``, samples are numbered in order
+        of arrival, from 0 after each :meth:`set_epoch`; this raises an error in DataLoader workers,
+        which can't count together.
     mask_fill_value : number
-        What masks are filled with where ``fill="constant"``.
+        Fill value of masks for ``fill="constant"``.
     **options
         ``p``, ``strength``, ``unknown``, ``classes``, ``interpolation``, ``fill`` and
-        ``fill_value``, as for :class:`dreamwarp.torch.LearnedWarp`. With ``unknown="pool"`` samples
-        without a label, or with objects of several classes, get warps of all classes; so do those
-        in which ``"default"`` finds none.
+        ``fill_value``, as for :class:`dreamwarp.torch.LearnedWarp`. With ``unknown="pool"``,
+        samples without a label or with several get the warps of all classes pooled.
 
     Examples
     --------
     >>> transforms = v2.Compose([v2.ToImage(), LearnedWarp(model, p=0.9)])
     >>> image, label = transforms(image, label)
 
-    It goes into a data set as ``transforms=``, which sees labels too. Data sets for classification
-    have only ``transform=``, which does not: for them there is
-    :class:`dreamwarp.torch.WarpedDataset`.
+    Pass it to a data set as ``transforms=``, which gets labels too. Data sets for classification
+    have only ``transform=``, which gets no labels: use :class:`dreamwarp.torch.WarpedDataset` for
+    them.
     """
 
     def __init__(
@@ -253,20 +248,20 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         self._epoch = SharedEpoch(0)
 
     def set_epoch(self, epoch: int) -> None:
-        """Draw other warps for the same numbers from here on, in all processes.
+        """Draw the warps of this epoch from now on, in all processes.
 
-        Makes no difference where randomness is torch's own.
+        Has no effect if torch's random state is used.
         """
         self._epoch.set(epoch)
 
     def forward(self, *inputs: Any) -> Any:
-        """The sample, warped."""
+        """Warp a sample."""
         sample = inputs if len(inputs) > 1 else inputs[0]
         theta = self.draw(sample)
         return self.fixed(theta)(sample) if theta.any() else sample
 
     def draw(self, sample: Any) -> NDArray[np.float64]:
-        """θ (d,) for a sample; 0 if it is to be left as it is."""
+        """Draw θ (d,) for a sample; 0 means no warp."""
         label = self._find_label(sample)
         labels = None if label is None else [label]
         key, number = self._key_and_number(sample)
@@ -278,7 +273,7 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         return theta
 
     def fixed(self, theta: ArrayLike) -> FixedWarp:
-        """The transform that applies a warp, with the options of this one: to repeat a draw."""
+        """Make the transform that applies θ with the options of this one, to repeat a draw."""
         warps = self._warps
         return FixedWarp(
             warps.model.space, theta, interpolation=warps.interpolation, fill=warps.fill,
@@ -290,7 +285,7 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         return repr(self._warps)
 
     def _key_and_number(self, sample: Any) -> tuple[int, int]:
-        """What the warp of a sample depends on, besides its label."""
+        """Seed and number that determine the warp of a sample, together with its label."""
         if self.number_getter is not None:
             number = _whole("number_getter", self.number_getter(sample))
         elif self._has_seed:
@@ -300,7 +295,7 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         return self._warps.epoch_key(self._epoch.get()), number
 
     def _find_label(self, sample: Any) -> Any:
-        """The one label of a sample; None if it has none or many, and that will do."""
+        """Return the label of a sample; None if it has none or several and those are pooled."""
         try:
             different = [] if self._labels_getter is None else distinct(self._labels_getter(sample))
         except LabelNotFoundError:
@@ -312,18 +307,18 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         if self._warps.unknown == "error":
             listed = ", ".join(map(repr, different)) or "none"
             raise ValueError(
-                f"a sample must have one label, or the same for all its objects, got {listed}. "
-                'Use unknown="pool" for the warps of all classes, or labels_getter to choose one; '
+                f"a sample must have one label, or equal labels, got {listed}. Use "
+                'unknown="pool" for the warps of all classes, or labels_getter to choose one; '
                 "for batches use dreamwarp.torch.LearnedWarp."
             )
         return None
 
 
-# -- parts of the above
+# -- helpers
 
 
 def check_plane(space: WarpSpace) -> None:
-    """Raise unless a space has two axes."""
+    """Raise unless the space has two axes."""
     if space.ndim != 2:
         raise ValueError(
             f"torchvision's images need a space with 2 axes, got {space!r}. "
@@ -332,11 +327,11 @@ def check_plane(space: WarpSpace) -> None:
 
 
 class LabelNotFoundError(ValueError):
-    """Nothing in a sample looks like a label."""
+    """A sample has no recognizable label."""
 
 
 def find_labels(sample: Any) -> Any:
-    """Whatever in a sample looks like its labels."""
+    """Find the labels in a sample; see ``labels_getter`` of :class:`LearnedWarp`."""
     found = sample
     if isinstance(sample, list | tuple) and len(sample) > 1:
         found = sample[1]
@@ -348,16 +343,15 @@ def find_labels(sample: Any) -> Any:
     elif found is not sample:
         return found
     raise LabelNotFoundError(
-        "no label was found in the sample, which must be (image, label) or a mapping with a label. "
-        'Pass `labels_getter` to find it; unknown="pool" gives samples without one the warps of '
-        "all classes, labels_getter=None gives them to all samples. In a data set's `transform` "
-        "there are no labels: use its `transforms`, or where it has none, "
-        "dreamwarp.torch.WarpedDataset."
+        "the sample must be (image, label) or a mapping with a label, and no label was found. Use "
+        '`labels_getter` to get it; unknown="pool" gives samples without a label the warps of all '
+        "classes, labels_getter=None gives them to all samples. A data set's `transform` gets no "
+        "labels: use its `transforms` or, if it has none, dreamwarp.torch.WarpedDataset."
     )
 
 
 def distinct(labels: Any) -> list[Any]:
-    """The different labels among one or many; none among what can't be labels, such as masks."""
+    """Return the distinct labels; none for values that can't be labels, such as masks."""
     if labels is None or isinstance(labels, TVTensor):
         return []
     if isinstance(labels, Tensor | np.ndarray | np.generic):
@@ -369,17 +363,17 @@ def distinct(labels: Any) -> list[Any]:
 
 
 def _whole(name: str, value: Any) -> int:
-    """What a function of the user returned, if it is a whole number."""
+    """Return an integer that a user's function returned, or raise."""
     try:
         return operator.index(value)
     except TypeError:
         raise TypeError(
-            f"`{name}` must return a whole number, such as the index of the sample, got {value!r}."
+            f"`{name}` must return an integer, such as the index of the sample, got {value!r}."
         ) from None
 
 
 def _in_dtype_of(like: Tensor, values: Tensor) -> Tensor:
-    """Values in the shape, device and dtype of a tensor, rounded if it holds whole numbers."""
+    """Give values the shape, device and dtype of a tensor; round them for integers."""
     rounded = values if like.is_floating_point() else values.round()
     return rounded.reshape(like.shape).to(like.device, like.dtype)
 

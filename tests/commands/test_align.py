@@ -12,8 +12,8 @@ import pytest
 from PIL import Image
 
 import dreamwarp as dw
-from dreamwarp import cli
 from dreamwarp.align.similarity import SquaredError
+from tests.commands.running import run
 
 PNG = b"\x89PNG\r\n"
 ROWS, COLUMNS = np.mgrid[:16, :16] / 16
@@ -53,14 +53,8 @@ def folder(tmp_path: Path, monkeypatch: Any) -> Path:
     return tmp_path
 
 
-def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as exit_:
-        cli.main(["align", *arguments])
-    return exit_.value.code or 0
-
-
 def test_two_pictures(capsys: Any, folder: Path) -> None:
-    assert run("a.png", "b.png") == 0
+    assert run("align", "a.png", "b.png") == 0
     words = capsys.readouterr()
     assert words.err == ""
     before, after = re.search(r"squared difference before (\S+), after (\S+),", words.out).groups()
@@ -75,7 +69,7 @@ def test_two_pictures(capsys: Any, folder: Path) -> None:
 def test_options_reach_the_alignment(capsys: Any, folder: Path) -> None:
     options = ["--cells", "2x3", "--boundary", "slip", "--sigma", "0.2", "--displacement", "0.1"]
     options += ["--length", "0.4", "-o", "new/pair.svg", "--theta", "new/pair.npy"]
-    assert run("a.png", "b.png", *options) == 0
+    assert run("align", "a.png", "b.png", *options) == 0
     space = dw.WarpSpace((2, 3), "slip")
     prior = dw.SmoothPrior(space, displacement=0.1, length=0.4)
     expected = dw.align_pairs(
@@ -90,7 +84,7 @@ def test_options_reach_the_alignment(capsys: Any, folder: Path) -> None:
 
 def test_samplers_say_whether_their_chains_have_mixed(capsys: Any, folder: Path) -> None:
     options = ["--method", "hmc", "--cells", "2x2", "--seed", "3", "--theta", "pair.json"]
-    assert run("a.png", "b.png", *options) == 0
+    assert run("align", "a.png", "b.png", *options) == 0
     words = capsys.readouterr().out
     pattern = r"R-hat [01]\.\d+, \d+ effective draws, acceptance 0\.\d\d, \d+ sweeps of each"
     assert re.search(pattern, words)
@@ -104,24 +98,24 @@ def test_samplers_say_whether_their_chains_have_mixed(capsys: Any, folder: Path)
 
 
 def test_colours_are_channels(capsys: Any) -> None:
-    assert run("red.png", "green.png", "--cells", "2x2") == 0
+    assert run("align", "red.png", "green.png", "--cells", "2x2") == 0
     assert "picture written to align.png" in capsys.readouterr().out
 
 
 def test_signals(capsys: Any) -> None:
-    assert run("a.npy", "b.npy", "--cells", "8") == 0
+    assert run("align", "a.npy", "b.npy", "--cells", "8") == 0
     assert "picture written to align.png" in capsys.readouterr().out
 
 
 def test_other_similarities_have_no_noise(capsys: Any) -> None:
-    assert run("a.png", "b.png", "--similarity", "ncc", "--cells", "2x2") == 0
+    assert run("align", "a.png", "b.png", "--similarity", "ncc", "--cells", "2x2") == 0
     words = capsys.readouterr().out
     assert "minus log-likelihood before" in words
     assert "sigma" not in words
 
 
 def test_a_picture_and_itself(capsys: Any) -> None:
-    assert run("a.png", "a.png") == 0
+    assert run("align", "a.png", "a.png") == 0
     assert "squared difference before 0, after 0\n" in capsys.readouterr().out
 
 
@@ -135,17 +129,17 @@ def no_good(*arguments: Any, **options: Any) -> dw.Alignments:
 
 def test_a_warp_that_is_no_good_is_called_so(capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(dw, "align_pairs", no_good)
-    assert run("a.png", "b.png") == 0
+    assert run("align", "a.png", "b.png") == 0
     words = capsys.readouterr().out
-    assert "not converged: take the warp with care; a larger --max-steps may help\n" in words
-    assert "not usable: the warp makes the source no more alike\n" in words
+    assert "not converged: a larger --max-steps may help\n" in words
+    assert "not usable: " in words
 
 
 def test_the_search_can_be_given_more_steps(capsys: Any, folder: Path) -> None:
     names = ["a.png", "b.png", "--theta", "t.json", "--overwrite", "--sigma", "0.001"]
-    assert run(*names, "--max-steps", "1") == 0
-    assert "not converged: take the warp with care; a larger --max-steps" in capsys.readouterr().out
-    assert run(*names, "--max-steps", "500") == 0
+    assert run("align", *names, "--max-steps", "1") == 0
+    assert "not converged: a larger --max-steps" in capsys.readouterr().out
+    assert run("align", *names, "--max-steps", "500") == 0
     assert "\nconverged\n" in capsys.readouterr().out
 
 
@@ -153,7 +147,7 @@ def test_files_are_not_replaced_unasked(capsys: Any, folder: Path, monkeypatch: 
     monkeypatch.setattr(dw, "align_pairs", lambda *given, **options: pytest.fail("aligned"))
     for name, option in (("mine.png", "--output"), ("mine.json", "--theta")):
         (folder / name).write_text("precious")
-        assert run("a.png", "b.png", option, name) == 1
+        assert run("align", "a.png", "b.png", option, name) == 1
         message = rf"`{name}` exists, and is not replaced\. Give `--overwrite`"
         assert re.match(rf"dreamwarp: {message}", capsys.readouterr().err)
         assert (folder / name).read_text() == "precious"
@@ -165,8 +159,10 @@ def test_files_are_replaced_if_asked_and_the_usual_picture_always(
     monkeypatch.setattr(dw, "align_pairs", no_good)
     for name in ("align.png", "mine.png", "mine.json"):
         (folder / name).write_text("old")
-    assert run("a.png", "b.png") == 0
-    assert run("a.png", "b.png", "-o", "mine.png", "--theta", "mine.json", "--overwrite") == 0
+    assert run("align", "a.png", "b.png") == 0
+    assert (
+        run("align", "a.png", "b.png", "-o", "mine.png", "--theta", "mine.json", "--overwrite") == 0
+    )
     for name in ("align.png", "mine.png"):
         assert (folder / name).read_bytes().startswith(PNG)
     assert json.loads((folder / "mine.json").read_text())["cells"] == [4, 4]
@@ -174,7 +170,7 @@ def test_files_are_replaced_if_asked_and_the_usual_picture_always(
 
 def test_volumes_are_aligned_and_drawn(capsys: Any, folder: Path, monkeypatch: Any) -> None:
     monkeypatch.setattr(dw, "align_pairs", no_good)  # its kernels take minutes to compile
-    assert run("volume.npy", "volume.npy", "--cells", "1x2x2") == 0
+    assert run("align", "volume.npy", "volume.npy", "--cells", "1x2x2") == 0
     assert capsys.readouterr().out.endswith("picture written to align.png\n")
     assert (folder / "align.png").exists()
 
@@ -187,8 +183,8 @@ def test_volumes_are_aligned_and_drawn(capsys: Any, folder: Path, monkeypatch: A
         (["text.png", "b.png"], r"`text\.png` can't be read as a PNG, JPEG, TIFF or WebP"),
         (["a.png", "large.png"], r"must have the same shape, got \(16, 16\) and \(20, 20\)"),
         (["a.png", "red.png"], r"same shape.* convert both to grey or both to colour"),
-        (["a.png", "black.png"], r"`black\.png` is 0 everywhere: there is nothing in it to align"),
-        (["a.npy", "b.npy"], r"`a\.npy` must have as many spatial axes as --cells names, 2"),
+        (["a.png", "black.png"], r"`black\.png` is constant, 0"),
+        (["a.npy", "b.npy"], r"`a\.npy` must have 2 spatial axes, as many as --cells"),
         (["empty.npy", "b.png"], r"got shape \(0, 16\)"),
         (["nan.npy", "a.npy", "--cells", "8"], r"`nan\.npy` must be finite"),
         (["words.npy", "a.npy", "--cells", "8"], r"`words\.npy` must hold real numbers"),
@@ -201,7 +197,7 @@ def test_volumes_are_aligned_and_drawn(capsys: Any, folder: Path, monkeypatch: A
 def test_what_cant_be_done_is_one_line_and_code_1(
     capsys: Any, folder: Path, arguments: list[str], message: str
 ) -> None:
-    assert run(*arguments) == 1
+    assert run("align", *arguments) == 1
     words = capsys.readouterr()
     assert words.out == ""
     assert re.fullmatch(rf"dreamwarp: .*{message}.*\n", words.err)
@@ -213,10 +209,10 @@ def test_what_cant_be_done_is_one_line_and_code_1(
     [
         (["a.png"], "Missing argument 'B'"),
         (["a.png", "b.png", "--sigma", "much"], "sigma must be a number or auto, got 'much'"),
-        (["a.png", "b.png", "--cells", "4by4"], "cells must be 1 to 3 whole numbers"),
+        (["a.png", "b.png", "--cells", "4by4"], "cells must be 1 to 3 integers"),
         (["a.png", "b.png", "--method", "guess"], "Invalid value for '--method'"),
     ],
 )
 def test_wrong_use_is_one_line_and_code_2(capsys: Any, arguments: list[str], message: str) -> None:
-    assert run(*arguments) == 2
+    assert run("align", *arguments) == 2
     assert re.fullmatch(rf"dreamwarp: .*{message}.*\n", capsys.readouterr().err)

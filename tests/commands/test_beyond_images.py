@@ -11,7 +11,7 @@ import pytest
 from dreamwarp import WarpModel
 from dreamwarp.commands.fit import choose_cells
 from dreamwarp.data import DataSet, load_shapes
-from tests.commands.test_fit import run
+from tests.commands.running import run
 
 
 def test_cells_suit_the_data() -> None:

@@ -12,8 +12,9 @@ import pytest
 import dreamwarp
 from dreamwarp import cli
 from dreamwarp.commands import contest, demo
-from dreamwarp.commands.contest import NEIGHBOR, NETWORK, Contestant, Outcome, Plan
+from dreamwarp.commands.contest import NEIGHBOR, NETWORK, Outcome, Plan
 from dreamwarp.data import DataSet, Part
+from tests.commands.running import run
 
 SMALL = Plan(
     n_new=400, n_updates=60, n_new_tuning=200, n_updates_tuning=20,
@@ -32,12 +33,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> DataSet:
     monkeypatch.setattr(dreamwarp.data, "mnist_small", lambda: data)
     monkeypatch.setattr(demo, "Plan", lambda: SMALL)
     return data
-
-
-def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as exit_:
-        cli.main(arguments)
-    return int(exit_.value.code or 0)
 
 
 @pytest.mark.filterwarnings("ignore:on held-out samples:RuntimeWarning")
@@ -83,11 +78,9 @@ def test_a_picture_of_no_known_kind_is_refused_before_any_work(capsys: Any, tmp_
 
 
 def outcome(n: int, none: int, elastic: int, learned: int) -> Outcome:
-    """Contestants who mistake the first so many of n test digits."""
+    """Errors on the first few of n test digits."""
     counts = {contest.NONE: none, contest.ELASTIC: elastic, contest.LEARNED: learned}
-    return Outcome(
-        [Contestant(name, {NEIGHBOR: np.arange(n) < count}) for name, count in counts.items()], {}
-    )
+    return Outcome({kind: {NEIGHBOR: np.arange(n) < n_} for kind, n_ in counts.items()}, {})
 
 
 @pytest.mark.parametrize(
@@ -137,17 +130,7 @@ def test_saved_digits_are_saved_and_of_many_classes() -> None:
     none[::2] = True
     learned = np.zeros(100, bool)
     learned[::4] = True
-    found = contest.find_saved(
-        Outcome(
-            [
-                Contestant(contest.NONE, {NEIGHBOR: none}),
-                Contestant(contest.ELASTIC, {NEIGHBOR: none}),
-                Contestant(contest.LEARNED, {NEIGHBOR: learned}),
-            ],
-            {},
-        ),
-        Part(np.zeros((100, 2, 2)), y),
-        5,
-    )
+    mistakes = {contest.NONE: {NEIGHBOR: none}, contest.LEARNED: {NEIGHBOR: learned}}
+    found = contest.find_saved(Outcome(mistakes, {}), Part(np.zeros((100, 2, 2)), y), 5)
     assert (none[found] & ~learned[found]).all()
     assert y[found].tolist() == [0, 1, 2, 3, 4]

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dreamwarp.cli import main
 from dreamwarp.commands import explore
+from tests.commands.running import run
 from tests.conftest import SOURCE
 from tests.explore.cases import scene
 from tests.report import cases as report_cases
@@ -32,12 +32,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.savez("d.npz", X=subject.X, y=subject.source.data.y)
     np.savez("flat.npz", X=subject.X.reshape(len(subject.X), -1), y=subject.source.data.y)
     return tmp_path
-
-
-def run(*arguments: str) -> Any:
-    with pytest.raises(SystemExit) as ended:
-        main(("explore", *arguments))
-    return ended.value.code or 0
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Ctrl-C is sent differently")
@@ -66,17 +60,17 @@ def test_a_port_in_use_is_said_to_be(folder: Path, capsys: Any) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        assert run("m.dwm", "d.npz", "--port", str(port), "--no-browser") == 1
+        assert run("explore", "m.dwm", "d.npz", "--port", str(port), "--no-browser") == 1
     assert f"port {port} is in use" in capsys.readouterr().err
 
 
 def test_what_does_not_go_together_is_refused(folder: Path, capsys: Any) -> None:
-    assert run("m.dwm", "flat.npz", "--port", "0") == 1
+    assert run("explore", "m.dwm", "flat.npz", "--port", "0") == 1
     assert "with 2 spatial axes" in capsys.readouterr().err
     report_cases.model(3).save("v.dwm")
     X, y = report_cases.data(3)
     np.savez("v.npz", X=X, y=y)
-    assert run("v.dwm", "v.npz", "--port", "0") == 1
+    assert run("explore", "v.dwm", "v.npz", "--port", "0") == 1
     assert "model of volumes" in capsys.readouterr().err
 
 
@@ -89,15 +83,18 @@ def test_serving_to_others_warns(folder: Path, capsys: Any, monkeypatch: Any) ->
     monkeypatch.setattr(explore, "open_page", lambda serving: opened.append(serving.address))
     with warnings.catch_warnings():
         warnings.simplefilter("default")  # shown, as commands show them
-        assert run("m.dwm", "d.npz", "--port", "0", "--host", "0.0.0.0", "--no-browser") == 130
+        assert (
+            run("explore", "m.dwm", "d.npz", "--port", "0", "--host", "0.0.0.0", "--no-browser")
+            == 130
+        )
     shown = capsys.readouterr()
     assert "other machines can reach it" in shown.err and "?token=" in shown.out
     assert opened == []
-    assert run("m.dwm", "d.npz", "--port", "0") == 130
+    assert run("explore", "m.dwm", "d.npz", "--port", "0") == 130
     assert len(opened) == 1 and "token" not in opened[0]
 
 
 def test_missing_parts_are_named(folder: Path, capsys: Any, monkeypatch: Any) -> None:
     monkeypatch.setitem(sys.modules, "dreamwarp.explore.server", None)
-    assert run("m.dwm", "d.npz") == 1
+    assert run("explore", "m.dwm", "d.npz") == 1
     assert "pip install dreamwarp[explore]" in capsys.readouterr().err

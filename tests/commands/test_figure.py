@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dreamwarp.cli import main
 from dreamwarp.report import catalog, story, study
+from tests.commands.running import run
 from tests.report import cases
 
 
@@ -29,12 +29,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(study, "make_study", made)
     monkeypatch.setattr(story, "N_FRAMES", 3)
     return tmp_path
-
-
-def run(*arguments: str) -> Any:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    return ended.value.code or 0
 
 
 @pytest.mark.parametrize(
@@ -58,7 +52,7 @@ def test_figures_are_written(
     ("arguments", "code", "words"),
     [
         (("nothing", "m.dwm", "d.npz", "-o", "a.png"), 2, "'nothing' is not one of 'samples'"),
-        (("samples", "m.dwm", "d.npz", "-o", "a.gif"), 1, "only the figure components moves"),
+        (("samples", "m.dwm", "d.npz", "-o", "a.gif"), 1, "only .* components can be animated"),
         (("samples", "m.dwm", "other.npz", "-o", "a.png"), 1, "must know every class"),
         (("samples", "no.dwm", "d.npz", "-o", "a.png"), 1, "`no.dwm` does not exist"),
         (("samples", "m.dwm", "d.npz", "-o", "d.npz"), 1, "must end in one of .pdf"),

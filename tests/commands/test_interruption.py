@@ -24,8 +24,13 @@ pytestmark = pytest.mark.skipif(os.name == "nt", reason="signals of its own")
 MAX_SECONDS = 1.0
 
 
+def slow(*values: Any) -> Any:
+    """Parameters for ``make slow``."""
+    return pytest.param(*values, marks=pytest.mark.slow)
+
+
 def hear_signals() -> None:
-    """Shells let what they start in the background, as tests may be, ignore Ctrl-C."""
+    """Restore Ctrl-C, which shells disable in background processes, as tests may be."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -66,7 +71,7 @@ def data(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("share", [0.3, 0.5, 0.7, 0.9])
+@pytest.mark.parametrize("share", [0.3, slow(0.5), slow(0.7), 0.9])
 def test_any_command_while_it_loads(tmp_path: Path, share: float) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "dreamwarp", "--version"]
     loading = subprocess.run(command, capture_output=True, text=True, check=True).stderr
@@ -111,7 +116,7 @@ with ending_soon():
     assert (done.returncode, done.stderr) == (cli.INTERRUPTED, "dreamwarp: interrupted\n")
 
 
-@pytest.mark.parametrize("after", [0.0, 0.5, 2.0])
+@pytest.mark.parametrize("after", [0.5, slow(0.0), slow(2.0)])
 def test_fit_from_its_first_moments_on(data: Path, after: float) -> None:
     said = interrupt(data, "4,000 samples", "fit", "data.npz", "-o", "m.dwm", after=after)
     assert said.endswith("dreamwarp: interrupted\n")
@@ -123,6 +128,7 @@ def test_fit_while_it_aligns(data: Path) -> None:
     assert [path.name for path in data.iterdir()] == ["data.npz"]
 
 
+@pytest.mark.slow
 def test_fit_while_it_judges(data: Path) -> None:
     # Enough samples that judging takes long enough to be told of.
     X = np.cumsum(np.random.default_rng(0).normal(size=(5000, 28, 28)), axis=2)
@@ -132,7 +138,7 @@ def test_fit_while_it_judges(data: Path) -> None:
     assert [path.name for path in data.iterdir()] == ["data.npz"]
 
 
-@pytest.mark.parametrize("after", [0.0, 1.5])
+@pytest.mark.parametrize("after", [1.5, slow(0.0)])
 def test_fit_while_it_compiles(data: Path, tmp_path_factory: Any, after: float) -> None:
     cache = str(tmp_path_factory.mktemp("cache"))
     arguments = ["fit", "data.npz", "-o", "m.dwm"]
@@ -142,7 +148,7 @@ def test_fit_while_it_compiles(data: Path, tmp_path_factory: Any, after: float) 
 
 @pytest.mark.parametrize(
     ("method", "cells", "words"),
-    [("map", "20x20", "estimating noise"), ("hmc", "12x12", "aligning")],
+    [slow("map", "20x20", "estimating noise"), ("hmc", "12x12", "aligning")],
 )
 def test_align_while_it_aligns(tmp_path: Path, method: str, cells: str, words: str) -> None:
     samples = np.cumsum(np.random.default_rng(0).normal(size=(2, 256, 256)), axis=2)
@@ -160,14 +166,14 @@ def test_compile(tmp_path: Path) -> None:
     assert said.endswith("dreamwarp: interrupted\n")
 
 
-@pytest.mark.parametrize("format", ["idx", "npz", "folder"])
+@pytest.mark.parametrize("format", ["idx", slow("npz"), slow("folder")])
 def test_sample_while_it_writes_can_be_resumed(data: Path, format: str) -> None:
     make_model().save(data / "m.dwm")
     X = np.random.default_rng(0).integers(0, 255, (60, 28, 28)).astype(np.uint8)
     np.savez(data / "data.npz", X=X, y=np.arange(60) % 3)
     arguments = ["sample", "m.dwm", "data.npz", "-n", "9000000", "-o", "out", "--format", format]
     said = interrupt(data, "samples 0", *arguments, after=1.5)
-    assert "go on with the same command and `--resume`" in said
+    assert "with `--resume`" in said
     assert {path.name for path in (data / "out").iterdir()} <= {"manifest.json"}
 
 

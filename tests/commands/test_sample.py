@@ -18,7 +18,10 @@ from dreamwarp.augment import SampleSource
 from dreamwarp.core import progress
 from dreamwarp.data import load
 from dreamwarp.generation import generate
+from tests.commands.running import one_line, run
 from tests.generation.cases import files_of, make_data, make_model
+
+ANYTHING = r"(?s).*"
 
 
 @pytest.fixture
@@ -28,17 +31,6 @@ def inputs(tmp_path: Path) -> list[str]:
     make_model().save(model)
     np.savez(data, X=make_data().X, y=make_data().y)
     return [str(model), str(data)]
-
-
-def run(*arguments: str) -> int:
-    with pytest.raises(SystemExit) as exit_:
-        cli.main(arguments)
-    return exit_.value.code or 0
-
-
-def one_line(capsys: Any, message: str) -> None:
-    captured = capsys.readouterr()
-    assert re.fullmatch(rf"dreamwarp: .*{message}.*\n", captured.err), captured.err
 
 
 def test_options_reach_the_samples(inputs: list[str], tmp_path: Path, capsys: Any) -> None:
@@ -111,13 +103,17 @@ def test_resuming(inputs: list[str], tmp_path: Path, capsys: Any) -> None:
     (out / "labels-00003-idx1-ubyte").unlink()
     (out / "images-00007-idx3-ubyte").write_bytes(b"damaged")
     assert run(*arguments) == 1
-    one_line(capsys, r"holds a set of samples, 14 of 14 shards of it\. Complete it with `--resume`")
+    one_line(
+        capsys,
+        r"holds a set of samples, 14 of 14 shards of it\. Complete it with `--resume`",
+        out=ANYTHING,
+    )
     assert run(*arguments, "--resume") == 0
-    assert re.search(r"14 shards, 12 were there and sound; 2 made in", capsys.readouterr().out)
+    assert re.search(r"14 shards, 12 existing and intact; 2 made in", capsys.readouterr().out)
     assert files_of(out) == before
     assert run(*arguments, "--resume") == 0
     assert re.search(
-        r"14 were there and sound; 0 made in \d+\.\d s$", capsys.readouterr().out.strip()
+        r"14 existing and intact; 0 made in \d+\.\d s$", capsys.readouterr().out.strip()
     )
 
 
@@ -135,7 +131,7 @@ def test_resuming(inputs: list[str], tmp_path: Path, capsys: Any) -> None:
         (["-n", "4", "--strength", "-1"], r"Invalid value for '--strength'"),
         (["-n", "4", "--shard-size", "0"], r"Invalid value for '--shard-size'"),
         (["-n", "4", "-o", ""], r"Invalid value for '--output' / '-o': it must not be empty"),
-        (["-n", "4", "--resize", "28"], r"resize must be 2 to 3 whole numbers with x between them"),
+        (["-n", "4", "--resize", "28"], r"resize must be 2 to 3 integers separated by x"),
     ],
 )
 def test_wrong_use_is_one_line_and_code_2(
@@ -158,9 +154,7 @@ def test_what_cant_be_done_is_one_line_and_code_1(
     one_line(capsys, r"data\.npz")
     np.savez(inputs[1], X=make_data().X, y=make_data().y + 5)
     assert run("sample", *inputs, *out) == 1
-    one_line(
-        capsys, r"the model must know every class of .*, and has no 5, 6, 7\. It knows 0, 1, 2"
-    )
+    one_line(capsys, r"the model must know every class of .* 5, 6, 7", out=ANYTHING)
     np.savez(inputs[1], X=make_data().X.astype(object), y=make_data().y)
     assert run("sample", *inputs, *out) == 1
     one_line(capsys, r"holds pickled Python objects, which are not read")
@@ -181,9 +175,7 @@ def test_interruption_is_code_130_and_can_be_resumed(
     with monkeypatch.context() as patch:
         patch.setattr(SampleSource, "make", interrupted)
         assert run(*arguments) == cli.INTERRUPTED
-    one_line(
-        capsys, r"interrupted; what is done is kept: go on with the same command and `--resume`"
-    )
+    one_line(capsys, r"interrupted; finished files are kept: .*`--resume`", out=ANYTHING)
     shards = json.loads((out / "manifest.json").read_text())["shards"]
     assert [shard is not None for shard in shards] == [True] * 4 + [False] * 4
     assert run(*arguments, "--resume") == 0 and run("verify", str(out)) == 0
@@ -231,8 +223,3 @@ def test_model_and_data_may_be_at_addresses(inputs: list[str], tmp_path: Path, c
     assert files_of(tmp_path / "out") == files_of(tmp_path / "same")
     assert run("sample", "memory://inputs/none.dwm", inputs[1], "-n", "9", "-o", "new") == 1
     one_line(capsys, r"`memory://inputs/none\.dwm` does not exist")
-
-
-def test_help_has_examples(capsys: Any) -> None:
-    assert run("sample", "--help") == 0
-    assert "dreamwarp sample " in capsys.readouterr().out.partition("Examples")[2]

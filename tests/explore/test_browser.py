@@ -222,7 +222,7 @@ def test_fresh_samples_and_pairs(page: Any) -> None:
     from tests.explore.cases import pixels as decode
 
     np.testing.assert_array_equal(pixels(page, "pair-warped"), decode(shown["warped"])[0])
-    assert "of the squared difference is left" in page.text_content("#pair-words")
+    assert "of the squared difference remains" in page.text_content("#pair-words")
     page.click("#blink")
     until(page, "document.getElementById('pair-caption').textContent.includes('target')")
     page.click("#blink")

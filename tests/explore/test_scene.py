@@ -107,8 +107,8 @@ def test_the_python_makes_what_is_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda s: s.theta(9, [], 1.0), "`class_number` must be from 0 to 1, there are 2 classes"),
-        (lambda s: s.index(0, 99), "`sample` must be from 0 to 14, there are 15 samples of the"),
+        (lambda s: s.theta(9, [], 1.0), "`class_number` must be from 0 to 1 for 2 classes"),
+        (lambda s: s.index(0, 99), "`sample` must be from 0 to 14 for 15 samples"),
         (lambda s: s.theta(0, [0.0] * 99, 1.0), r"`coefficients` must be at most \d+ numbers"),
     ],
 )
@@ -118,7 +118,7 @@ def test_what_is_not_there(call: Any, message: str) -> None:
 
 
 def test_volumes_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"model of volumes\. Use `dreamwarp report`"):
+    with pytest.raises(ValueError, match=r"got a model of volumes\. Use `dreamwarp report`"):
         Scene.of(report_cases.model(3), report_cases.data(3))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
+from matplotlib.quiver import Quiver
 
 from dreamwarp import SmoothPrior
 from dreamwarp.data.look import Look
@@ -94,6 +95,29 @@ def test_grids_are_moved_by_the_flow(ndim: int) -> None:
     plane = sheets.planes(SHAPES[ndim][-ndim:], BOX)[0].box
     np.testing.assert_allclose((middle[:, 0] - plane.x) / plane.width, moved[:, 1], atol=1e-5)
     np.testing.assert_allclose((middle[:, 1] - plane.y) / plane.height, moved[:, 0], atol=1e-5)
+
+
+def test_tessellation_draws_every_edge_once() -> None:
+    space = SPACES[2]
+    _, axes = sheets.new_sheet(8, 8)
+    sheets.draw_tessellation(axes, BOX, space, SHAPES[2])
+    # Euler's formula for a triangulated square: edges = vertices + triangles - 1.
+    n_edges = len(space.tessellation.vertices) + space.n_cells - 1
+    assert len(axes.collections[0].get_segments()) == n_edges
+
+
+def test_arrows_point_along_the_velocity() -> None:
+    space = SPACES[2]
+    theta = SmoothPrior(space).sample(1, 5)[0]
+    _, axes = sheets.new_sheet(8, 8)
+    sheets.draw_velocity(axes, BOX, space, theta, SHAPES[2], n_arrows=7)
+    (arrows,) = (c for c in axes.collections if isinstance(c, Quiver))
+    size = np.array([BOX.height, BOX.width])
+    points = (np.stack([arrows.Y, arrows.X], axis=1) - (BOX.y, BOX.x)) / size
+    velocity = space.velocity(theta, points)
+    drawn = np.stack([arrows.V, arrows.U], axis=1) / size
+    largest = np.linalg.norm(velocity, axis=1).max()
+    np.testing.assert_allclose(drawn, velocity * (1.5 / 7 / largest), atol=1e-6)
 
 
 @pytest.mark.parametrize("ndim", [1, 2, 3])

@@ -12,7 +12,7 @@ import pytest
 
 from dreamwarp.model import WarpModel
 from dreamwarp.report import story
-from dreamwarp.report.oddities import Odd
+from dreamwarp.report.outliers import Outlier
 from tests.report import cases
 
 SECTIONS = [
@@ -90,8 +90,8 @@ def test_what_is_wrong_is_said() -> None:
         usable=np.array([False] + 13 * [True]),
     )  # fmt: skip
     study.subject.source.model = model
-    odd = [Odd(3, 5.0, 1, 5), Odd(4, 5.0, None, 2)]
-    found = "\n".join(story.find_warnings(study, odd))
+    outliers = [Outlier(3, 5.0, 1, 5), Outlier(4, 5.0, None, 2)]
+    found = "\n".join(story.find_warnings(study, outliers))
     for words in (
         "1 class has too few pairs and got the warps of all classes: up",
         "1 class has fewer than 30 pairs: right",
@@ -99,16 +99,17 @@ def test_what_is_wrong_is_said() -> None:
         "14 of 14 alignments did not converge",
         "1 of 14 pairs could not be aligned",
         "1 sample looks like another class",
-        "1 sample stands out from its class",
+        "1 sample is an outlier",
         "The data has 2 of the model's 3 classes",
     ):
         assert words in found
-    advice = " ".join(story.give_advice(study, odd))
+    advice = " ".join(story.give_advice(study, outliers))
     assert "Check the labels" in advice and "finer --cells" in advice
 
 
 def test_odd_samples_are_shown_with_their_neighbours() -> None:
-    figure = story.draw_odd(cases.study(2), [Odd(3, 5.04, 1, 4)])
+    figure = story.draw_outliers(cases.study(2), [Outlier(3, 5.04, 1, 4)])
     assert len(figure.axes[0].images) == 3  # itself, and both neighbours
     words = "\n".join(text.get_text() for text in figure.axes[0].texts)
-    assert "5.0 deviations above its class" in words and "4 of 5 nearest samples: right" in words
+    assert "5.0 standard deviations above its class" in words
+    assert "4 of 5 nearest samples: right" in words

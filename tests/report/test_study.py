@@ -9,7 +9,7 @@ import pytest
 
 from dreamwarp import Augmenter, SmoothPrior, WarpModel, align_pairs, data, neighbor_pairs
 from dreamwarp.report import find_odd, make_study, study_of
-from dreamwarp.report.oddities import neighbor_votes, pair_energies
+from dreamwarp.report.outliers import neighbor_votes, pair_energies
 from dreamwarp.report.study import settings_of
 from tests.report import cases
 
@@ -68,7 +68,8 @@ def test_mislabelled_samples_are_found(augmenter: Augmenter, digits: Any) -> Non
     labels[wrong] = [3, 7, 0]
     # As the model would be: fitted to what it was given.
     fitted = Augmenter(**QUICK).fit(X, labels)
-    suspects = {odd.sample: odd for odd in find_odd(study_of(fitted)) if odd.looks_like is not None}
+    outliers = find_odd(study_of(fitted))
+    suspects = {each.sample: each for each in outliers if each.looks_like is not None}
     assert set(wrong) <= set(suspects)
     assert len(suspects) <= 2 * len(wrong)
     assert [int(fitted.classes_[suspects[k].looks_like]) for k in wrong] == y[wrong].tolist()

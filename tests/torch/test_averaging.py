@@ -91,7 +91,7 @@ def test_options_are_passed_on() -> None:
         ({"numbers": [0, 1]}, ValueError, "`numbers` must be one for each of 5 images, got 2"),
         ({"images": IMAGES[0, 0]}, ValueError, "`images` must have shape"),
         ({"predict_fn": lambda x: predict(x).argmax(1)}, TypeError, "got torch.int64.*probabil"),
-        ({"predict_fn": lambda x: predict(x).tolist()}, TypeError, "to average, got list"),
+        ({"predict_fn": lambda x: predict(x).tolist()}, TypeError, "tensor, got list"),
         ({"predict_fn": lambda x: predict(x)[:2]}, ValueError, r"5 images, got shape \(2, 3\)"),
         (
             {"labels": "predicted", "predict_fn": lambda x: predict(x)[:, :2]},
@@ -101,7 +101,7 @@ def test_options_are_passed_on() -> None:
         (
             {"labels": "predicted", "predict_fn": lambda x: predict(x).log()},
             ValueError,
-            r"are probabilities, got a row with -.*softmax\(dim=1\)",
+            r"needs probabilities .* got a row with -.*softmax\(dim=1\)",
         ),
     ],
 )

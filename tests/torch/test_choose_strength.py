@@ -75,10 +75,11 @@ def test_signals_and_volumes_with_channels(cells: tuple[int, ...], shape: tuple[
 
 
 def test_warps_help_where_they_are_what_is_missing() -> None:
-    choice = choose_strength(*task(), n_steps=200, batch_size=32, progress=False)
+    options: dict[str, Any] = {"n_steps": 160, "batch_size": 32, "progress": False}
+    choice = choose_strength(*task(), strengths=[1.0, 2.0], **options)
     assert choice.strength > 0.0 and choice.verdict.helps, choice
     assert choice.errors[choice.strength] < choice.errors[0.0]
-    assert set(choice.errors) == set(choice.spreads) >= {0.0, 0.5, 1.0, 2.0}
+    assert set(choice.errors) == set(choice.spreads) == {0.0, 1.0, 2.0}
     assert "a small ConvNet mistakes" in str(choice.verdict)
     assert "a new warp of each of 32 others every time" in str(choice.verdict)
 
@@ -275,7 +276,7 @@ def test_words_and_booleans_are_labels() -> None:
         (lambda: nn.Sequential(nn.Flatten(), nn.Linear(144, 3)), ValueError, r"\(n, 4\).*\(2, 3\)"),
         (lambda: nn.Identity(), ValueError, r"\(n, 4\).*\(2, 1, 12, 12\)"),
         (lambda: Twice(), ValueError, r"\(n, 4\).*tuple"),
-        (lambda: 3, TypeError, "builds a torch.nn.Module, got int"),
+        (lambda: 3, TypeError, "returns a torch.nn.Module, got int"),
     ],
 )
 def test_networks_are_checked(network: Any, error: Any, words: str) -> None:
@@ -287,7 +288,7 @@ def test_what_cannot_be_judged_is_refused() -> None:
     model, X, y = task()
     with pytest.raises(ValueError, match="at least two classes"):
         choose_strength(model, X[y == 0], y[y == 0], **QUICK)
-    with pytest.raises(ValueError, match="two different samples of a class"):
+    with pytest.raises(ValueError, match="two different samples of some class"):
         choose_strength(model, X[:4], y[:4], **QUICK)
     with pytest.raises(ValueError, match="`strengths` must"):
         choose_strength(model, X, y, strengths=[0.0], **QUICK)

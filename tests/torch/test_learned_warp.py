@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import dreamwarp.torch as dwt
 from dreamwarp import Augmenter
 from dreamwarp.core.draws import derive_seed
-from dreamwarp.torch import LearnedWarp, engines
+from dreamwarp.torch import LearnedWarp, functional, tensor_engine
 from dreamwarp.torch.drawing import RandomWarps
 from tests.torch.cases import make_images, make_model, make_template_model
 
@@ -61,7 +61,7 @@ def test_other_devices_than_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = RandomWarps(make_model()).check_theta(torch.zeros(8, make_model().space.dim), images)
     assert rows.device == images.device
     expected, _ = LearnedWarp(make_model(), p=0.7)(make_images(8, 1, 12, 12), LABELS)
-    monkeypatch.setattr(engines, "choose_engine", lambda device: engines.TENSORS)
+    monkeypatch.setattr(functional, "choose_engine", lambda device: tensor_engine)
     warped, _ = LearnedWarp(make_model(), p=0.7)(make_images(8, 1, 12, 12), LABELS)
     torch.testing.assert_close(warped, expected, rtol=0, atol=1e-3)
 
@@ -186,7 +186,7 @@ def test_numbers_that_come_again_in_an_epoch_are_noticed() -> None:
         warp.set_epoch(epoch)
         first = draws(warp, numbers=range(8))
     draws(warp), draws(warp, generator=torch.Generator(), numbers=range(8))
-    with pytest.warns(UserWarning, match=r"sample 5 came .* epoch 1.*set_epoch.*`numbers`"):
+    with pytest.warns(UserWarning, match=r"sample 5 .* twice in epoch 1.*set_epoch.*`numbers`"):
         assert torch.equal(draws(warp, LABELS[5:], numbers=range(5, 8)), first[5:])
     draws(warp, numbers=range(8))  # said once
 
@@ -223,11 +223,11 @@ def test_copies_draw_the_same_and_have_no_state(duplicate: Callable[[Any], Any])
 def test_templates_are_told_apart() -> None:
     warp = LearnedWarp(make_template_model())
     labels, numbers = torch.zeros(6, dtype=torch.int64), np.zeros(6, int)
-    with pytest.warns(UserWarning, match="sample 0 came a second time in epoch 0"):
+    with pytest.warns(UserWarning, match="sample 0 was drawn twice in epoch 0"):
         theta = draws(warp, labels, numbers=numbers, templates=torch.arange(6))
     assert len(theta.unique(dim=0)) == 6
     # Without: the warps of the class.
-    with pytest.warns(UserWarning, match="sample 0 came a second time in epoch 0"):
+    with pytest.warns(UserWarning, match="sample 0 was drawn twice in epoch 0"):
         assert len(draws(LearnedWarp(warp.model), labels, numbers=numbers).unique(dim=0)) == 1
 
 
@@ -265,7 +265,7 @@ def test_unknown_labels_are_refused_or_pooled() -> None:
     np.testing.assert_array_equal(theta[1:], expected.astype(np.float32))
     pooled, none = LearnedWarp(make_model(), unknown="pool")(make_images(4, 8, 8))
     assert none is None and pooled.shape == (4, 8, 8)
-    with pytest.raises(ValueError, match=r'there are no labels. Use unknown="pool"'):
+    with pytest.raises(ValueError, match=r'labels must be given.*unknown="pool"'):
         LearnedWarp(make_model())(make_images(4, 8, 8))
 
 
@@ -280,14 +280,14 @@ def test_classes_unknown_to_the_model_may_be_pooled() -> None:
 @pytest.mark.parametrize(
     ("labels", "options", "error", "message"),
     [
-        (LABELS[:3], {}, ValueError, "one label for each image, got 3 labels for 8 images"),
+        (LABELS[:3], {}, ValueError, "one for each image, got 3 labels for 8 images"),
         (0, {}, ValueError, r"got one label for 8 images.*its label as `\[label\]`"),
         (torch.tensor(0), {}, ValueError, "got one label for 8 images"),
         (torch.rand(8), {}, ValueError, r"got float32 of shape \(8,\).*labels.long\(\)"),
         (torch.rand(8, 3), {}, ValueError, r"shape \(8, 3\).*labels.argmax\(dim=1\)"),
-        (["a"] * 8, {}, TypeError, "labels must be whole numbers.*such as 0, got 'a'"),
-        (LABELS, {"classes": (0, 1)}, ValueError, "positions in `classes`, from 0 to 1, got 2"),
-        (["a"] * 8, {"classes": (0, 1)}, TypeError, "positions in `classes`, got 'a'. Leave out"),
+        (["a"] * 8, {}, TypeError, "labels must be integers.*such as 0, got 'a'"),
+        (LABELS, {"classes": (0, 1)}, ValueError, "indices into `classes`, from 0 to 1, got 2"),
+        (["a"] * 8, {"classes": (0, 1)}, TypeError, "indices into `classes`, got 'a'. Leave out"),
     ],
 )
 def test_wrong_labels_are_refused(labels: Any, options: Any, error: Any, message: str) -> None:
@@ -341,7 +341,7 @@ def test_wrong_calls_are_refused() -> None:
         warp(images[0, 0], LABELS)
     with pytest.raises(ValueError, match=r"`numbers` must be one for each of 8 images, got 3"):
         warp(images, LABELS, numbers=[1, 2, 3])
-    with pytest.raises(ValueError, match=r"one row for each of 8 images, or one for all, got 3"):
+    with pytest.raises(ValueError, match=r"one row for each of 8 images, or a single row, got 3"):
         warp(images, LABELS, theta=torch.zeros(3, warp.model.space.dim))
     with pytest.raises(ValueError, match=r"`theta` must have shape"):
         warp(images, LABELS, theta=torch.zeros(8, 3))

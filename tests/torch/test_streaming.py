@@ -50,7 +50,7 @@ def test_ranks_take_turns() -> None:
 def test_a_stream_without_end_has_no_length() -> None:
     stream = make(n=None)
     assert len(next(iter(stream))[1]) == 8
-    with pytest.raises(TypeError, match=r"a stream without `n` has no end, and no length"):
+    with pytest.raises(TypeError, match=r"an endless stream has no length"):
         len(stream)
 
 
@@ -71,21 +71,21 @@ def test_epochs_follow_one_another(n_workers: int) -> None:
 def test_samples_that_come_again_are_noticed() -> None:
     stream = make()
     first = list(stream)
-    with pytest.warns(UserWarning, match=r"batch 0 came a second time in epoch 0.*set_epoch\("):
+    with pytest.warns(UserWarning, match=r"batch 0 was drawn twice in epoch 0.*set_epoch\("):
         again = list(stream)
     assert all(torch.equal(a[0], b[0]) for a, b in zip(first, again, strict=True))
     endless = make(n=None)
     next(iter(endless))
-    with pytest.warns(UserWarning, match=r"batch 0 came .* Go on with the iterator"):
+    with pytest.warns(UserWarning, match=r"batch 0 was drawn twice .* the same iterator"):
         next(iter(endless))
 
 
 def test_bad_epochs_are_refused() -> None:
-    with pytest.raises(TypeError, match=r"without `n` has no end, and no epochs\. Give `n`"):
+    with pytest.raises(TypeError, match=r"an endless stream has no epochs\. Give `n`"):
         make(n=None).set_epoch(1)
     with pytest.raises(ValueError, match=r"`epoch` must be a whole number, at least 0, got -1"):
         make().set_epoch(-1)
-    with pytest.raises(ValueError, match=r"numbered below 2\^62, which epoch \d+ of 70 samp"):
+    with pytest.raises(ValueError, match=r"below 2\^62, and epoch \d+ of 70 samp"):
         make().set_epoch(2**62 // 70)
 
 

@@ -1,1 +1,1 @@
-"""What the subcommands of ``dreamwarp`` do."""
+"""The subcommands of ``dreamwarp``."""

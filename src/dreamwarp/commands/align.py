@@ -1,4 +1,4 @@
-"""``dreamwarp align``: warp one sample onto another, and show how well that went."""
+"""``dreamwarp align``: align one sample to another and show the result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import typer
 from numpy.typing import NDArray
 
 from dreamwarp.commands.options import (
-    OUTPUT,
     BoundaryOption,
     CellsOption,
     DisplacementOption,
@@ -26,6 +25,7 @@ from dreamwarp.commands.options import (
     SeedOption,
     SigmaOption,
     SimilarityOption,
+    output_option,
     parse_amount,
     parse_cells,
 )
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dreamwarp import Alignments, WarpSpace
 
 THETA_SUFFIXES = (".json", ".npy")
-# Where the picture goes unless told otherwise.
+# Default output.
 PICTURE = Path("align.png")
 
 
@@ -45,17 +45,11 @@ def align(
         Path,
         typer.Argument(
             metavar="A",
-            help="Sample to be warped: a PNG or JPEG picture, or a .npy array, channels first.",
-            show_default=False,
+            help="Sample to warp: a PNG or JPEG picture, or a .npy array, channels first.",
         ),
     ],
     target: Annotated[
-        Path,
-        typer.Argument(
-            metavar="B",
-            help="Sample that it shall look like, of the same shape.",
-            show_default=False,
-        ),
+        Path, typer.Argument(metavar="B", help="Sample to align it to, of the same shape.")
     ],
     cells: CellsOption = "4x4",
     boundary: BoundaryOption = "free",
@@ -69,25 +63,18 @@ def align(
     seed: SeedOption = 0,
     output: Annotated[
         Path | None,
-        typer.Option(
+        output_option(
             "--output",
             "-o",
-            help="Picture to write: .png, .svg or .pdf. By default align.png, which is replaced.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
+            help="Picture to write: .png, .svg or .pdf. Default: align.png, replaced if it exists.",
         ),
     ] = None,
     theta: Annotated[
-        Path | None,
-        typer.Option(
-            help="File for the warp's parameters: .json or .npy.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
-        ),
+        Path | None, output_option(help="File for the warp's parameters: .json or .npy.")
     ] = None,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Warp a sample so that it looks like another, and draw both, the warp and what is left over.
+    """Align a sample to another; draw both, the warp and the remaining difference.
 
     [bold]Examples[/bold]
 
@@ -98,21 +85,30 @@ def align(
     dreamwarp align heart1.npy heart2.npy --cells 16
     """
     from dreamwarp import SmoothPrior, WarpSpace, align_pairs
-    from dreamwarp.report.figures import check_picture_path
+    from dreamwarp.report.figures import check_picture_path, save_figure
+    from dreamwarp.report.pairs import draw_alignment
 
     picture = PICTURE if output is None else output
     check_picture_path(picture)
-    _check_theta_path(theta)
+    if theta is not None and theta.suffix.lower() not in THETA_SUFFIXES:
+        raise ValueError(
+            f"`{theta}` must end in one of {', '.join(THETA_SUFFIXES)}, the formats of theta."
+        )
     for path in (output, theta):
         if path is not None and not overwrite:
             refuse_existing(path)
     noise = parse_amount("sigma", sigma)
     space = WarpSpace(parse_cells(cells), boundary)
-    pair = _read_pair(space, source, target)
+    pair = [_read_sample(space, path) for path in (source, target)]
+    if pair[0].shape != pair[1].shape:
+        raise ValueError(
+            f"`{source}` and `{target}` must have the same shape, got {pair[0].shape} and "
+            f"{pair[1].shape}. Resize one, or convert both to grey or both to colour."
+        )
     prior = SmoothPrior(space, displacement=displacement, length=length)
     start = time.perf_counter()
     with warnings.catch_warnings():
-        # What they would say is among the lines below.
+        # The lines printed below say the same.
         warnings.simplefilter("ignore", RuntimeWarning)
         result = align_pairs(
             space, pair[0][None], pair[1][None], method=method, prior=prior, sigma=noise,
@@ -125,11 +121,12 @@ def align(
     if theta is not None:
         write_theta(theta, space, result, method)
         typer.echo(f"theta written to {theta}")
-    typer.echo(_draw(space, pair, result, picture))
+    save_figure(draw_alignment(space, pair[0], pair[1], result), picture)
+    typer.echo(f"picture written to {picture}")
 
 
 def describe(result: Alignments, similarity: str) -> Iterator[str]:
-    """Losses and diagnostics of the first pair, line by line."""
+    """Yield losses and diagnostics of the first pair, line by line."""
     before, after = float(result.loss_before[0]), float(result.loss_after[0])
     if similarity == "ssd":
         share = f", {after / before:.1%} of it" if before > 0 else ""
@@ -148,13 +145,13 @@ def describe(result: Alignments, similarity: str) -> Iterator[str]:
         yield "converged"
     else:
         remedy = "--max-draws" if "r_hat" in found else "--max-steps"
-        yield f"not converged: take the warp with care; a larger {remedy} may help"
+        yield f"not converged: a larger {remedy} may help"
     if not result.usable[0]:
-        yield "not usable: the warp makes the source no more alike"
+        yield "not usable: the warp does not bring the source closer to the target"
 
 
 def write_theta(path: Path, space: WarpSpace, result: Alignments, method: str) -> None:
-    """θ (d,): alone as ``.npy``, with what it belongs to as ``.json``."""
+    """Write θ (d,) alone as ``.npy``, or with its space and losses as ``.json``."""
     with write_beside(path) as temporary:
         if path.suffix.lower() == ".npy":
             np.save(temporary, result.theta[0])
@@ -173,55 +170,22 @@ def write_theta(path: Path, space: WarpSpace, result: Alignments, method: str) -
         temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def _draw(
-    space: WarpSpace, pair: tuple[NDArray[Any], NDArray[Any]], result: Alignments, output: Path
-) -> str:
-    """Write the picture; what to say about it."""
-    from dreamwarp.report.figures import save_figure
-    from dreamwarp.report.pairs import draw_alignment
-
-    return f"picture written to {save_figure(draw_alignment(space, *pair, result), output)}"
-
-
-# -- checks
-
-
-def _read_pair(space: WarpSpace, source: Path, target: Path) -> tuple[NDArray[Any], NDArray[Any]]:
-    first, second = _read_sample(space, source), _read_sample(space, target)
-    if first.shape != second.shape:
-        raise ValueError(
-            f"`{source}` and `{target}` must have the same shape, got {first.shape} and "
-            f"{second.shape}. Resize one, or convert both to grey or both to colour."
-        )
-    return first, second
-
-
 def _read_sample(space: WarpSpace, path: Path) -> NDArray[Any]:
-    """A sample (*spatial) or (channels, *spatial) that has something in it to align."""
+    """Read a sample (*spatial) or (channels, *spatial); raise if it can't be aligned."""
     from dreamwarp.data import read_image
     from dreamwarp.data.numpy_files import read_npy
 
     values = read_npy(path) if path.suffix.lower() == ".npy" else read_image(path)
     if values.dtype.kind not in "biuf":
-        raise ValueError(f"`{path}` must hold real numbers, and holds {values.dtype}.")
+        raise ValueError(f"`{path}` must hold real numbers, got {values.dtype}.")
     if values.ndim not in (space.ndim, space.ndim + 1) or values.size == 0:
         raise ValueError(
-            f"`{path}` must have as many spatial axes as --cells names, {space.ndim}, and may have "
-            f"channels before them, got shape {values.shape}. Use --cells 16 for signals, 4x4 for "
-            "images, 4x4x4 for volumes."
+            f"`{path}` must have {space.ndim} spatial axes, as many as --cells, after optional "
+            f"channels, got shape {values.shape}. Use --cells 16 for signals, 4x4 for images, "
+            "4x4x4 for volumes."
         )
     if not np.isfinite(values).all():
-        raise ValueError(f"`{path}` must be finite, and holds NaN or infinity.")
+        raise ValueError(f"`{path}` must be finite, got NaN or infinity.")
     if values.min() == values.max():
-        raise ValueError(
-            f"`{path}` is {values.flat[0]} everywhere: there is nothing in it to align."
-        )
+        raise ValueError(f"`{path}` is constant, {values.flat[0]}: there is nothing to align.")
     return values
-
-
-def _check_theta_path(path: Path | None) -> None:
-    if path is not None and path.suffix.lower() not in THETA_SUFFIXES:
-        raise ValueError(
-            f"`{path}` must end in one of {', '.join(THETA_SUFFIXES)}, which says the format of "
-            "theta."
-        )

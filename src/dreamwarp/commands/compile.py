@@ -1,4 +1,4 @@
-"""``dreamwarp compile``: machine code before it is needed."""
+"""``dreamwarp compile``: compile the kernels ahead of time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dreamwarp.commands.options import parse_cells
 def compile(
     cells: Annotated[
         str,
-        typer.Option(help="Cells per spatial axis; only their number matters: 4x4 for images."),
+        typer.Option(help="Cells per spatial axis. Only the number of axes matters: 4x4: images."),
     ] = "4x4",
 ) -> None:
-    """Compile now what is otherwise compiled when it is first used, and kept on disk.
+    """Compile all kernels now, and cache them on disk, instead of at first use.
 
-    For container images, and for clusters, whose workers would each do it.
+    Useful for container images, and for clusters, where each worker would compile them.
 
     [bold]Examples[/bold]
 

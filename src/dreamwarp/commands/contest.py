@@ -1,8 +1,8 @@
-"""The demo's comparison: two classifiers, three ways of making more digits, one test.
+"""The demo's comparison: two classifiers, each trained without and with two kinds of new digits.
 
-The elastic rival is tuned for each classifier on training digits that are held out for that. The
-learned warps are not: the nearest neighbour gets them at the strength that `Augmenter` chooses, the
-network at their natural scale, as `LearnedWarp` applies them.
+Elastic noise is tuned for each classifier on held-out training digits. Learned warps are not tuned:
+for the nearest neighbour they have the strength chosen by `Augmenter`, for the network strength 1,
+the default of `LearnedWarp`.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ from dreamwarp.data.dataset import DataSet, Part
 
 Images = NDArray[np.float32]
 Labels = NDArray[np.int64]
-# From training digits and their labels to a function that predicts labels.
+# Takes training digits and labels, returns a function that predicts labels.
 Train = Callable[[Images, Labels], Callable[[Images], Labels]]
 
 NONE, ELASTIC, LEARNED = "training digits alone", "and elastic noise", "and learned warps"
 NEIGHBOR, NETWORK = "nearest neighbour", "small network"
-# Of learned warps for the network: their natural scale, as `LearnedWarp` has it.
+# Strength of learned warps for the network: the default of `LearnedWarp`.
 NETWORK_STRENGTH = 1.0
 BATCH = 100
-# A difference of fewer standard errors may be chance.
+# Differences below this many standard errors are called unclear.
 CLEAR = 2.0
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is done.
+    """Sizes of the experiment.
 
     Attributes
     ----------
     n_new : int
         New digits that each classifier is trained on.
     n_updates : int
-        Updates of the network.
+        Gradient steps of the network.
     held_out : float
-        Share of the training digits by which elastic noise is tuned.
+        Fraction of the training digits held out to tune elastic noise.
     n_new_tuning, n_updates_tuning : int
-        The same for each setting of the elastic noise.
+        New digits and gradient steps for each setting tried in tuning.
     elastic : tuple of (width, amplitude)
-        Settings, in pixels.
+        Settings of elastic noise to try, in pixels.
     """
 
     n_new: int = 20_000
@@ -65,26 +65,19 @@ class Plan:
     )  # fmt: skip
 
 
-class Contestant(NamedTuple):
-    """One way of training: test digits mistaken (n_test,), by the name of the classifier."""
-
-    name: str
-    mistakes: dict[str, NDArray[np.bool_]]
-
-    def error(self, classifier: str) -> float:
-        """Share of the test digits mistaken, in percent."""
-        return 100.0 * float(self.mistakes[classifier].mean())
-
-
 class Outcome(NamedTuple):
-    """What came of the contest, and the settings of elastic noise chosen for each classifier."""
+    """Test errors (n_test,) by kind of digits and classifier, and the elastic noise chosen."""
 
-    contestants: list[Contestant]
+    mistakes: dict[str, dict[str, NDArray[np.bool_]]]
     elastic: dict[str, tuple[float, float]]
+
+    def error(self, kind: str, classifier: str) -> float:
+        """Test error in percent."""
+        return 100.0 * float(self.mistakes[kind][classifier].mean())
 
 
 def run_contest(train: Part, test: Part, augmenter: Augmenter, *, plan: Plan, seed: int) -> Outcome:
-    """Tune the elastic noise, train every classifier on every kind of digits, and test all.
+    """Tune elastic noise, then train and test every classifier on every kind of digits.
 
     Parameters
     ----------
@@ -112,22 +105,21 @@ def run_contest(train: Part, test: Part, augmenter: Augmenter, *, plan: Plan, se
         for name in classifiers
     ]
     found = iter(_mistakes_of_all(tasks, "testing"))
-    contestants = [Contestant(kind, {name: next(found) for name in classifiers}) for kind in more]
-    return Outcome(contestants, elastic)
+    return Outcome({kind: {name: next(found) for name in classifiers} for kind in more}, elastic)
 
 
 # -- digits
 
 
 def warp_by_class(train: Part, augmenter: Augmenter, n: int, first: int = 0) -> Part:
-    """Digits in turn, each under warps number ``first`` and on of its class, as for networks."""
+    """Warp ``n`` digits, taken in turn, at the network's strength; warps count from ``first``."""
     which = np.arange(n) % len(train.X)
     X, y = train.X[which], train.y[which]
     return Part(augmenter.transform(X, y, first=first, strength=NETWORK_STRENGTH), y)
 
 
 def as_digits(data: DataSet) -> tuple[Part, Part]:
-    """Training and test digits: float32 in [0, 1]."""
+    """Return training and test digits as float32 in [0, 1]."""
     assert data.test is not None
     first, second = (
         Part(part.X.astype(np.float32) / np.float32(255.0), part.y.astype(np.int64))
@@ -137,7 +129,7 @@ def as_digits(data: DataSet) -> tuple[Part, Part]:
 
 
 def hold_out(train: Part, share: float, seed: int) -> tuple[Part, Part]:
-    """Digits kept and digits held out, the same share of every class at random."""
+    """Split digits into kept and held out, stratified by class, at random."""
     random = np.random.default_rng(seed)
     is_held_out = np.zeros(len(train.y), bool)
     for label in np.unique(train.y):
@@ -150,7 +142,7 @@ def hold_out(train: Part, share: float, seed: int) -> tuple[Part, Part]:
 
 
 def deform(digits: Part, setting: tuple[float, float], n: int, *, seed: int) -> Part:
-    """``n`` digits by elastic noise, all originals in turn."""
+    """Make ``n`` digits by elastic noise, from all originals in turn."""
     width, amplitude = setting
     copies = np.arange(n) % len(digits.X)
     made = deform_elastically(digits.X[copies], width=width, amplitude=amplitude, seed=seed)
@@ -158,12 +150,12 @@ def deform(digits: Part, setting: tuple[float, float], n: int, *, seed: int) -> 
 
 
 def join(digits: Part, more: Part) -> Part:
-    """All digits of both."""
+    """Concatenate two sets of digits."""
     return Part(np.concatenate([digits.X, more.X]), np.concatenate([digits.y, more.y]))
 
 
 def tune_elastic(train: Part, *, plan: Plan, seed: int) -> dict[str, tuple[float, float]]:
-    """The setting with the fewest mistakes on held-out training digits, by classifier."""
+    """Choose, for each classifier, the setting with the lowest held-out error."""
     kept, held_out = hold_out(train, plan.held_out, seed)
     classifiers = {NEIGHBOR: train_neighbor, NETWORK: network_trainer(plan.n_updates_tuning, seed)}
     sets = [
@@ -182,7 +174,7 @@ def tune_elastic(train: Part, *, plan: Plan, seed: int) -> dict[str, tuple[float
 
 
 def train_neighbor(X: Images, y: Labels) -> Callable[[Images], Labels]:
-    """A nearest neighbour."""
+    """Fit a nearest-neighbour classifier."""
     from sklearn.neighbors import KNeighborsClassifier
 
     classifier = KNeighborsClassifier(1).fit(_rows(X), y)
@@ -190,7 +182,7 @@ def train_neighbor(X: Images, y: Labels) -> Callable[[Images], Labels]:
 
 
 def network_trainer(n_updates: int, seed: int) -> Train:
-    """Trains a network of one hidden layer, for as many updates whatever the number of digits."""
+    """Return a function that trains a one-hidden-layer network for ``n_updates`` steps."""
     from sklearn.neural_network import MLPClassifier
 
     def train(X: Images, y: Labels) -> Callable[[Images], Labels]:
@@ -211,7 +203,7 @@ def _rows(X: Images) -> Images:
 def _mistakes_of_all(
     tasks: Sequence[tuple[Train, Part, Part]], title: str
 ) -> list[NDArray[np.bool_]]:
-    """Digits mistaken after each training; a core does one at a time."""
+    """Train and test each task, one per core; return its test errors (n_test,)."""
 
     def work(task: tuple[Train, Part, Part]) -> NDArray[np.bool_]:
         train, digits, test = task
@@ -221,7 +213,7 @@ def _mistakes_of_all(
     n_workers = min(len(tasks), os.cpu_count() or 1)
     found = []
     with warnings.catch_warnings(), threadpool_limits(1), track(len(tasks), title) as advance:
-        warnings.filterwarnings("ignore", message=".*Maximum iterations.*")  # as they are told to
+        warnings.filterwarnings("ignore", message=".*Maximum iterations.*")  # as intended
         with ThreadPoolExecutor(n_workers) as pool:
             for mistakes in pool.map(work, tasks):
                 found.append(mistakes)
@@ -229,53 +221,48 @@ def _mistakes_of_all(
     return found
 
 
-# -- what may be said of it
+# -- results in words
 
 
 def claim(outcome: Outcome, classifier: str) -> str:
-    """A sentence: errors of the three, and whether the difference to the rival is clear."""
-    none, elastic, learned = outcome.contestants
-    errors = [one.error(classifier) for one in (none, elastic, learned)]
-    gain, spread = compare(elastic.mistakes[classifier], learned.mistakes[classifier])
+    """State the errors in a sentence, and whether the difference to elastic noise is clear."""
+    errors = [outcome.error(kind, classifier) for kind in (NONE, ELASTIC, LEARNED)]
+    gain, spread = compare(*(outcome.mistakes[kind][classifier] for kind in (ELASTIC, LEARNED)))
     if abs(gain) <= CLEAR * spread:
         versus = f"no clear difference from tuned elastic noise ({errors[1]:.2f} %)"
     else:
         which = "better" if gain > 0 else "worse"
         versus = f"clearly {which} than tuned elastic noise ({errors[1]:.2f} %)"
     return (
-        f"{classifier}: learned warps bring the error from {errors[0]:.2f} % to {errors[2]:.2f} %; "
+        f"{classifier}: error from {errors[0]:.2f} % to {errors[2]:.2f} % with learned warps; "
         f"{versus}, {abs(gain):.2f} ± {spread:.2f} points"
     )
 
 
 def compare(theirs: NDArray[np.bool_], ours: NDArray[np.bool_]) -> tuple[float, float]:
-    """How much less we err, in points, and the standard error of that over the test digits."""
+    """Return the mean gain in percentage points, and its standard error over the test digits."""
     gains = 100.0 * (theirs.astype(np.float64) - ours)
     return float(gains.mean()), float(gains.std() / np.sqrt(len(gains)))
 
 
-def format_table(contestants: Sequence[Contestant]) -> list[str]:
-    """The table of errors as lines of text."""
-    width = max(len(one.name) for one in contestants)
-    lines = [f"{'test error after training on':{max(width, 28)}}  {NEIGHBOR}  {NETWORK}"]
-    for one in contestants:
-        cells = [f"{one.error(name):{len(name) - 2}.2f} %" for name in (NEIGHBOR, NETWORK)]
-        lines.append(f"{one.name:{max(width, 28)}}  {'  '.join(cells)}")
+def format_table(outcome: Outcome) -> list[str]:
+    """Format the test errors as a table, line by line."""
+    lines = [f"test error after training on  {NEIGHBOR}  {NETWORK}"]
+    for kind in outcome.mistakes:
+        cells = [
+            f"{outcome.error(kind, name):{len(name) - 2}.2f} %" for name in (NEIGHBOR, NETWORK)
+        ]
+        lines.append(f"{kind:28}  {'  '.join(cells)}")
     return lines
 
 
-def describe_setting(setting: tuple[float, float]) -> str:
-    """Elastic noise in words."""
-    return f"{setting[0]:g} px wide and {setting[1]:g} px strong"
-
-
 def find_saved(outcome: Outcome, test: Part, n: int) -> NDArray[Any]:
-    """Test digits that the nearest neighbour mistakes alone and not with learned warps.
+    """Find up to ``n`` test digits that the nearest neighbour gets right only with learned warps.
 
-    As different as can be: one of each class in turn, ``n`` at most.
+    Classes take turns.
     """
-    none, _, learned = outcome.contestants
-    saved = np.flatnonzero(none.mistakes[NEIGHBOR] & ~learned.mistakes[NEIGHBOR])
+    without, learned = (outcome.mistakes[kind][NEIGHBOR] for kind in (NONE, LEARNED))
+    saved = np.flatnonzero(without & ~learned)
     ranks = np.zeros(len(saved), np.int64)
     for label in np.unique(test.y[saved]):
         mine = np.flatnonzero(test.y[saved] == label)

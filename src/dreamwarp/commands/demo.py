@@ -1,4 +1,4 @@
-"""``dreamwarp demo``: learns warps from MNIST digits, makes more, compares, writes a page."""
+"""``dreamwarp demo``: learn warps of MNIST digits, compare classifiers, write a page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
-# Versions of each digit, and digits in the pictures.
+# Warped versions of each digit, and rescued test digits, in the pictures.
 N_VERSIONS, N_SAVED = 3, 8
 
 
@@ -36,19 +36,19 @@ def run_demo(
     plan: Plan | None = None,
     say: Say = print,
 ) -> Path:
-    """Do the whole job, print a table and write a page.
+    """Learn warps, compare classifiers, print a table and write a page.
 
     Parameters
     ----------
     output : path
         Page to write, .html.
     picture : path, optional
-        Where to write the picture of new digits by itself.
+        Also write the picture of new digits to this file.
     seed : int
-        Fixes the warps, the noise and the network.
+        Seed of warps, noise and network.
     plan : Plan, optional
     say : callable
-        Receives what was done, line by line.
+        Receives the output, line by line.
 
     Returns
     -------
@@ -67,7 +67,7 @@ def run_demo(
     augmenter = learn(train, seed=seed, say=say)
     say(f"training classifiers on the digits and {plan.n_new:,} new ones")
     outcome = contest.run_contest(train, test, augmenter, plan=plan, seed=seed)
-    for line in contest.format_table(outcome.contestants):
+    for line in contest.format_table(outcome):
         say(line)
     for name in (NEIGHBOR, NETWORK):
         say(contest.claim(outcome, name))
@@ -76,19 +76,19 @@ def run_demo(
         save_figure(drawn, picture, dpi=90)
     path = write_page(output, train, test, augmenter, outcome, plan, drawn)
     say(f"done in {time.perf_counter() - start:.0f} s; the report is {path}")
-    say(f"to play with it: dreamwarp explore {path.with_suffix('.dwm')} mnist-small")
+    say(f"to explore the model: dreamwarp explore {path.with_suffix('.dwm')} mnist-small")
     return path
 
 
 def learn(train: Part, *, seed: int, say: Say) -> Augmenter:
-    """Warps of each class, with all defaults."""
+    """Fit an augmenter with default settings."""
     from dreamwarp.augment.augmenter import Augmenter
 
     say("aligning neighbours and learning their warps")
     augmenter = Augmenter(seed=seed).fit(train.X, train.y)
     alignments = augmenter.alignments_
     left = alignments.loss_after.sum() / alignments.loss_before.sum()
-    say(f"{len(alignments):,} pairs aligned: {left:.0%} of their squared difference is left")
+    say(f"{len(alignments):,} pairs aligned: {left:.0%} of their squared difference remains")
     say(f"strength for a nearest neighbour: {augmenter.strength_:g}")
     return augmenter
 
@@ -105,9 +105,9 @@ def write_page(
     plan: Plan,
     versions: Figure,
 ) -> Path:
-    """Write the report on what was learned, what came of the contest before the rest of it.
+    """Write the report, with the comparison as its first section.
 
-    The model is kept beside it, for ``dreamwarp explore``.
+    The model is saved beside the page, for ``dreamwarp explore``.
     """
     from dreamwarp.report.story import write_report
     from dreamwarp.report.study import study_of
@@ -115,31 +115,31 @@ def write_page(
     model = Path(output).with_suffix(".dwm")
     as_shipped(augmenter.model_).save(model)
 
-    def tell_contest(page: Page) -> None:
+    def add_comparison(page: Page) -> None:
         page.heading("Do new digits help?")
         page.figure(
             versions,
-            "Training digits; the same under elastic noise, tuned for the network; and under "
-            "learned warps.",
+            "Training digits; the same digits under elastic noise, tuned for the network; and "
+            "under learned warps.",
         )
         _write_comparison(page, test, outcome, plan)
         saved = contest.find_saved(outcome, test, N_SAVED)
         if len(saved):
-            page.subheading("Test digits that learned warps save")
+            page.subheading("Test digits that learned warps rescue")
             page.figure(
                 draw_saved(train, test, augmenter, saved, plan),
-                "Top: test digits. Middle: the nearest training digit, of another class. Bottom: "
-                "the nearest of the training digits and the new ones, of the right class.",
+                "Top: test digits. Middle: the nearest training digit, of the wrong class. Bottom: "
+                "the nearest among training and new digits, of the right class.",
             )
 
     return write_report(
         study_of(augmenter), output, model_name=os.fspath(model), data_name="mnist-small",
-        preface=tell_contest,
+        preface=add_comparison,
     )  # fmt: skip
 
 
 def as_shipped(model: WarpModel) -> WarpModel:
-    """The model as one of the shipped digits: the same in whole numbers, in the same order."""
+    """Mark the model as fitted to the shipped uint8 digits, which have the same order."""
     from dreamwarp.augment.fingerprint import fingerprint
     from dreamwarp.data import mnist_small
 
@@ -150,26 +150,27 @@ def as_shipped(model: WarpModel) -> WarpModel:
 
 def _write_comparison(page: Any, test: Part, outcome: Outcome, plan: Plan) -> None:
     names = (NEIGHBOR, NETWORK)
-    errors = np.array([[one.error(name) for name in names] for one in outcome.contestants])
+    errors = np.array([[outcome.error(kind, name) for name in names] for kind in outcome.mistakes])
+    rows = [[f"{error:.2f} %" for error in row] for row in errors]
     page.table(
         ("trained on", *names),
-        [
-            (one.name, *(f"{error:.2f} %" for error in row))
-            for one, row in zip(outcome.contestants, errors, strict=True)
-        ],
+        [(kind, *row) for kind, row in zip(outcome.mistakes, rows, strict=True)],
         best=errors.argmin(axis=0).tolist(),
     )
     page.text(
-        f"Mistakes on {len(test.X):,} test digits. " + ". ".join(
+        f"Error on {len(test.X):,} test digits. " + ". ".join(
             contest.claim(outcome, name).capitalize() for name in names
         ) + ". ± is one standard error over the test digits."
     )  # fmt: skip
-    chosen = [f"{contest.describe_setting(outcome.elastic[name])} for the {name}" for name in names]
+    chosen = [
+        f"{width:g} px wide and {amplitude:g} px strong for the {name}"
+        for name, (width, amplitude) in outcome.elastic.items()
+    ]
     page.text(
-        f"{plan.n_new:,} new digits in each case. Elastic noise has the best of "
-        f"{len(plan.elastic)} settings on {plan.held_out:.0%} of the training digits, held out: "
-        f"{', '.join(chosen)}. Learned warps are not tuned: their strength for the nearest "
-        "neighbour is the augmenter's own choice, and 1, their natural scale, for the network."
+        f"{plan.n_new:,} new digits in each case. Elastic noise: the best of {len(plan.elastic)} "
+        f"settings on {plan.held_out:.0%} of the training digits, held out: {', '.join(chosen)}. "
+        "Learned warps are not tuned: their strength is the augmenter's choice for the nearest "
+        "neighbour, and 1 for the network."
     )
 
 
@@ -177,8 +178,8 @@ def _write_comparison(page: Any, test: Part, outcome: Outcome, plan: Plan) -> No
 
 
 def draw_versions(train: Part, augmenter: Augmenter, outcome: Outcome) -> Figure:
-    """Training digits, one of each class; versions by tuned elastic noise, and by learned warps."""
-    firsts = _first_of_each(train)
+    """Draw a training digit of each class, and versions by elastic noise and by learned warps."""
+    firsts = np.unique(train.y, return_index=True)[1]
     originals = Part(train.X[firsts], train.y[firsts])
     noisy, warped = [], []
     for version in range(N_VERSIONS):
@@ -199,7 +200,7 @@ def draw_versions(train: Part, augmenter: Augmenter, outcome: Outcome) -> Figure
 def draw_saved(
     train: Part, test: Part, augmenter: Augmenter, saved: NDArray[Any], plan: Plan
 ) -> Figure:
-    """Test digits, the nearest training digits, and the nearest when there are new ones too."""
+    """Draw test digits, their nearest training digits, and the nearest with new digits added."""
     from sklearn.neighbors import NearestNeighbors
 
     digits = test.X[saved]
@@ -212,23 +213,21 @@ def draw_saved(
     return _draw_blocks([("", rows)])
 
 
-def _first_of_each(train: Part) -> NDArray[np.int64]:
-    return np.unique(train.y, return_index=True)[1]
-
-
 def _draw_blocks(blocks: list[tuple[str, list[NDArray[Any]]]]) -> Figure:
-    """Blocks of rows of images (n, rows, columns), one below the other, each with its title."""
-    from dreamwarp.report import figures
+    """Draw titled blocks of rows of images (n, rows, columns), one below the other."""
+    from dreamwarp.data.look import Look
+    from dreamwarp.report import sheets
 
-    sizes, n_columns = [len(rows) for _, rows in blocks], len(blocks[0][1][0])
-    heights = [0.7 * n + 0.4 for n in sizes]
-    figure = figures.new_figure(0.7 * n_columns, sum(heights))
-    parts: Any = figure.subfigures(len(blocks), 1, squeeze=False, height_ratios=heights)
-    for part, (title, rows) in zip(parts[:, 0], blocks, strict=True):
-        part.suptitle(title, fontsize=10, color=figures.INK, x=0.01, ha="left")
-        axes = part.subplots(len(rows), n_columns, squeeze=False)
-        for row, images in enumerate(rows):
+    step, gap, title_height = 0.7, 0.08, 0.4
+    height = sum(step * len(rows) + title_height for _, rows in blocks)
+    figure, axes = sheets.new_sheet(step * len(blocks[0][1][0]) + gap, height)
+    y = 0.0
+    for title, rows in blocks:
+        sheets.write(axes, gap, y + title_height / 2, title, size=10, align="left")
+        y += title_height
+        for images in rows:
             for column, image in enumerate(images):
-                figures.prepare_axes(axes[row, column])
-                figures.draw_image(axes[row, column], image)
+                box = sheets.Box(gap + step * column, y, step - gap, step - gap)
+                sheets.draw_sample(axes, box, image[None], Look(0.0, 1.0, True))
+            y += step
     return figure

@@ -1,4 +1,4 @@
-"""``dreamwarp explore``: play with a model in the browser."""
+"""``dreamwarp explore``: explore a model interactively in the browser."""
 
 from __future__ import annotations
 
@@ -7,34 +7,27 @@ import sys
 import threading
 import time
 import webbrowser
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dreamwarp.commands.models import load_model
-from dreamwarp.commands.options import (
-    DataArgument,
-    FieldsOption,
-    ModelArgument,
-    PadOption,
-    ResizeOption,
-    ShapeOption,
-    data_options,
-)
+from dreamwarp.commands.options import DataArgument, ModelArgument, reads_data
 from dreamwarp.core.validation import warn_user
 
 if TYPE_CHECKING:
     from dreamwarp.explore.server import Serving
 
-# Time for a server to start before its page is opened.
+# How long to wait for the server to start before opening the page.
 PATIENCE_SECONDS = 20.0
 
 
+@reads_data
 def explore(
     model: ModelArgument,
     data: DataArgument,
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to serve on; 0: any that is free.")
+        int, typer.Option(min=0, max=65535, help="Port to serve on; 0: any free port.")
     ] = 8017,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")
@@ -42,18 +35,16 @@ def explore(
     host: Annotated[
         str,
         typer.Option(
-            help="Address to serve on. Any but this machine's own lets other machines in, who need "
-            "the token that is printed."
+            help="Address to serve on. Other addresses than this machine's own admit other "
+            "machines, which need the printed token."
         ),
     ] = "127.0.0.1",
-    fields: FieldsOption = None,
-    shape: ShapeOption = None,
-    resize: ResizeOption = None,
-    pad: PadOption = None,
+    *,
+    options: dict[str, Any],
 ) -> None:
-    """Open a page to play with a model: drag its components, roll dice, align pairs, warp pictures.
+    """Serve an interactive page: move along components, draw warps, align pairs, warp pictures.
 
-    It serves signals and images, to this machine alone, until Ctrl-C.
+    For signals and images. The page is served to this machine only, until Ctrl-C.
 
     [bold]Examples[/bold]
 
@@ -71,7 +62,6 @@ def explore(
         ) from error
     from dreamwarp.explore.scene import Scene
 
-    options = data_options(fields, shape, resize, pad)
     scene = Scene.of(
         load_model(model), load(data, **options), model_name=model, data_name=data,
         load_options=options,
@@ -81,7 +71,7 @@ def explore(
     if serving.token:
         warn_user(
             f"the page is served on {host}, where other machines can reach it, without encryption. "
-            "Give its address, which has the token, to nobody else.",
+            "Its address contains the token: share it with nobody else.",
             UserWarning,
         )
     typer.echo(f"{scene.subject.source.data.describe()}")
@@ -89,11 +79,11 @@ def explore(
     if browser and has_display():
         threading.Thread(target=open_page, args=(serving,), daemon=True).start()
     serving.run()
-    raise typer.Exit(130)  # whether or not uvicorn passes the interrupt on
+    raise typer.Exit(130)  # uvicorn may swallow the interrupt
 
 
 def open_page(serving: Serving) -> None:
-    """Open the page once it is served."""
+    """Open the page in the browser once the server has started."""
     end = time.monotonic() + PATIENCE_SECONDS
     while not serving.server.started and time.monotonic() < end:
         time.sleep(0.05)
@@ -101,7 +91,7 @@ def open_page(serving: Serving) -> None:
 
 
 def has_display() -> bool:
-    """Whether a browser could open a window: if not, one in the terminal might start instead."""
+    """Whether a browser can open a window. Without, a text browser might start in the terminal."""
     if sys.platform in ("darwin", "win32"):
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,26 +1,23 @@
-"""``dreamwarp figure``: one picture of what a model has learned."""
+"""``dreamwarp figure``: draw one figure of a model."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from dreamwarp.commands.models import load_model
 from dreamwarp.commands.options import (
-    OUTPUT,
-    WARPS,
     DataArgument,
-    FieldsOption,
     MaxSamplesOption,
     ModelArgument,
     OverwriteOption,
-    PadOption,
-    ResizeOption,
     SeedOption,
-    ShapeOption,
-    data_options,
+    StrengthOption,
+    output_option,
+    reads_data,
+    warp_option,
 )
 from dreamwarp.core.files import check_writable, refuse_existing
 
@@ -29,60 +26,44 @@ Name = Literal[
 ]
 
 
+@reads_data
 def figure(
     name: Annotated[
         Name,
         typer.Argument(
             metavar="NAME",
-            help="samples: originals beside random warps. warp: cells, pair, velocity and grid of "
-            "an alignment. alignments: pairs, the worst first. components: along principal "
-            "components. spectrum: of each class. similarity: between classes. strength: errors "
-            "and verdict. traces: of posterior chains.",
-            show_default=False,
+            help="samples: originals and random warps. warp: cells, pair, velocity and grid of an "
+            "alignment. alignments: pairs, worst first. components: principal components. "
+            "spectrum: component variances by class. similarity: of classes. strength: error by "
+            "strength. traces: posterior chains.",
         ),
     ],
     model: ModelArgument,
     data: DataArgument,
     output: Annotated[
         Path,
-        typer.Option(
+        output_option(
             "--output",
             "-o",
-            help="File to write: .png, .svg or .pdf; components also .gif, .webp or, with ffmpeg, "
-            ".mp4, which move.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
+            help="File to write: .png, .svg or .pdf; for components also an animation: .gif, .webp "
+            "or, with ffmpeg, .mp4.",
         ),
     ],
-    label: Annotated[
-        str | None,
-        typer.Option(help="A class. By default all.", show_default=False, rich_help_panel=WARPS),
-    ] = None,
+    label: Annotated[str | None, warp_option(help="A class. Default: all.")] = None,
     component: Annotated[
-        int,
-        typer.Option(min=1, help="Principal component, 1 the largest.", rich_help_panel=WARPS),
+        int, warp_option(min=1, help="Principal component; 1 is the largest.")
     ] = 1,
-    strength: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            help="Factor on the learned warps, for samples. By default the one that the model "
-            "recommends.",
-            show_default=False,
-            rich_help_panel=WARPS,
-        ),
-    ] = None,
+    strength: StrengthOption = None,
     max_samples: MaxSamplesOption = 1000,
     seed: SeedOption = 0,
     overwrite: OverwriteOption = False,
-    fields: FieldsOption = None,
-    shape: ShapeOption = None,
-    resize: ResizeOption = None,
-    pad: PadOption = None,
+    *,
+    options: dict[str, Any],
 ) -> None:
-    """Draw one figure of a model: of its samples, its warps, or how well pairs align.
+    """Draw one figure of a model: samples, warps or alignments.
 
-    For warp, alignments, strength and traces, neighbours are aligned again, as for the model.
+    The figures warp, alignments, strength and traces align neighbours again, with the settings
+    stored in the model.
 
     [bold]Examples[/bold]
 
@@ -101,7 +82,6 @@ def figure(
     if not overwrite:
         refuse_existing(output)
     check_writable(output)
-    options = data_options(fields, shape, resize, pad)
     request = Request(
         load_model(model), load(data, **options), label, component, strength, seed, max_samples
     )

@@ -1,4 +1,4 @@
-"""``dreamwarp fit``: learn the warps of each class, and keep them in a model file."""
+"""``dreamwarp fit``: learn the warps of each class and write a model file."""
 
 from __future__ import annotations
 
@@ -9,29 +9,25 @@ import typer
 
 from dreamwarp.commands.models import check_place, save_model
 from dreamwarp.commands.options import (
-    ALIGNMENT,
-    OUTPUT,
-    WARPS,
     BoundaryOption,
     CellsOption,
-    FieldsOption,
     LearnedDisplacementOption,
     LengthOption,
     MaxDrawsOption,
     MaxStepsOption,
-    MissingOption,
     OverwriteOption,
-    PadOption,
-    ResizeOption,
+    SchedulerOption,
     SeedOption,
-    ShapeOption,
     SigmaOption,
     SimilarityOption,
+    alignment_option,
     connected,
-    data_options,
+    output_option,
     parse_amount,
     parse_cells,
+    reads_data,
     refuse_empty,
+    warp_option,
 )
 from dreamwarp.core.defaults import LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
 
@@ -42,25 +38,22 @@ if TYPE_CHECKING:
 DEFAULT_CELLS = {1: (10,), 2: (4, 4), 3: (3, 3, 3)}
 
 
+@reads_data
 def fit(
     data: Annotated[
         str,
         typer.Argument(
             metavar="DATA",
-            help="A name, file or folder, as for `dreamwarp data`. The part to learn from is "
-            "taken.",
-            show_default=False,
+            help="A name, file or folder, as for `dreamwarp data`. Only the training part is used.",
             callback=refuse_empty,
         ),
     ],
     output: Annotated[
         str,
-        typer.Option(
+        output_option(
             "--output",
             "-o",
-            help="Model file to write: .dwm. A path, or an address that fsspec knows.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
+            help="Model file to write, .dwm: a path, or a URL that fsspec supports.",
             callback=refuse_empty,
         ),
     ],
@@ -68,44 +61,33 @@ def fit(
     boundary: BoundaryOption = "free",
     kind: Annotated[
         Literal["gaussian", "kde", "template"],
-        typer.Option(
-            help="Kind of distribution of warps: template knows how each sample differs from its "
-            "neighbours, gaussian is the paper's.",
-            rich_help_panel=WARPS,
+        warp_option(
+            help="Distribution of the warps. template: depends on the sample that is warped; "
+            "gaussian: one per class, as in the paper; kde: kernel density estimate."
         ),
     ] = "template",
     strength: Annotated[
         str,
-        typer.Option(
-            help="Factor on the warps; auto: the one that does best on held-out samples.",
-            rich_help_panel=WARPS,
-        ),
+        warp_option(help="Factor on the warps; auto: the best one on held-out samples."),
     ] = "auto",
     neighbors: Annotated[
         int,
-        typer.Option(
-            min=1,
-            help="Neighbours in its class that each sample is aligned with.",
-            rich_help_panel=ALIGNMENT,
+        alignment_option(
+            min=1, help="Number of neighbours in its class that each sample is aligned with."
         ),
     ] = N_NEIGHBORS,
     method: Annotated[
         Literal["eb", "map", "laplace", "metropolis", "hmc"],
-        typer.Option(
-            help="How warps are learned. eb: the distribution under which the pairs are likeliest. "
-            "map: from the most plausible warp of each pair. The others: from one drawn at random "
-            "from its posterior, as metropolis does in the paper, hmc faster, laplace "
-            "approximately.",
-            rich_help_panel=ALIGNMENT,
+        alignment_option(
+            help="How the distribution is learned. eb: by empirical Bayes, maximizing the marginal "
+            "likelihood of the pairs. map: from the most probable warp of each pair. The others: "
+            "from one posterior draw per pair, by metropolis as in the paper, hmc faster, laplace "
+            "approximately."
         ),
     ] = "eb",
     max_pairs: Annotated[
         int | None,
-        typer.Option(
-            min=5,
-            help="Pairs to align, at most, as many of every class.",
-            rich_help_panel=ALIGNMENT,
-        ),
+        alignment_option(min=5, help="Largest number of pairs to align, balanced over classes."),
     ] = None,
     similarity: SimilarityOption = "ssd",
     sigma: SigmaOption = "auto",
@@ -115,21 +97,11 @@ def fit(
     max_draws: MaxDrawsOption = MAX_DRAWS,
     seed: SeedOption = 0,
     overwrite: OverwriteOption = False,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            help="Address of a dask scheduler whose workers align the pairs. By default threads "
-            "of this process do.",
-            show_default=False,
-        ),
-    ] = None,
-    fields: FieldsOption = None,
-    shape: ShapeOption = None,
-    resize: ResizeOption = None,
-    pad: PadOption = None,
-    missing: MissingOption = None,
+    scheduler: SchedulerOption = None,
+    *,
+    options: dict[str, Any],
 ) -> None:
-    """Learn how the members of each class deform into one another, and write a model file.
+    """Learn how the members of each class deform into one another; write a model file.
 
     [bold]Examples[/bold]
 
@@ -147,7 +119,6 @@ def fit(
     from dreamwarp.data import load
     from dreamwarp.data.readers import are_meshes
 
-    options = data_options(fields, shape, resize, pad, missing)
     parsed = None if cells == "auto" else parse_cells(cells)
     check_place(output, overwrite=overwrite)
     factor = parse_amount("strength", strength)
@@ -168,7 +139,7 @@ def fit(
         length=length, max_steps=max_steps, max_draws=max_draws, max_pairs=max_pairs, model=kind,
         strength=factor, seed=seed,
     )  # fmt: skip
-    typer.echo(f"{samples.describe()}; {in_words(parsed)} cells")
+    typer.echo(f"{samples.describe()}; {format_cells(parsed)} cells")
     with connected(scheduler) as client:
         augmenter.fit(samples.X, samples.y, client=client)
     save_model(augmenter.model_, output)
@@ -180,7 +151,7 @@ def fit(
 
 
 def fit_meshes(data: str, output: str, **options: Any) -> None:
-    """Learn the warps of meshes."""
+    """Learn warps of meshes and write a model file."""
     from dreamwarp.augment import ShapeAugmenter
     from dreamwarp.data import load_shapes
 
@@ -191,15 +162,16 @@ def fit_meshes(data: str, output: str, **options: Any) -> None:
     found = augmenter.alignments_
     before, after = (float(loss.mean()) ** 0.5 for loss in (found.loss_before, found.loss_after))
     typer.echo(
-        f"{len(found):,} pairs aligned, from {before:.4f} to {after:.4f} of the box apart; model "
-        f"written to {output}"
+        f"{len(found):,} pairs aligned, distance from {before:.4f} to {after:.4f} of the box; "
+        f"model written to {output}"
     )
 
 
 def choose_cells(samples: DataSet) -> tuple[int, ...]:
-    """Cells that suit series, images or volumes.
+    """Choose the default cells for series, images or volumes.
 
-    Rows of as many numbers as a square image has are not taken for series unless it is said.
+    Flat samples whose length is a square number may be images: they count as series only if the
+    data set says so.
     """
     from dreamwarp.data.axes import count_spatial_axes
 
@@ -209,17 +181,17 @@ def choose_cells(samples: DataSet) -> tuple[int, ...]:
     return DEFAULT_CELLS[count_spatial_axes(samples)]
 
 
-def in_words(cells: tuple[int, ...]) -> str:
-    """Cells as they are given on the command line."""
+def format_cells(cells: tuple[int, ...]) -> str:
+    """Format cells as on the command line."""
     return "x".join(map(str, cells))
 
 
 def check_axes(samples: DataSet, cells: tuple[int, ...]) -> None:
-    """Raise if samples have fewer axes than cells, in the words of the command line."""
+    """Raise if samples have fewer axes than cells; the message names command-line options."""
     shape = samples.X.shape[1:]
     if len(shape) < len(cells):
         raise ValueError(
-            f"`{samples.name}` has samples of shape {shape}, and warps of {in_words(cells)} cells "
-            f"need {len(cells)} axes. Use `--shape 28x28` for images stored flat, `--cells 10` for "
-            "series."
+            f"`{samples.name}` must have samples with {len(cells)} axes for {format_cells(cells)} "
+            f"cells, got shape {shape}. Use `--shape 28x28` for images stored flat, `--cells 10` "
+            "for series."
         )

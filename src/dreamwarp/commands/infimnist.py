@@ -1,4 +1,4 @@
-"""``dreamwarp infimnist``: MNIST without end, by deformations made by hand."""
+"""``dreamwarp infimnist``: endless MNIST digits, by hand-designed deformations."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dreamwarp.commands.options import OUTPUT, OverwriteOption, SeedOption, refuse_empty
+from dreamwarp.commands.options import OverwriteOption, SeedOption, output_option, refuse_empty
 from dreamwarp.core.files import refuse_address, refuse_existing, write_beside
 from dreamwarp.core.progress import track
 
 if TYPE_CHECKING:
     from dreamwarp.augment.rivals.infimnist import InfiMNIST
 
-# As MNIST calls its own files, so that what reads those reads these.
+# MNIST's own file names, so that any MNIST reader can read them.
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
-# Temporary names of these, which runs that were killed leave.
+# Temporary names of these files, left behind by killed runs.
 LEFTOVER = re.compile(rf"\.({IMAGES}|{LABELS})-[0-9a-f]{{8}}")
 # Images held in memory at a time.
 BLOCK = 2**14
@@ -32,61 +32,42 @@ BYTES_PER_IMAGE = 28 * 28 + 1
 def infimnist(
     n: Annotated[
         int,
-        typer.Option(
-            "--number",
-            "-n",
-            metavar="N",
-            min=1,
-            max=MAX_IMAGES,
-            help="How many images.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
+        output_option(
+            "--number", "-n", metavar="N", min=1, max=MAX_IMAGES, help="Number of images."
         ),
     ],
     output: Annotated[
         str,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Folder for the files.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
-            callback=refuse_empty,
-        ),
+        output_option("--output", "-o", help="Folder for the files.", callback=refuse_empty),
     ],
     first: Annotated[
         int,
-        typer.Option(
+        output_option(
             metavar="N",
             min=0,
             max=MAX_INDEX,
-            help="Number of the first image. Those from 0 to 9,999 are MNIST's test images and "
-            "those from 10,000 to 69,999 its training images, all unchanged; deformed ones follow.",
-            rich_help_panel=OUTPUT,
+            help="Number of the first image. Images 0 to 9,999 are MNIST's test images and 10,000 "
+            "to 69,999 its training images, unchanged; deformed images follow.",
         ),
     ] = 70_000,
     width: Annotated[
         float | None,
         typer.Option(
-            help="Smoothness of the deformations in pixels. By default what did best on "
-            "validation data.",
-            show_default=False,
+            help="Smoothness of the deformations in pixels. Default: the best on validation data."
         ),
     ] = None,
     amplitude: Annotated[
         float | None,
         typer.Option(
-            help="Strength of the deformations in pixels. By default what did best on validation "
-            "data.",
-            show_default=False,
+            help="Strength of the deformations in pixels. Default: the best on validation data."
         ),
     ] = None,
     seed: SeedOption = 0,
     overwrite: OverwriteOption = False,
 ) -> None:
-    """Write deformed MNIST digits after the recipe of InfiMNIST, as IDX files.
+    """Write deformed MNIST digits, made as in InfiMNIST, as IDX files.
 
-    This is the hand-made rival of learned warps. MNIST is fetched if need be.
+    This is the hand-designed rival of learned warps. MNIST is fetched if necessary.
 
     [bold]Examples[/bold]
 
@@ -123,20 +104,20 @@ def infimnist(
 
 
 def check_output(folder: Path, n: int, *, overwrite: bool) -> None:
-    """Raise if files would be replaced, or the disk is too full."""
+    """Raise if files would be replaced, or the disk has too little space."""
     for name in () if overwrite else (IMAGES, LABELS):
         refuse_existing(folder / name)
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     n_free, n_needed = shutil.disk_usage(there).free, n * BYTES_PER_IMAGE
     if n_needed > n_free:
         raise OSError(
-            f"`{folder}` must have room for {n:,} images, {n_needed:,} bytes, and has {n_free:,}. "
-            "Ask for fewer, or choose another disk."
+            f"`{folder}` must have {n_needed:,} bytes free for {n:,} images, got {n_free:,}. "
+            "Make fewer, or choose another disk."
         )
 
 
 def sweep(folder: Path) -> None:
-    """Remove what runs that were killed have left in a folder that no other run writes to."""
+    """Remove temporary files of killed runs. No other run may be writing to the folder."""
     for file in folder.iterdir():
         if LEFTOVER.fullmatch(file.name):
             file.unlink()
@@ -145,7 +126,7 @@ def sweep(folder: Path) -> None:
 def write_images(generator: InfiMNIST, n: int, folder: Path, *, first: int) -> None:
     """Write images ``first`` to ``first + n - 1`` and their labels as IDX files, block by block.
 
-    Both files appear when they are complete. Memory is bounded whatever n.
+    Both files appear when complete. Memory does not grow with n.
     """
     import numpy as np
 
@@ -158,7 +139,7 @@ def write_images(generator: InfiMNIST, n: int, folder: Path, *, first: int) -> N
         labels.open("wb") as label_stream,
         track(n, "images") as advance,
     ):
-        # Arrays of the final shapes that take no memory.
+        # Arrays of the final shapes, without memory of their own.
         zero = np.uint8(0)
         image_stream.write(encode_header(np.broadcast_to(zero, (n, *generator.image_shape))))
         label_stream.write(encode_header(np.broadcast_to(zero, n)))

@@ -1,10 +1,9 @@
-"""Ctrl-C: a command ends within a second, whatever it is doing, and leaves nothing half-written.
+"""Ctrl-C: a command ends within a second, whatever it is doing, and leaves no partial files.
 
-Python raises KeyboardInterrupt between two of its own instructions. While compiled code runs, that
-may be long after the signal, and threads that are still at work hold up the end of the process, as
-does the interpreter, which tidies up for a second. So a thread is told of the signal at once, by
-the file descriptor that the signal handler writes to. It gives the command a moment to end by
-itself, then removes unfinished files and ends the process.
+Python raises KeyboardInterrupt only between its own instructions, which may be late while compiled
+code runs. Running threads and the interpreter's own shutdown delay the exit further. So a thread
+learns of the signal at once, through the wakeup file descriptor of the signal handler. It gives the
+command a moment to end by itself, then removes unfinished files and exits the process.
 """
 
 from __future__ import annotations
@@ -25,38 +24,38 @@ from dreamwarp.core.progress import clear_screen
 INTERRUPTED = 130
 # Time for a command to end by itself.
 GRACE_SECONDS = 0.3
-# Time for the thread to learn of a signal that the command knows of.
+# Time for the thread to learn of the signal.
 NEWS_SECONDS = 0.1
 
-# Whether there was a signal, how to go on after it, and whether that has been said.
-_is_signalled, _is_told = threading.Event(), threading.Event()
+# Whether the signal came, whether that was printed, and how to continue.
+_is_signalled, _is_printed = threading.Event(), threading.Event()
 _remedies: list[str] = []
 
 
 @contextmanager
 def ending_soon() -> Iterator[None]:
     """Within the block, Ctrl-C ends the process soon."""
-    if threading.current_thread() is not threading.main_thread():  # signals are not its business
+    if threading.current_thread() is not threading.main_thread():  # which alone receives signals
         yield
         return
-    for state in (_is_signalled, _is_told, _remedies):
+    for state in (_is_signalled, _is_printed, _remedies):
         state.clear()
-    awaiting, telling = socket.socketpair()
-    telling.setblocking(False)
-    before = signal.set_wakeup_fd(telling.fileno(), warn_on_full_buffer=False)
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
     hook, sys.unraisablehook = sys.unraisablehook, _hide_interruption
-    threading.Thread(target=_end_when_told, args=(awaiting,), daemon=True).start()
+    threading.Thread(target=_exit_on_signal, args=(receiver,), daemon=True).start()
     try:
         yield
     finally:
         sys.unraisablehook = hook
         signal.set_wakeup_fd(before)
-        telling.close()  # which ends the thread, unless it has been told
+        sender.close()  # ends the thread, unless the signal came
 
 
 @contextmanager
 def resumable(remedy: str) -> Iterator[None]:
-    """Within the block, an interruption is followed by these words on how to go on."""
+    """Within the block, the message about an interruption also says how to continue."""
     _remedies.append(remedy)
     yield
     _remedies.pop()
@@ -68,31 +67,31 @@ def is_interrupted() -> bool:
 
 
 def end() -> NoReturn:
-    """End a command that was interrupted and has tidied up."""
+    """Exit an interrupted command that has cleaned up."""
     clear_screen()
-    _tell()
+    _print_once()
     if _is_signalled.wait(NEWS_SECONDS):
         _exit()
     sys.exit(INTERRUPTED)
 
 
-def _tell() -> None:
-    """Say that the command was interrupted, once."""
-    if not _is_told.is_set():
-        _is_told.set()
+def _print_once() -> None:
+    """Print that the command was interrupted, unless printed before."""
+    if not _is_printed.is_set():
+        _is_printed.set()
         words = "; ".join(["interrupted", *_remedies])
         print(f"dreamwarp: {words}", file=sys.stderr, flush=True)
 
 
 def _hide_interruption(error: Any) -> None:
-    """Say nothing of an interruption that a callback of LLVM can't pass on: the thread knows."""
+    """Ignore a KeyboardInterrupt raised in an LLVM callback: the thread handles the signal."""
     if error.exc_type is not KeyboardInterrupt:
         sys.__unraisablehook__(error)
 
 
-def _end_when_told(awaiting: socket.socket) -> None:
-    with awaiting:
-        while signal_number := awaiting.recv(1):
+def _exit_on_signal(receiver: socket.socket) -> None:
+    with receiver:
+        while signal_number := receiver.recv(1):
             if signal_number[0] == signal.SIGINT:
                 break
         else:
@@ -101,12 +100,12 @@ def _end_when_told(awaiting: socket.socket) -> None:
     time.sleep(GRACE_SECONDS)
     remove_unfinished()
     clear_screen()
-    _tell()
+    _print_once()
     _exit()
 
 
 def _exit() -> NoReturn:
-    """End the process without the interpreter's tidying up."""
+    """Exit the process without the interpreter's shutdown."""
     with suppress(OSError, ValueError):  # the output is closed
         sys.stdout.flush()
     os._exit(INTERRUPTED)

@@ -1,4 +1,4 @@
-"""Model files of the commands, on this machine or at an address that fsspec knows."""
+"""Load and save model files at paths, or at URLs that fsspec supports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def load_model(source: str) -> WarpModel:
-    """The model at a path or an address."""
+    """Load the model at a path or a URL."""
     from dreamwarp.data.guards import check_file
     from dreamwarp.model import WarpModel
 
@@ -29,7 +29,7 @@ def load_model(source: str) -> WarpModel:
 
 
 def check_place(output: str, *, overwrite: bool) -> None:
-    """Raise if a file exists or can't be written; to be called before the work."""
+    """Raise if the output exists or can't be written. Call it before long work."""
     if not is_address(output):
         if not overwrite:
             refuse_existing(output)
@@ -41,7 +41,7 @@ def check_place(output: str, *, overwrite: bool) -> None:
 
 
 def save_model(model: WarpModel, output: str) -> None:
-    """Write a model to a path or an address; whole or not at all."""
+    """Write a model to a path or a URL, atomically."""
     if not is_address(output):
         model.save(output)
         return
@@ -54,12 +54,10 @@ def save_model(model: WarpModel, output: str) -> None:
 
 
 def _find_place(output: str) -> tuple[Store, str]:
-    """The store that an address leads to, and the name of a file in it."""
+    """Split a URL into its store and a file name in it."""
     from dreamwarp.generation.stores import open_store
 
     folder, _, name = output.rpartition("/")
     if not name or not is_address(folder):
-        raise ValueError(
-            f"`{output}` must be the address of a file, such as s3://bucket/digits.dwm."
-        )
+        raise ValueError(f"`{output}` must be the URL of a file, such as s3://bucket/digits.dwm.")
     return open_store(folder), name

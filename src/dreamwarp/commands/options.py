@@ -1,48 +1,39 @@
-"""Options that several commands have, defined once: names, units, words."""
+"""Options that several commands share."""
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial, wraps
 from typing import Annotated, Any, Literal
 
 import typer
 
 NUMBER = r"\d{1,9}"
 
-# Headings under which ``--help`` lists options.
-DATA, WARPS, ALIGNMENT, OUTPUT = "Data", "Warps", "Alignment", "Output"
+# Options by the heading under which ``--help`` lists them. Typer shows no default that is None.
+data_option = partial(typer.Option, rich_help_panel="Data")
+warp_option = partial(typer.Option, rich_help_panel="Warps")
+alignment_option = partial(typer.Option, rich_help_panel="Alignment")
+output_option = partial(typer.Option, rich_help_panel="Output")
 
-# What the library calls an option or its data, and what the command line does.
-SPELLINGS = {
-    "X": "DATA",
-    "balance": "--balance",
-    "cells": "--cells",
-    "displacement": "--displacement",
-    "first": "--first",
-    "length": "--length",
-    "max_draws": "--max-draws",
-    "component": "--component",
-    "label": "--label",
-    "max_pairs": "--max-pairs",
-    "max_samples": "--max-samples",
-    "max_steps": "--max-steps",
-    "n": "--number",
-    "n_neighbors": "--neighbors",
-    "per_class": "--per-class",
-    "shard_size": "--shard-size",
-    "sigma": "--sigma",
-    "strength": "--strength",
-    "width": "--width",
-    "amplitude": "--amplitude",
-}
+# Names in the library's messages, and what the command line calls them.
+SPELLINGS = {"X": "DATA", "n": "--number", "n_neighbors": "--neighbors"} | {
+    name: f"--{name.replace('_', '-')}"
+    for name in (
+        "amplitude", "balance", "cells", "component", "displacement", "first", "label", "length",
+        "max_draws", "max_pairs", "max_samples", "max_steps", "per_class", "shard_size", "sigma",
+        "strength", "width",
+    )
+}  # fmt: skip
 
 
 def translate(message: str) -> str:
-    """A message of the library in the command line's words, on one line.
+    """Rewrite a message of the library for the command line, on one line.
 
-    Options are named as they are given here, and there is no result to look into.
+    Parameters become options, and references to attributes of a result are dropped.
     """
     message = re.sub(r":? \(?see `\w+`( of the result)?\)?", "", " ".join(message.split()))
     message = re.sub(r"`(\w+)`", lambda name: f"`{SPELLINGS.get(name[1], name[1])}`", message)
@@ -53,119 +44,115 @@ def translate(message: str) -> str:
     )
 
 
-# -- what is written
+# -- output
 
 SeedOption = Annotated[
-    int,
-    typer.Option("--seed", metavar="N", min=0, max=2**64 - 1, help="Fixes all that is random."),
+    int, typer.Option("--seed", metavar="N", min=0, max=2**64 - 1, help="Random seed.")
 ]
-OverwriteOption = Annotated[
-    bool,
+OverwriteOption = Annotated[bool, output_option("--overwrite", help="Replace existing files.")]
+SchedulerOption = Annotated[
+    str | None,
     typer.Option(
-        "--overwrite", help="Replace files that are there already.", rich_help_panel=OUTPUT
+        "--scheduler",
+        help="Address of a dask scheduler whose workers do the work. Default: threads of this "
+        "process.",
     ),
 ]
 
 
 def refuse_empty(value: str | None) -> str | None:
-    """For names and paths: an empty one, as of a variable that is not set, is not this folder."""
+    """Raise for an empty name or path, such as an unset shell variable."""
     if value is not None and not value.strip():
         raise typer.BadParameter("it must not be empty")
     return value
 
 
-# -- how data is read, for every command that reads some
+# -- reading data
 
-FieldsOption = Annotated[
-    str | None,
-    typer.Option(
-        "--fields",
-        metavar="X,y",
-        help="Names of samples and labels in .npz and Parquet files, of two .npy files, or their "
-        "endings in WebDataset files.",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
-]
-ShapeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--shape",
-        metavar="28x28",
-        help="Shape of a sample, for samples stored flat in .npz, .npy, Parquet and WebDataset "
-        "files.",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
-]
-ResizeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--resize",
-        metavar="28x28",
-        help="Rows and columns that pictures are brought to; three numbers for volumes.",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
-]
-PadOption = Annotated[
-    Literal["edge", "zero", "stretch"] | None,
-    typer.Option(
-        "--pad",
-        help="Bring time series to the length of the longest: by their last value, by zeros, or by "
-        "stretching them.",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
-]
-MissingOption = Annotated[
-    Literal["interpolate"] | None,
-    typer.Option(
-        "--missing",
-        help="Fill in missing values of time series between their neighbours.",
-        show_default=False,
-        rich_help_panel=DATA,
-    ),
-]
+DATA_OPTIONS: dict[str, Any] = {
+    "fields": Annotated[
+        str | None,
+        data_option(
+            metavar="X,y",
+            help="Names of samples and labels: fields of .npz and Parquet files, two .npy files, "
+            "or extensions in WebDataset files.",
+        ),
+    ],
+    "shape": Annotated[
+        str | None,
+        data_option(
+            metavar="28x28",
+            help="Shape of a sample, if .npz, .npy, Parquet or WebDataset files store it flat.",
+        ),
+    ],
+    "resize": Annotated[
+        str | None,
+        data_option(
+            metavar="28x28", help="Resize pictures to rows x columns; volumes need three numbers."
+        ),
+    ],
+    "pad": Annotated[
+        Literal["edge", "zero", "stretch"] | None,
+        data_option(
+            help="Bring time series to the length of the longest: repeat the last value, append "
+            "zeros, or stretch."
+        ),
+    ],
+    "missing": Annotated[
+        Literal["interpolate"] | None,
+        data_option(help="Interpolate missing values of time series."),
+    ],
+}
 
 
-def data_options(
-    fields: str | None,
-    shape: str | None,
-    resize: str | None,
-    pad: str | None,
-    missing: str | None = None,
-) -> dict[str, Any]:
-    """Those that were given, as ``dreamwarp.data.load`` takes them."""
-    options = {
-        "fields": None if fields is None else parse_fields(fields),
-        "shape": None if shape is None else parse_sizes("shape", shape, 1, 4, "28x28"),
-        "resize": None if resize is None else parse_sizes("resize", resize, 2, 3, "28x28"),
-        "pad": pad,
-        "missing": missing,
-    }
-    return {name: value for name, value in options.items() if value is not None}
+def reads_data(command: Callable[..., None]) -> Callable[..., None]:
+    """Add ``DATA_OPTIONS`` to a command, which gets them parsed, as one argument ``options``."""
+    signature = inspect.signature(command, eval_str=True)
+    own = [each for each in signature.parameters.values() if each.name != "options"]
+    shared = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+        for name, kind in DATA_OPTIONS.items()
+    ]
+
+    @wraps(command)
+    def run(*arguments: Any, **named: Any) -> None:
+        given = {name: named.pop(name, None) for name in DATA_OPTIONS}
+        command(*arguments, options=parse_data_options(given), **named)
+
+    run.__signature__ = signature.replace(parameters=own + shared)  # type: ignore[attr-defined]
+    return run
+
+
+def parse_data_options(given: dict[str, Any]) -> dict[str, Any]:
+    """Options that were given, as ``dreamwarp.data.load`` takes them."""
+    options = {name: value for name, value in given.items() if value is not None}
+    if "fields" in options:
+        options["fields"] = parse_fields(options["fields"])
+    if "shape" in options:
+        options["shape"] = parse_sizes("shape", options["shape"], 1, 4, "28x28")
+    if "resize" in options:
+        options["resize"] = parse_sizes("resize", options["resize"], 2, 3, "28x28")
+    return options
 
 
 def parse_fields(text: str) -> tuple[str, str]:
-    """Two names with a comma between them."""
+    """Parse two names separated by a comma."""
     names = [name.strip() for name in text.split(",")]
     if len(names) != 2 or not all(names):
         raise typer.BadParameter(
-            f"fields must be two names with a comma between them, such as X,y, got {text!r}",
+            f"fields must be two names separated by a comma, such as X,y, got {text!r}",
             param_hint="'--fields'",
         )
     return names[0], names[1]
 
 
-# -- a model and its data, for every command that shows them
+# -- a model and its data
 
 ModelArgument = Annotated[
     str,
     typer.Argument(
         metavar="MODEL",
-        help="Model file that `dreamwarp fit` wrote: a path or an address.",
-        show_default=False,
+        help="Model file written by `dreamwarp fit`: a path or a URL.",
         callback=refuse_empty,
     ),
 ]
@@ -173,110 +160,92 @@ DataArgument = Annotated[
     str,
     typer.Argument(
         metavar="DATA",
-        help="What the model was fitted to. A name, file or folder, as for `dreamwarp data`.",
-        show_default=False,
+        help="Data the model was fitted to: a name, file or folder, as for `dreamwarp data`.",
         callback=refuse_empty,
     ),
 ]
 MaxSamplesOption = Annotated[
     int,
-    typer.Option(
+    alignment_option(
         "--max-samples",
         metavar="N",
         min=2,
-        help="Samples to align again, at most, as many of every class.",
-        rich_help_panel=ALIGNMENT,
+        help="Largest number of samples to align again, balanced over classes.",
+    ),
+]
+StrengthOption = Annotated[
+    float | None,
+    warp_option(
+        "--strength",
+        min=0.0,
+        help="Factor on the sampled warps. Default: the strength stored in the model.",
     ),
 ]
 
 
-# -- warps, and how they are found
+# -- warps and alignment
 
 CellsOption = Annotated[
     str,
-    typer.Option(
+    warp_option(
         "--cells",
         help="Cells per spatial axis: 10 for series, 4x4 for images, 3x3x3 for volumes. auto "
-        "chooses so, where it is the default.",
-        rich_help_panel=WARPS,
+        "picks one of these, where it is the default.",
     ),
 ]
 BoundaryOption = Annotated[
     Literal["zero", "slip", "free", "periodic"],
-    typer.Option(
+    warp_option(
         "--boundary",
-        help="What warps do at the border: zero holds it, slip moves along it, free across it, "
-        "periodic joins opposite sides.",
-        rich_help_panel=WARPS,
+        help="How warps treat the border. zero: fixed; slip: points move along it; free: points "
+        "may cross it; periodic: opposite sides are joined.",
     ),
 ]
-DisplacementOption = Annotated[
-    float,
-    typer.Option(
-        "--displacement",
-        help="How far warps typically move points, as a share of the image's width.",
-        rich_help_panel=ALIGNMENT,
-    ),
-]
+_displacement = alignment_option(
+    "--displacement",
+    help="Typical distance that warps move points, as a fraction of the image width.",
+)
+DisplacementOption = Annotated[float, _displacement]
+LearnedDisplacementOption = Annotated[str, _displacement]
 LengthOption = Annotated[
     float,
-    typer.Option(
+    alignment_option(
         "--length",
-        help="Distance over which points move together, as a share of the image's width.",
-        rich_help_panel=ALIGNMENT,
-    ),
-]
-LearnedDisplacementOption = Annotated[
-    str,
-    typer.Option(
-        "--displacement",
-        help="How far warps typically move points, as a share of the image's width.",
-        rich_help_panel=ALIGNMENT,
+        help="Correlation length: points this close move together. A fraction of the image width.",
     ),
 ]
 MethodOption = Annotated[
     Literal["map", "laplace", "metropolis", "hmc"],
-    typer.Option(
+    alignment_option(
         "--method",
-        help="map: the most plausible warp of a pair, the fastest. The others draw one at random "
-        "from the posterior: metropolis as the paper does, hmc faster, laplace approximately.",
-        rich_help_panel=ALIGNMENT,
+        help="map: the most probable warp, fastest. The others draw one warp from the posterior: "
+        "metropolis as in the paper, hmc faster, laplace approximately.",
     ),
 ]
 SimilarityOption = Annotated[
     Literal["ssd", "ncc", "mi"],
-    typer.Option(
+    alignment_option(
         "--similarity",
-        help="What is alike. ssd: equal intensities; ncc: equal up to contrast and brightness; mi: "
-        "any relation of intensities.",
-        rich_help_panel=ALIGNMENT,
+        help="ssd: squared differences of intensities; ncc: normalized cross-correlation, ignores "
+        "contrast and brightness; mi: mutual information, any relation of intensities.",
     ),
 ]
 SigmaOption = Annotated[
     str,
-    typer.Option(
+    alignment_option(
         "--sigma",
-        help="Noise of a pixel, for ssd: the less, the closer the fit. From black to white is 1 "
-        "for whole numbers (uint8); other data counts in its own units. auto: estimated.",
-        rich_help_panel=ALIGNMENT,
+        help="Standard deviation of the pixel noise, for ssd; smaller values fit more closely. "
+        "Integers (uint8) are scaled to 0..1; floats count in their own units. auto: estimated.",
     ),
 ]
 MaxStepsOption = Annotated[
     int,
-    typer.Option(
-        "--max-steps",
-        min=1,
-        help="Steps of the search, at most, at each resolution.",
-        rich_help_panel=ALIGNMENT,
-    ),
+    alignment_option("--max-steps", min=1, help="Largest number of optimizer steps per level."),
 ]
 MaxDrawsOption = Annotated[
     int,
-    typer.Option(
-        "--max-draws",
-        min=1,
-        help="Draws of each chain, at most, for metropolis and hmc.",
-        rich_help_panel=ALIGNMENT,
+    alignment_option(
+        "--max-draws", min=1, help="Largest number of draws per chain, for metropolis and hmc."
     ),
 ]
 
@@ -285,24 +254,23 @@ MaxDrawsOption = Annotated[
 
 
 def parse_cells(text: str) -> tuple[int, ...]:
-    """Cells per axis."""
+    """Parse cells per axis."""
     return parse_sizes("cells", text, 1, 3, "4x4")
 
 
 def parse_sizes(name: str, text: str, least: int, most: int, example: str) -> tuple[int, ...]:
-    """Numbers between the x's: as many as ``least`` to ``most``."""
+    """Parse ``least`` to ``most`` integers separated by x."""
     if not re.fullmatch(rf"{NUMBER}(x{NUMBER}){{{least - 1},{most - 1}}}", text):
         count = f"{least} to {most}" if least < most else most
         raise typer.BadParameter(
-            f"{name} must be {count} whole numbers with x between them, such as {example}, got "
-            f"{text!r}",
+            f"{name} must be {count} integers separated by x, such as {example}, got {text!r}",
             param_hint=f"'--{name}'",
         )
     return tuple(map(int, text.split("x")))
 
 
 def parse_amount(name: str, text: str) -> float | Literal["auto"]:
-    """A number, or "auto"."""
+    """Parse a number or "auto"."""
     if text == "auto":
         return "auto"
     try:
@@ -315,7 +283,7 @@ def parse_amount(name: str, text: str) -> float | Literal["auto"]:
 
 @contextmanager
 def connected(scheduler: str | None) -> Iterator[Any]:
-    """A client of a scheduler; None without one."""
+    """Yield a client of a dask scheduler, or None without a scheduler."""
     if scheduler is None:
         yield None
         return

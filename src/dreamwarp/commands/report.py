@@ -1,54 +1,40 @@
-"""``dreamwarp report``: a page of what a model has learned."""
+"""``dreamwarp report``: write a page about a model."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from dreamwarp.commands.models import load_model
 from dreamwarp.commands.options import (
-    OUTPUT,
     DataArgument,
-    FieldsOption,
     MaxSamplesOption,
     ModelArgument,
     OverwriteOption,
-    PadOption,
-    ResizeOption,
     SeedOption,
-    ShapeOption,
-    data_options,
+    output_option,
+    reads_data,
 )
 from dreamwarp.core.files import check_writable, refuse_existing
 
 
+@reads_data
 def report(
     model: ModelArgument,
     data: DataArgument,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Page to write: .html.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
-        ),
-    ],
+    output: Annotated[Path, output_option("--output", "-o", help="Page to write: .html.")],
     max_samples: MaxSamplesOption = 1000,
     seed: SeedOption = 0,
     overwrite: OverwriteOption = False,
-    fields: FieldsOption = None,
-    shape: ShapeOption = None,
-    resize: ResizeOption = None,
-    pad: PadOption = None,
+    *,
+    options: dict[str, Any],
 ) -> None:
-    """Write a page of what a model has learned: moving components, alignments, verdict, warnings.
+    """Write a page about a model: animated components, alignments, verdict, warnings.
 
-    One file that needs no network. Neighbours are aligned again, as for the model, and samples that
-    look odd or mislabelled are pointed out.
+    The page is one file and needs no network. Neighbours are aligned again, with the settings
+    stored in the model, and samples that look unusual or mislabelled are listed.
 
     [bold]Examples[/bold]
 
@@ -65,7 +51,6 @@ def report(
     if not overwrite:
         refuse_existing(output)
     check_writable(output)
-    options = data_options(fields, shape, resize, pad)
     warps, samples = load_model(model), load(data, **options)
     study = make_study(warps, samples, max_samples=max_samples, seed=seed)
     path = write_report(study, output, model_name=model, data_name=data)

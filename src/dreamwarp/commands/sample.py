@@ -1,4 +1,4 @@
-"""``dreamwarp sample``: any number of new samples, as files of many formats."""
+"""``dreamwarp sample``: write new samples to files."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ import typer
 from dreamwarp.commands.interruption import resumable
 from dreamwarp.commands.models import load_model
 from dreamwarp.commands.options import (
-    OUTPUT,
-    WARPS,
-    FieldsOption,
-    MissingOption,
-    PadOption,
-    ResizeOption,
+    DataArgument,
+    ModelArgument,
+    SchedulerOption,
     SeedOption,
-    ShapeOption,
+    StrengthOption,
     connected,
-    data_options,
+    output_option,
+    reads_data,
     refuse_empty,
 )
 from dreamwarp.core.files import is_address
@@ -34,132 +32,70 @@ MAX_SAMPLES = 2**62
 MESHES_AT_A_TIME = 100
 
 
+@reads_data
 def sample(
-    model: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODEL",
-            help="Model file that `dreamwarp fit` wrote: a path or an address.",
-            show_default=False,
-            callback=refuse_empty,
-        ),
-    ],
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA",
-            help="Samples to warp: what the model was fitted to. A name, file or folder, as for "
-            "`dreamwarp data`.",
-            show_default=False,
-            callback=refuse_empty,
-        ),
-    ],
+    model: ModelArgument,
+    data: DataArgument,
     output: Annotated[
         str,
-        typer.Option(
+        output_option(
             "--output",
             "-o",
-            help="Folder for the files, or an address that fsspec knows, such as s3://bucket/set.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
+            help="Folder for the files, or a URL that fsspec supports, such as s3://bucket/set.",
             callback=refuse_empty,
         ),
     ],
     n: Annotated[
         int | None,
-        typer.Option(
-            "--number",
-            "-n",
-            metavar="N",
-            min=1,
-            max=MAX_SAMPLES,
-            help="How many samples.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
+        output_option(
+            "--number", "-n", metavar="N", min=1, max=MAX_SAMPLES, help="Number of samples."
         ),
     ] = None,
     per_class: Annotated[
         int | None,
-        typer.Option(
+        output_option(
             metavar="N",
             min=1,
             max=MAX_SAMPLES,
-            help="How many samples of each class, instead of --number.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
+            help="Number of samples per class, instead of --number.",
         ),
     ] = None,
     format: Annotated[
         Literal["idx", "npz", "parquet", "webdataset", "folder"] | None,
-        typer.Option(
-            help="Format of the files. By default folder for image folders and parquet for Parquet "
-            "files; else idx where labels are whole numbers, and npz where they are words.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
+        output_option(
+            help="File format. Default: folder for image folders, parquet for Parquet files, else "
+            "idx for integer labels and npz for strings."
         ),
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option(
-            "--resume",
-            help="Go on with a set: check what is there, and make what is missing.",
-            rich_help_panel=OUTPUT,
+        output_option(
+            "--resume", help="Continue an interrupted run: check existing files, make the rest."
         ),
     ] = False,
     seed: SeedOption = 0,
     first: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=0,
-            max=MAX_SAMPLES,
-            help="Number of the first sample.",
-            rich_help_panel=OUTPUT,
-        ),
+        int, output_option(metavar="N", min=0, max=MAX_SAMPLES, help="Number of the first sample.")
     ] = 0,
-    strength: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            help="Factor on the learned warps. By default the one that the model recommends.",
-            show_default=False,
-            rich_help_panel=WARPS,
-        ),
-    ] = None,
+    strength: StrengthOption = None,
     balance: Annotated[
         Literal["classes", "data"],
-        typer.Option(
-            help="Whether classes take turns, or come as often as in the data.",
-            rich_help_panel=OUTPUT,
-        ),
+        output_option(help="classes: all equally often; data: as often as in the data."),
     ] = "classes",
     shard_size: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Samples per file. By default 100,000, or fewer of a large kind.",
-            show_default=False,
-            rich_help_panel=OUTPUT,
+        output_option(
+            min=1, help="Samples per file. Default: 100,000, or fewer if samples are large."
         ),
     ] = None,
-    scheduler: Annotated[
-        str | None,
-        typer.Option(
-            help="Address of a dask scheduler whose workers do the work. By default threads of "
-            "this process do.",
-            show_default=False,
-        ),
-    ] = None,
-    fields: FieldsOption = None,
-    shape: ShapeOption = None,
-    resize: ResizeOption = None,
-    pad: PadOption = None,
-    missing: MissingOption = None,
+    scheduler: SchedulerOption = None,
+    *,
+    options: dict[str, Any],
 ) -> None:
-    """Write new samples: data warped at random, by the warps that a model has learned.
+    """Write new samples: the data under random warps drawn from a model.
 
-    Sample k depends on the seed and k alone: the files are the same whatever the number of cores
-    or machines. A run that was stopped goes on with --resume; `dreamwarp verify` checks the files.
+    Sample k depends only on the seed and k: the files do not depend on the number of cores or
+    machines. Continue an interrupted run with --resume; check the files with `dreamwarp verify`.
 
     [bold]Examples[/bold]
 
@@ -177,7 +113,6 @@ def sample(
 
     if (n is None) == (per_class is None):
         raise typer.BadParameter("give either --number or --per-class")
-    options = data_options(fields, shape, resize, pad, missing)
     if are_meshes(data):
         sample_meshes(
             load_model(model), data, output, (n, per_class), seed=seed, first=first,
@@ -192,7 +127,7 @@ def sample(
         f"seed {seed}, strength {warps.strength if strength is None else strength:g}"
     )
     with (
-        resumable("what is done is kept: go on with the same command and `--resume`"),
+        resumable("finished files are kept: run the same command with `--resume` to continue"),
         connected(scheduler) as client,
     ):
         done = generate(
@@ -210,7 +145,7 @@ def sample_meshes(
     total: tuple[int | None, int | None],
     **options: Any,
 ) -> None:
-    """Write meshes, in the format of those that they are made of."""
+    """Write meshes, in the format of the input meshes."""
     from dreamwarp.augment.shapes import sample_shapes
     from dreamwarp.core.files import refuse_address
     from dreamwarp.data import load_shapes
@@ -223,7 +158,7 @@ def sample_meshes(
     n, per_class = total
     count = n if n is not None else (per_class or 0) * len(shapes.classes)
     suffix = next(s for s in SUFFIXES if any(Path(data).rglob(f"*{s}")))
-    # In parts: meshes are large, and those written need not stay in memory.
+    # In chunks, to bound memory.
     for first in range(0, count, MESHES_AT_A_TIME):
         some = options | {"first": options["first"] + first}
         made = sample_shapes(model, shapes, min(MESHES_AT_A_TIME, count - first), **some)
@@ -232,7 +167,7 @@ def sample_meshes(
 
 
 def choose_format(source: str, data: DataSet) -> Format:
-    """The format that data of this kind is kept in or, if it can't be, one that holds it."""
+    """Choose the format of the input or, if it can't hold the samples, one that can."""
     from dreamwarp.augment.source import SampleForm
     from dreamwarp.data.readers import PARQUET, PICTURES, SUFFIXES, find_kind
     from dreamwarp.generation.formats import first_that_holds
@@ -246,9 +181,9 @@ def choose_format(source: str, data: DataSet) -> Format:
 
 
 def summarize(done: Generated) -> str:
-    """What a run has made, in a line."""
+    """Summarize a run in one line."""
     kept = done.n_shards - done.n_made
-    checked = f", {kept:,} were there and sound" if kept else ""
+    checked = f", {kept:,} existing and intact" if kept else ""
     rate = f": {done.n_samples_made / done.seconds:,.0f} samples per second" if done.n_made else ""
     return (
         f"{done.n:,} samples in {done.out}, {done.n_shards:,} shards{checked}; "

@@ -1,4 +1,4 @@
-"""``dreamwarp verify``: whether a set of samples is whole, and as it was made."""
+"""``dreamwarp verify``: check a set of samples against its manifest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import typer
 
 from dreamwarp.commands.options import refuse_empty
 
-# Shards that are listed by number before the rest is only counted.
+# Shards listed by number; the rest is only counted.
 MAX_LISTED = 10
 
 
@@ -17,15 +17,14 @@ def verify(
         str,
         typer.Argument(
             metavar="OUT",
-            help="Folder or address that `dreamwarp sample` wrote to.",
-            show_default=False,
+            help="Folder or URL written by `dreamwarp sample`.",
             callback=refuse_empty,
         ),
     ],
 ) -> None:
-    """Compare every file of a set of samples with the hashes in its manifest.
+    """Compare every file of a set of samples with the hash in its manifest.
 
-    Exit code 0: all are there and as they were made. 1: not so.
+    Exit code 0: all files are present and unchanged; 1: some are missing or damaged.
 
     [bold]Examples[/bold]
 
@@ -39,12 +38,12 @@ def verify(
     settings = found.manifest.settings
     if not found.is_sound:
         raise ValueError(
-            f"`{output}` is not sound: {_listed('missing', found.missing)}, "
+            f"`{output}` is not intact: {_listed('missing', found.missing)}, "
             f"{_listed('damaged', found.damaged)}, of {len(found.manifest.shards):,} shards. "
-            "`dreamwarp sample` with `--resume` and the settings in its manifest makes them again."
+            "Make them again: `dreamwarp sample` with `--resume` and the settings in the manifest."
         )
     typer.echo(
-        f"{output} is sound: {len(found.manifest.shards):,} shards, {settings['n']:,} samples, "
+        f"{output} is intact: {len(found.manifest.shards):,} shards, {settings['n']:,} samples, "
         f"{settings['format']}, seed {settings['seed']}"
     )
 

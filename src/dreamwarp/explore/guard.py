@@ -1,9 +1,8 @@
-"""Guard: what stands between the network and the page.
+"""Access control for the page's server.
 
-The page is for whoever sits at this machine. A web page of a stranger must not reach it, neither by
-a request to 127.0.0.1 (its Origin tells) nor by a name of its own that it has the browser resolve
-to 127.0.0.1, which is DNS rebinding (the Host tells). Where the page is served to other machines,
-only those with the token get in.
+The page is for the user of this machine. Other web pages must not reach it, neither by requests to
+127.0.0.1 (the Origin header reveals them) nor by DNS rebinding, a foreign name that resolves to
+127.0.0.1 (the Host header reveals it). If the page is served to other machines, they need a token.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from urllib.parse import parse_qs
 
 from dreamwarp.explore.uploads import MAX_BYTES
 
-# Bytes of a request other than an upload: a few thousand numbers.
+# Largest request other than an upload, in bytes: a few thousand numbers.
 MAX_REQUEST = 2**18
 UPLOAD_PATH = "/api/upload"
-# For a request to arrive in full.
+# Time for a request to arrive completely.
 PATIENCE_SECONDS = 20.0
 COOKIE = "dreamwarp"
 HEADERS = {
@@ -38,7 +37,7 @@ HEADERS = {
 
 
 class Refused(Exception):
-    """A request that is not let in: status and words."""
+    """A rejected request: HTTP status and message."""
 
     def __init__(self, status: int, words: str) -> None:
         super().__init__(words)
@@ -46,26 +45,26 @@ class Refused(Exception):
 
 
 class Guard:
-    """Lets requests through to an ASGI application, or answers them itself.
+    """Middleware that passes requests on to an ASGI application, or rejects them.
 
     Parameters
     ----------
     app : ASGI application
     hosts : iterable of str, or None
-        What the Host of a request may be, such as ``127.0.0.1:8017``. None: anything, where a token
-        is asked for.
+        Allowed values of the Host header, such as ``127.0.0.1:8017``. None: any, which needs a
+        token.
     token : str or None
-        What a visitor must have: in the address, then in a cookie.
+        Secret that visitors need: first in the URL, then in a cookie.
     """
 
     def __init__(self, app: Any, hosts: Iterable[str] | None, token: str | None = None) -> None:
         if hosts is None and token is None:
-            raise ValueError("without `hosts`, a `token` must be asked for.")
+            raise ValueError("`token` must be given without `hosts`.")
         self.app, self.token = app, token
         self.hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request."""
+        """Handle a request."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -74,9 +73,9 @@ class Guard:
             return
         headers = _read_headers(scope)
         try:
-            self._check_place(headers)
-            if self._brings_token(scope):
-                await self._welcome(send)
+            self._check_origin(headers)
+            if self._has_token(scope):
+                await self._set_cookie(send)
                 return
             self._check_token(headers)
             body = await _read_body(scope, headers, receive)
@@ -85,22 +84,22 @@ class Guard:
             return
         await self.app(scope, _replay(body, receive), _with_headers(send))
 
-    def _check_place(self, headers: dict[str, str]) -> None:
-        """Host and Origin: where the browser believes to be, and who asks."""
+    def _check_origin(self, headers: dict[str, str]) -> None:
+        """Raise for requests to another Host, or from another Origin."""
         host = headers.get("host", "").lower()
         if self.hosts is not None and host not in self.hosts:
             raise Refused(
-                403, "the Host of a request must be the address that `dreamwarp explore` printed."
+                403, "the Host header must be the address that `dreamwarp explore` printed."
             )
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
             raise Refused(403, "requests of other web pages are refused.")
-        # A link may lead here from elsewhere; requests of scripts and pictures may not.
+        # Links from other sites are allowed; requests by their scripts and pictures are not.
         is_foreign = headers.get("sec-fetch-site", "none") in ("cross-site", "same-site")
         if is_foreign and headers.get("sec-fetch-mode") != "navigate":
             raise Refused(403, "requests of other web pages are refused.")
 
-    def _brings_token(self, scope: Any) -> bool:
+    def _has_token(self, scope: Any) -> bool:
         if self.token is None or scope["path"] != "/":
             return False
         query = parse_qs(scope.get("query_string", b"").decode("latin-1"), max_num_fields=16)
@@ -117,11 +116,11 @@ class Guard:
         shown = cookie[COOKIE].value if COOKIE in cookie else ""
         if not _is_same(shown, self.token):
             raise Refused(
-                401, "a token is needed: open the address that `dreamwarp explore` printed."
+                401, "a token is required: open the address that `dreamwarp explore` printed."
             )
 
-    async def _welcome(self, send: Any) -> None:
-        """Keep the token in a cookie, and take it out of the address."""
+    async def _set_cookie(self, send: Any) -> None:
+        """Store the token in a cookie, and redirect to the URL without it."""
         cookie = f"{COOKIE}={self.token}; HttpOnly; SameSite=Strict; Path=/"
         headers = {"location": "/", "set-cookie": cookie, "content-length": "0", **HEADERS}
         await send({"type": "http.response.start", "status": 303, "headers": _encode(headers)})
@@ -133,7 +132,7 @@ def _is_same(first: str, second: str) -> bool:
 
 
 def _read_headers(scope: Any) -> dict[str, str]:
-    """Names in small letters; of several of a name, the last, but a second Host counts as none."""
+    """Return headers by lower-case name; the last of duplicates, but no Host if it is repeated."""
     pairs = [(k.decode("latin-1").lower(), v.decode("latin-1")) for k, v in scope["headers"]]
     found = dict(pairs)
     if sum(name == "host" for name, _ in pairs) != 1:
@@ -142,9 +141,9 @@ def _read_headers(scope: Any) -> dict[str, str]:
 
 
 async def _read_body(scope: Any, headers: dict[str, str], receive: Any) -> bytes:
-    """The whole body, which must be small, and must come in time."""
+    """Read the body; raise if it is too large or too slow."""
     limit = MAX_BYTES if scope["path"] == UPLOAD_PATH else MAX_REQUEST
-    too_large = Refused(413, f"a request here must have at most {limit:,} bytes.")
+    too_large = Refused(413, f"the request must have at most {limit:,} bytes.")
     length = headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > limit:
         raise too_large
@@ -169,7 +168,7 @@ async def _collect(receive: Any, limit: int, too_large: Refused) -> bytes:
 
 
 def _replay(body: bytes, receive: Any) -> Any:
-    """A channel that gives the body once, and after that what comes."""
+    """Return a receive channel that yields the body once, then further messages."""
     is_given = False
 
     async def replay() -> Any:
@@ -194,7 +193,7 @@ def _with_headers(send: Any) -> Any:
 async def _answer(send: Any, refused: Refused) -> None:
     body = json.dumps({"error": refused.words}).encode()
     headers = {"content-type": "application/json", "content-length": str(len(body)), **HEADERS}
-    # What is left of a body that is too large is not read.
+    # The rest of an oversized body is not read.
     if refused.status in (408, 413):
         headers["connection"] = "close"
     start = {"type": "http.response.start", "status": refused.status, "headers": _encode(headers)}

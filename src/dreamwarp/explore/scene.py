@@ -1,6 +1,6 @@
-"""Scene: what the page shows of a model and its data, as numbers ready to be drawn.
+"""Scene: the contents of the interactive page, as numbers ready to be drawn.
 
-Nothing here knows of the web. Positions are those of the unit domain, row before column.
+Independent of the web server. Positions are in the unit domain, row before column.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from dreamwarp.space.warp import Warp
 Array = NDArray[Any]
 Numbers = NDArray[np.float64]
 
-# Sliders that the page offers at most: the rest of the components add up to little.
+# Largest number of sliders: the other components have little variance.
 MAX_SLIDERS = 24
 # Grid lines per axis, points along each, and arrows per axis.
 N_LINES, POINTS_PER_LINE, N_ARROWS = 15, 49, 16
 POINTS_OF_LINE = 129
-# Values of all images in one answer: 4 MB.
+# Largest number of values in one answer: 4 MB.
 MAX_VALUES = 2**22
 MAX_MOSAIC = 64
 
-# Alignments take turns: each uses all cores, and other requests should not wait for many.
+# One alignment at a time: each uses all cores, and other requests should not wait for several.
 _aligning = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
 class Scene:
-    """A model, its data, and names for the Python that the page offers.
+    """A model and its data, with file names for the Python code that the page shows.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Scene:
     model_name, data_name : str
         As given on the command line.
     load_options : dict
-        How the data was read.
+        Options with which the data was loaded.
     """
 
     subject: Subject
@@ -57,28 +57,28 @@ class Scene:
 
     @classmethod
     def of(cls, model: WarpModel, data: Data, **names: Any) -> Scene:
-        """The scene of signals or images; volumes can't be shown."""
+        """Make a scene of signals or images; raise for volumes."""
         subject = Subject.of(model, data)
         if model.space.ndim == 3:
             raise ValueError(
-                "the page shows signals and images, and this is a model of volumes. Use "
-                "`dreamwarp report` or `dreamwarp figure`, which draw slices."
+                "the page shows signals and images, got a model of volumes. Use `dreamwarp report` "
+                "or `dreamwarp figure`, which draw slices."
             )
         return cls(subject, **names)
 
     def warm(self) -> None:
-        """Do everything once, so that what has to be compiled is before the first visitor comes."""
+        """Run every operation once, so that all kernels are compiled before the first request."""
         sample = self.subject.sample(self.index(0, 0))
         theta = self.theta(0, self.draw_coefficients(0, 0, 0), 1.0)
         self.show_warp(sample, theta, [(0.5, 0.5)])
-        self.mosaic(None, MAX_MOSAIC, 1.0, 0)  # many at once have kernels of their own
+        self.mosaic(None, MAX_MOSAIC, 1.0, 0)  # batches have their own kernels
         self.align(0, 0, len(self._members[0]) - 1)
 
-    # -- what there is
+    # -- model and data
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        """All that the page needs to know once."""
+        """Facts that the page loads once."""
         subject, model = self.subject, self.subject.model
         n_sliders = min(MAX_SLIDERS, model.space.dim)
         return {
@@ -107,7 +107,7 @@ class Scene:
 
     @property
     def n_classes(self) -> int:
-        """Classes of the data."""
+        """Number of classes in the data."""
         return len(self.subject.labels)
 
     @cached_property
@@ -116,21 +116,18 @@ class Scene:
 
     @cached_property
     def _steps(self) -> list[Numbers]:
-        """Of each class, θ of one standard deviation along each component: (d, d), rows."""
+        """θ of one standard deviation along each component, by class: (d, d), in rows."""
         found = (self.subject.model.components(label) for label in self.subject.labels)
         return [(each.directions * each.standard_deviations).T.copy() for each in found]
 
     def index(self, code: int, member: int) -> int:
-        """The sample with a number in its class."""
+        """Index in the data of a sample numbered within its class."""
         check_place("class_number", code, self.n_classes, "classes")
-        return int(self._members[code][self.check_member(code, member)])
-
-    def check_member(self, code: int, member: int) -> int:
-        """A number of a sample in its class, if there is one."""
-        return check_place("sample", member, len(self._members[code]), "samples of the class")
+        check_place("sample", member, len(self._members[code]), "samples of the class")
+        return int(self._members[code][member])
 
     def members(self, code: int, first: int, n: int) -> dict[str, Any]:
-        """Some samples of a class, from number ``first``."""
+        """Return samples of a class, starting at number ``first``."""
         check_place("class_number", code, self.n_classes, "classes")
         chosen = self._members[code][first : first + min(n, self.most_images)]
         samples = np.stack([self.subject.sample(int(i)) for i in chosen]) if len(chosen) else None
@@ -138,18 +135,18 @@ class Scene:
 
     @property
     def most_images(self) -> int:
-        """Images that one answer may hold."""
+        """Largest number of images in one answer."""
         return int(max(1, min(MAX_MOSAIC, MAX_VALUES // self.subject.sample(0).size)))
 
     # -- a warp
 
     def theta(self, code: int, coefficients: list[float], strength: float) -> Numbers:
-        """θ (d,): coefficients count standard deviations along the components of a class."""
+        """θ (d,) from coefficients, in standard deviations along the components of a class."""
         check_place("class_number", code, self.n_classes, "classes")
         steps = self._steps[code]
         if len(coefficients) > len(steps):
             raise ValueError(
-                f"`coefficients` must be at most {len(steps)} numbers, one for each component, got "
+                f"`coefficients` must be at most {len(steps)} numbers, one per component, got "
                 f"{len(coefficients)}."
             )
         return strength * (np.asarray(coefficients, dtype=np.float64) @ steps[: len(coefficients)])
@@ -157,7 +154,7 @@ class Scene:
     def show_warp(
         self, values: Array, theta: Numbers, landmarks: list[tuple[float, float]]
     ) -> dict[str, Any]:
-        """A sample (channels, *spatial) by a warp; the grid, velocity and landmarks it moves."""
+        """Return a warped sample (channels, *spatial), with moved grid, landmarks and velocity."""
         space = self.subject.model.space
         warp = Warp(space, theta)
         shown = {"image": self.picture(warp.image(values)), **self.show_field(theta)}
@@ -168,7 +165,7 @@ class Scene:
         return shown
 
     def show_field(self, theta: Numbers) -> dict[str, Any]:
-        """Grid and velocity of the content, T^{-θ}, as lists of float32 in base64."""
+        """Return grid and velocity of the content, T^{-θ}, as float32 in base64."""
         space = self.subject.model.space
         if space.ndim == 1:
             points = np.linspace(0.0, 1.0, POINTS_OF_LINE)[:, None]
@@ -185,26 +182,24 @@ class Scene:
         }
 
     def draw_coefficients(self, code: int, member: int, seed: int) -> list[float]:
-        """A random warp of a class, as coefficients of all its components."""
+        """Draw a random warp of a class, as coefficients of all its components."""
         index = self.index(code, member)
         theta = self.subject.draw_theta(index, 1, strength=1.0, seed=seed)[0]
         found = self.subject.model.components(self.subject.labels[code])
-        # Directions without variance have no warps to speak of.
+        # Avoid dividing by zero along directions without variance.
         width = np.maximum(found.standard_deviations, 1e-12 * found.standard_deviations[0])
         coefficients = (theta @ found.directions) / np.maximum(width, np.finfo(float).tiny)
         return np.clip(coefficients, -8.0, 8.0).round(3).tolist()
 
-    # -- fresh samples
+    # -- new samples
 
     def mosaic(self, code: int | None, n: int, strength: float, seed: int) -> dict[str, Any]:
-        """New samples of a class, or of all classes in turn."""
+        """Make new samples of a class, or of all classes in turn."""
         if code is not None:
             check_place("class_number", code, self.n_classes, "classes")
         n = min(n, self.most_images)
-        source, numbers = (
-            self.subject.source.with_options(key=seed, strength=strength),
-            np.arange(n),
-        )
+        source = self.subject.source.with_options(key=seed, strength=strength)
+        numbers = np.arange(n)
         templates = source.choose(numbers, code=code)
         X, y = source.warp(numbers, templates), source.data.y[templates]
         samples = np.stack([as_channels(self.subject.model.space, sample) for sample in X])
@@ -213,18 +208,17 @@ class Scene:
     # -- a pair
 
     def align(self, code: int, first: int, second: int) -> dict[str, Any]:
-        """One sample of a class warped onto another: both, the result and what differs."""
+        """Align one sample of a class to another; return both, the warped source and losses."""
         ends = [self.index(code, member) for member in (first, second)]
         source, target = (self.subject.sample(index) for index in ends)
         result = self._align(source, target)
         theta, space = result.theta[0], self.subject.model.space
         warped = Warp(space, theta).image(source)
-        pictures = {
-            "source": source, "target": target, "warped": warped,
-        }  # fmt: skip
         before, after = float(result.loss_before[0]), float(result.loss_after[0])
         return {
-            **{name: self.picture(values) for name, values in pictures.items()},
+            "source": self.picture(source),
+            "target": self.picture(target),
+            "warped": self.picture(warped),
             **self.show_field(theta),
             "loss_before": before,
             "loss_after": after,
@@ -237,13 +231,13 @@ class Scene:
         displacement, length = self._prior_scale()
         prior = SmoothPrior(self.subject.model.space, displacement=displacement, length=length)
         with _aligning, warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # the page says how it went
+            warnings.simplefilter("ignore", RuntimeWarning)  # the page shows the result
             return align_pairs(
                 self.subject.model.space, source[None], target[None], prior=prior, progress=False
             )
 
     def _prior_scale(self) -> tuple[float, float]:
-        """Displacement and length of the prior that the model's pairs were aligned under."""
+        """Displacement and length of the prior with which the model's pairs were aligned."""
         settings = self.subject.model.settings
         displacement = settings.get("displacement", "auto")
         return (
@@ -254,9 +248,10 @@ class Scene:
     # -- pictures and Python
 
     def picture(self, values: Array) -> dict[str, Any]:
-        """Samples (..., channels, *spatial) for the browser, in base64.
+        """Encode samples (..., channels, *spatial) for the browser, in base64.
 
-        Images as uint8, from the lowest value of the data to the highest; signals as float32.
+        Images become uint8, scaled from the lowest to the highest value of the data; signals
+        float32.
         """
         if self.subject.model.space.ndim == 1:
             return {"shape": list(values.shape), "data": pack(values)}
@@ -270,7 +265,7 @@ class Scene:
     def warp_code(
         self, code: int, index: int | None, coefficients: list[float], strength: float
     ) -> str:
-        """Python that makes what is shown."""
+        """Python code that makes the warped sample."""
         label = self.subject.labels[code]
         n = max((k + 1 for k, value in enumerate(coefficients) if value), default=1)
         used = [round(float(value), 6) for value in (coefficients or [0.0])[:n]]
@@ -289,7 +284,7 @@ class Scene:
         )
 
     def align_code(self, source: int, target: int) -> str:
-        """Python that aligns the pair shown."""
+        """Python code that aligns the pair."""
         displacement, length = self._prior_scale()
         return "\n".join(
             [
@@ -312,20 +307,19 @@ class Scene:
         ]
 
 
-def check_place(name: str, value: int, n: int, what: str) -> int:
-    """A place, if it is among ``n``."""
+def check_place(name: str, value: int, n: int, what: str) -> None:
+    """Raise unless an index is below ``n``."""
     if not 0 <= value < n:
-        raise ValueError(f"`{name}` must be from 0 to {n - 1}, there are {n} {what}, got {value}.")
-    return value
+        raise ValueError(f"`{name}` must be from 0 to {n - 1} for {n} {what}, got {value}.")
 
 
 def pack(values: Array) -> str:
-    """Numbers as little-endian float32 in base64."""
+    """Encode numbers as little-endian float32 in base64."""
     return encode(np.asarray(values, dtype="<f4").tobytes())
 
 
 def encode(content: bytes) -> str:
-    """Bytes as text."""
+    """Encode bytes as base64 text."""
     return base64.b64encode(content).decode("ascii")
 
 

@@ -1,4 +1,4 @@
-"""The page's server: FastAPI in front of a scene, on this machine unless told otherwise."""
+"""The server of the interactive page: a FastAPI application, by default on localhost only."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dreamwarp.explore.uploads import Uploads, read_picture, read_series
 
 MAX_LANDMARKS = 64
 MAX_COEFFICIENTS = 20_000
-# Strengths that the page offers; more tears nothing, but shows nothing either.
+# Largest strength: stronger warps show nothing recognizable.
 MAX_STRENGTH = 4.0
 FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
@@ -42,14 +42,14 @@ Coefficient = Annotated[float, Field(ge=-10.0, le=10.0, allow_inf_nan=False)]
 Coordinate = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 
 
-class Asked(BaseModel):
-    """What all requests have in common: nothing that is not asked for."""
+class _Request(BaseModel):
+    """Base of all requests: rejects unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
 
 
-class WarpAsked(Asked):
-    """A sample and a warp: deviations along the components of a class."""
+class WarpRequest(_Request):
+    """A sample, and a warp as standard deviations along the components of a class."""
 
     class_number: Place
     sample: Place = 0
@@ -59,7 +59,7 @@ class WarpAsked(Asked):
     landmarks: Annotated[list[tuple[Coordinate, Coordinate]], Field(max_length=MAX_LANDMARKS)] = []
 
 
-class DiceAsked(Asked):
+class DiceRequest(_Request):
     """A random warp of a class."""
 
     class_number: Place
@@ -67,8 +67,8 @@ class DiceAsked(Asked):
     seed: SeedNumber = 0
 
 
-class MosaicAsked(Asked):
-    """Fresh samples of a class, or of all."""
+class MosaicRequest(_Request):
+    """New samples of a class, or of all classes."""
 
     class_number: Place | None = None
     n: Annotated[int, Field(ge=1, le=MAX_MOSAIC)] = 36
@@ -76,15 +76,15 @@ class MosaicAsked(Asked):
     seed: SeedNumber = 0
 
 
-class MembersAsked(Asked):
-    """Samples of a class, from a number on."""
+class MembersRequest(_Request):
+    """Samples of a class, starting at a number."""
 
     class_number: Place
     first: Place = 0
     n: Annotated[int, Field(ge=1, le=MAX_MOSAIC)] = 12
 
 
-class AlignAsked(Asked):
+class AlignRequest(_Request):
     """Two samples of a class."""
 
     class_number: Place
@@ -93,7 +93,7 @@ class AlignAsked(Asked):
 
 
 def create_app(scene: Scene) -> FastAPI:
-    """The application without its guard: pages, and answers to their scripts."""
+    """Make the application, without access control."""
     app = FastAPI(title="dreamwarp explore", docs_url=None, redoc_url=None)
     uploads = Uploads()
     _serve_files(app)
@@ -104,30 +104,30 @@ def create_app(scene: Scene) -> FastAPI:
         return scene.description
 
     @app.post("/api/members")
-    def members(asked: MembersAsked) -> dict[str, Any]:
-        return scene.members(asked.class_number, asked.first, asked.n)
+    def members(request: MembersRequest) -> dict[str, Any]:
+        return scene.members(request.class_number, request.first, request.n)
 
     @app.post("/api/warp")
-    def warp(asked: WarpAsked) -> dict[str, Any]:
-        theta = scene.theta(asked.class_number, asked.coefficients, asked.strength)
-        index = None if asked.upload else scene.index(asked.class_number, asked.sample)
-        values = uploads.get(asked.upload) if asked.upload else scene.subject.sample(index or 0)
-        shown = scene.show_warp(values, theta, asked.landmarks)
-        code = scene.warp_code(asked.class_number, index, asked.coefficients, asked.strength)
+    def warp(request: WarpRequest) -> dict[str, Any]:
+        theta = scene.theta(request.class_number, request.coefficients, request.strength)
+        index = None if request.upload else scene.index(request.class_number, request.sample)
+        values = uploads.get(request.upload) if request.upload else scene.subject.sample(index or 0)
+        shown = scene.show_warp(values, theta, request.landmarks)
+        code = scene.warp_code(request.class_number, index, request.coefficients, request.strength)
         return {**shown, "python": code}
 
     @app.post("/api/dice")
-    def dice(asked: DiceAsked) -> dict[str, Any]:
-        drawn = scene.draw_coefficients(asked.class_number, asked.sample, asked.seed)
+    def dice(request: DiceRequest) -> dict[str, Any]:
+        drawn = scene.draw_coefficients(request.class_number, request.sample, request.seed)
         return {"coefficients": drawn}
 
     @app.post("/api/mosaic")
-    def mosaic(asked: MosaicAsked) -> dict[str, Any]:
-        return scene.mosaic(asked.class_number, asked.n, asked.strength, asked.seed)
+    def mosaic(request: MosaicRequest) -> dict[str, Any]:
+        return scene.mosaic(request.class_number, request.n, request.strength, request.seed)
 
     @app.post("/api/align")
-    def align(asked: AlignAsked) -> dict[str, Any]:
-        return scene.align(asked.class_number, asked.first, asked.second)
+    def align(request: AlignRequest) -> dict[str, Any]:
+        return scene.align(request.class_number, request.first, request.second)
 
     @app.post("/api/upload")
     async def upload(request: Request) -> dict[str, Any]:
@@ -145,13 +145,13 @@ def _keep(scene: Scene, uploads: Uploads, content: bytes) -> dict[str, Any]:
     else:
         values = read_picture(content, n_channels, is_ink=scene.subject.look.is_ink)
         look = scene.subject.look
-        if (look.low, look.high) != (0.0, 255.0):  # shown as the data's values are
+        if (look.low, look.high) != (0.0, 255.0):  # scale to the range of the data
             values = (look.low + (look.high - look.low) * values / 255.0).astype(np.float32)
     return {"upload": uploads.add(values), "image": scene.picture(values)}
 
 
 def _serve_files(app: FastAPI) -> None:
-    """The page, from the package: names are fixed, so that no request names a file."""
+    """Serve the files of the page under fixed names, so that no request can name a file."""
     folder = resources.files("dreamwarp.explore").joinpath("page")
     for path, (name, kind) in FILES.items():
         content = folder.joinpath(name).read_bytes()
@@ -166,7 +166,7 @@ def _answer_with(content: bytes, kind: str) -> Callable[[], Response]:
 
 
 def _explain_errors(app: FastAPI) -> None:
-    """Every error as one sentence."""
+    """Answer every error with one sentence."""
 
     @app.exception_handler(RequestValidationError)
     def wrong(request: Request, error: RequestValidationError) -> JSONResponse:
@@ -183,11 +183,11 @@ def _explain_errors(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     def broken(request: Request, error: Exception) -> JSONResponse:
         logging.getLogger("dreamwarp.explore").exception("a request failed")
-        return JSONResponse({"error": "something went wrong: see the terminal."}, 500)
+        return JSONResponse({"error": "internal error: see the terminal."}, 500)
 
 
 def _sentence(error: RequestValidationError) -> str:
-    """The first thing that is wrong with a request."""
+    """Describe the first error of a request."""
     first = error.errors()[0]
     place = ".".join(str(part) for part in first["loc"] if part != "body")
     return f"`{place or 'request'}`: {first['msg']}."[:500]
@@ -197,7 +197,7 @@ def _sentence(error: RequestValidationError) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine and no other."""
+    """Whether a host is this machine only."""
     if host.lower() == "localhost":
         return True
     try:
@@ -207,7 +207,7 @@ def is_loopback(host: str) -> bool:
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """A socket that listens; an error says whether the port is taken."""
+    """Open a listening socket, with clear errors."""
     name = host.strip("[]")
     family = socket.AF_INET6 if ":" in name else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
@@ -223,7 +223,7 @@ def open_socket(host: str, port: int) -> socket.socket:
                 "for a free one."
             ) from error
         if error.errno == errno.EACCES:
-            raise OSError(f"port {port} needs an administrator. Use one above 1023.") from error
+            raise OSError(f"port {port} needs administrator rights. Use one above 1023.") from error
         raise OSError(
             f"`{host}` port {port} can't be opened: {error.strerror or error}."
         ) from error
@@ -231,15 +231,15 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 class Serving:
-    """A scene, served: the address, and what runs it.
+    """A running server of a scene.
 
     Parameters
     ----------
     scene : Scene
     host : str
-        Loopback unless told otherwise; elsewhere visitors need a token.
+        For hosts other than loopback, visitors need a token.
     port : int
-        0: any that is free.
+        0: any free port.
     """
 
     def __init__(self, scene: Scene, *, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -248,7 +248,7 @@ class Serving:
         self.token = None if is_loopback(host) else secrets.token_urlsafe(18)
         names = {*LOOPBACK_NAMES, host}
         hosts = None if self.token else [f"{name}:{self.port}" for name in names]
-        # What listens on all of a machine's addresses is reached by its name.
+        # A server on all addresses is reached by the name of the machine.
         named = socket.gethostname() if host in ("0.0.0.0", "::", "[::]") else host
         shown = f"[{named}]" if ":" in named and not named.startswith("[") else named
         self.address = f"http://{shown}:{self.port}/"
@@ -265,5 +265,5 @@ class Serving:
         self.server.run(sockets=[self.socket])
 
     def stop(self) -> None:
-        """Let :meth:`run` end."""
+        """Make :meth:`run` return."""
         self.server.should_exit = True

@@ -1,4 +1,4 @@
-"""Pictures and series that visitors of the page bring: taken for hostile, kept for a while."""
+"""Pictures and series uploaded to the page: untrusted input, kept in memory for a while."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from PIL import Image, ImageOps
 
 Array = NDArray[Any]
 
-# Bytes that are read, pixels that are decoded, and pixels along an axis that are kept.
+# Limits: bytes read, pixels decoded, and pixels kept along an axis.
 MAX_BYTES, MAX_PIXELS, MAX_SIDE = 8 * 2**20, 2**24, 256
 MAX_NUMBERS = 2**16
-# Pictures that are kept; the one used longest ago goes first.
+# Uploads kept; the least recently used is dropped first.
 MAX_KEPT = 32
 FORMATS = ("PNG", "JPEG", "WEBP")
 UNREADABLE = (
@@ -28,14 +28,14 @@ UNREADABLE = (
 
 
 class Uploads:
-    """What visitors brought, by a name that can't be guessed."""
+    """Uploaded samples, by an unguessable name."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, Array] = OrderedDict()
         self._lock = threading.Lock()
 
     def add(self, values: Array) -> str:
-        """Keep a sample; its name."""
+        """Store a sample; return its name."""
         name = secrets.token_urlsafe(12)
         with self._lock:
             self._kept[name] = values
@@ -44,32 +44,32 @@ class Uploads:
         return name
 
     def get(self, name: str) -> Array:
-        """A sample that was kept."""
+        """Return a stored sample."""
         with self._lock:
             if name not in self._kept:
-                raise ValueError("`upload` must be a picture that is still kept. Drop it again.")
+                raise ValueError("`upload` is unknown or has expired. Drop it again.")
             self._kept.move_to_end(name)
             return self._kept[name]
 
 
 def read_picture(content: bytes, n_channels: int, *, is_ink: bool) -> Array:
-    """A PNG, JPEG or WebP picture as uint8 (n_channels, rows, columns), or grey for others than 3.
+    """Read a PNG, JPEG or WebP picture as uint8, (3, rows, columns) or grey (1, rows, columns).
 
-    At most ``MAX_SIDE`` pixels along an axis. What is transparent becomes background: black for
-    data with high values on low ones, white for others.
+    It is reduced to at most ``MAX_SIDE`` pixels along an axis. Transparent pixels become
+    background: black if the data has bright ink on dark ground, else white.
     """
     check_length(content)
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as picture:
             rows, columns = picture.size[::-1]
             if rows * columns > MAX_PIXELS:
-                raise ValueError(f"it has {rows} x {columns} pixels, too many")
+                raise ValueError(f"too many pixels, {rows} x {columns}")
             upright = ImageOps.exif_transpose(picture)
             flat = _flatten(upright, 0 if is_ink else 255)
     except UNREADABLE as error:
         raise ValueError(
-            f"the picture can't be read: {str(error) or type(error).__name__}. Bring a PNG, JPEG "
-            f"or WebP picture of at most {MAX_PIXELS:,} pixels."
+            f"the picture can't be read: {str(error) or type(error).__name__}. Use a PNG, JPEG or "
+            f"WebP picture of at most {MAX_PIXELS:,} pixels."
         ) from error
     flat.thumbnail((MAX_SIDE, MAX_SIDE), Image.Resampling.LANCZOS)
     if min(flat.size) < 2:
@@ -92,15 +92,15 @@ def _flatten(picture: Image.Image, background: int) -> Image.Image:
 
 
 def read_series(content: bytes, n_channels: int) -> Array:
-    """Numbers as text, a row for each time and a column for each channel: (n_channels, length)."""
+    """Read a text of numbers, one row per time and one column per channel: (n_channels, length)."""
     check_length(content)
     try:
         lines = content.decode("utf-8").replace(",", " ").replace(";", " ").splitlines()
         rows = [[float(word) for word in line.split()] for line in lines if line.strip()]
     except (UnicodeDecodeError, ValueError) as error:
         raise ValueError(
-            "the series can't be read: bring a text file of numbers, a row for each time and "
-            f"{n_channels} in it."
+            f"the series can't be read. Use a text file with rows of {n_channels} numbers, one row "
+            "per time."
         ) from error
     if len(rows) == 1 and n_channels == 1:
         rows = [[value] for value in rows[0]]
@@ -111,12 +111,12 @@ def read_series(content: bytes, n_channels: int) -> Array:
         )
     values = np.array(rows, dtype=np.float64).T
     if not np.isfinite(values).all() or np.abs(values).max() > 1e30:
-        raise ValueError("a series must hold finite numbers, below 1e30.")
+        raise ValueError("a series must have finite numbers below 1e30.")
     return np.ascontiguousarray(values, dtype=np.float32)
 
 
 def check_length(content: bytes) -> None:
-    """Raise if there is nothing, or too much."""
+    """Raise if the content is empty or too long."""
     if not content:
         raise ValueError("the file must not be empty.")
     if len(content) > MAX_BYTES:

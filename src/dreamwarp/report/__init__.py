@@ -1,7 +1,7 @@
-"""Pictures of warps and models, and pages of them.
+"""Figures of warps and models, animations, and HTML reports.
 
-Each figure is one function that returns a matplotlib figure, without touching matplotlib's global
-state. Names are looked up when they are used: importing the package loads no matplotlib.
+Each figure is a function that returns a matplotlib figure, without touching matplotlib's global
+state. Names are imported at first use: importing the package does not load matplotlib.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from dreamwarp.core.listing import public_names
 
-# Name to the module that has it.
+# Module of each public name.
 PUBLIC = {
     "Study": "study",
     "component_frames": "animation",
@@ -22,33 +22,16 @@ PUBLIC = {
     "draw_gallery": "aligned",
     "draw_samples": "warped",
     "draw_spectrum": "learned",
-    "draw_strength": "judged",
+    "draw_strength": "learned",
     "draw_traces": "aligned",
-    "find_odd": "oddities",
+    "find_odd": "outliers",
     "make_study": "study",
     "save_animation": "animation",
     "save_figure": "figures",
     "study_of": "study",
 }
 
-__all__ = [
-    "Study",
-    "component_frames",
-    "draw_alignment",
-    "draw_class_similarity",
-    "draw_components",
-    "draw_field",
-    "draw_gallery",
-    "draw_samples",
-    "draw_spectrum",
-    "draw_strength",
-    "draw_traces",
-    "find_odd",
-    "make_study",
-    "save_animation",
-    "save_figure",
-    "study_of",
-]
+__all__ = list(PUBLIC)
 
 
 def __getattr__(name: str) -> Any:

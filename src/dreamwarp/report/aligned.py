@@ -1,8 +1,8 @@
-"""Pairs of samples and the warps between them: one in detail, many side by side, their chains."""
+"""Figures of aligned pairs: the parts of one warp, a gallery of pairs, traces of chains."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -17,8 +17,8 @@ from dreamwarp.augment.subject import as_channels
 from dreamwarp.core.validation import check_whole
 from dreamwarp.data.look import Look
 from dreamwarp.report import figures, sheets
-from dreamwarp.report.galleries import GAP, MARGIN, Cell, Gallery
-from dreamwarp.report.sheets import Box
+from dreamwarp.report.galleries import Cell, Gallery, draw_panels
+from dreamwarp.report.sheets import draw_difference, draw_sample
 from dreamwarp.report.study import Study
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.warp import Warp
@@ -30,10 +30,10 @@ CHAINS = (figures.GRID, figures.MARKS[0], figures.MARKS[1], figures.MARKS[3])
 
 
 def draw_field(space: WarpSpace, source: ArrayLike, target: ArrayLike, theta: ArrayLike) -> Figure:
-    """What a warp is made of: the paper's figure 2.
+    """Draw the parts of a warp: the paper's figure 2.
 
-    The source with the cells on which velocities are affine, the target, the velocity field, the
-    grid it moves, and the source warped. Velocity and grid are those of the content, T^{-θ}.
+    The source with the cells of the space, the target, the velocity field, the moved grid, and the
+    warped source. Velocity and grid show how the content moves, by T^{-θ}.
 
     Parameters
     ----------
@@ -49,68 +49,36 @@ def draw_field(space: WarpSpace, source: ArrayLike, target: ArrayLike, theta: Ar
     first, second = (as_channels(space, np.asarray(sample)) for sample in (source, target))
     if first.shape != second.shape or first.ndim != space.ndim + 1:
         raise ValueError(
-            f"`source` and `target` must be samples of one shape with {space.ndim} spatial axes, "
-            f"got {np.shape(source)} and {np.shape(target)}."
+            f"`source` and `target` must have the same shape, with {space.ndim} spatial axes, got "
+            f"{np.shape(source)} and {np.shape(target)}."
         )
     values = np.asarray(theta, dtype=np.float64)
     warped = Warp(space, values).image(first)
     look, spatial = Look.of(np.stack([first, second])), first.shape[1:]
-    panels = {
-        "source, cells": partial(_with_cells, space, first, look),
-        "target": partial(_sample, second, look),
-        "velocity": partial(_velocity, space, -values, spatial),
-        "grid": partial(_grid, space, -values, spatial),
-        "source, warped": partial(_sample, warped, look, behind=second),
+
+    def draw_cells(axes: Axes, box: sheets.Box) -> None:
+        draw_sample(axes, box, first, look)
+        sheets.draw_tessellation(axes, box, space, spatial)
+
+    field: dict[str, Any] = {"space": space, "theta": -values, "spatial": spatial}
+    panels: dict[str, Cell] = {
+        "source, cells": draw_cells,
+        "target": partial(draw_sample, values=second, look=look),
+        "velocity": partial(sheets.draw_velocity, **field),
+        "grid": partial(sheets.draw_grid, **field),
+        "source, warped": partial(draw_sample, values=warped, look=look, behind=second),
     }
-    return draw_panels(panels, spatial, height=1.55 if space.ndim == 2 else 1.2)
-
-
-def draw_panels(panels: Mapping[str, Cell], spatial: tuple[int, ...], height: float) -> Figure:
-    """Boxes with titles, side by side; volumes, which are wide, below one another."""
-    width = sheets.box_width(spatial, height)
-    n_columns = 2 if len(spatial) == 3 else len(panels)
-    n_rows = -(-len(panels) // n_columns)
-    step_x, step_y, top = width + 3 * GAP, height + 0.32, MARGIN + 0.22
-    figure, axes = sheets.new_sheet(
-        2 * MARGIN + n_columns * step_x - 3 * GAP, top + n_rows * step_y - 0.32 + MARGIN
-    )
-    for number, (title, cell) in enumerate(panels.items()):
-        row, column = divmod(number, n_columns)
-        box = Box(MARGIN + column * step_x, top + row * step_y, width, height)
-        sheets.write(axes, box.x, box.y - 0.12, title, align="left")
-        cell(axes, box)
-    return figure
-
-
-def _sample(
-    values: Array, look: Look, axes: Axes, box: Box, *, behind: Array | None = None
-) -> None:
-    sheets.draw_sample(axes, box, values, look, behind=behind if values.ndim == 2 else None)
-
-
-def _with_cells(space: WarpSpace, values: Array, look: Look, axes: Axes, box: Box) -> None:
-    sheets.draw_sample(axes, box, values, look)
-    sheets.draw_tessellation(axes, box, space, values.shape[1:])
-
-
-def _velocity(
-    space: WarpSpace, theta: Array, spatial: tuple[int, ...], axes: Axes, box: Box
-) -> None:
-    sheets.draw_velocity(axes, box, space, theta, spatial)
-
-
-def _grid(space: WarpSpace, theta: Array, spatial: tuple[int, ...], axes: Axes, box: Box) -> None:
-    sheets.draw_grid(axes, box, space, theta, spatial)
+    height, n_columns = 1.55 if space.ndim == 2 else 1.2, 2 if space.ndim == 3 else 5
+    return draw_panels(panels, spatial, height, n_columns)
 
 
 # -- many pairs
 
 
 def draw_gallery(study: Study, *, label: Any = None, n: int = 8) -> Figure:
-    """Pairs before and after alignment, the worst first: the paper's figure 3.
+    """Draw pairs before and after alignment, worst first: the paper's figure 3.
 
-    Half are those whose warps leave most of the difference; the others are spread from the best to
-    the typical.
+    Half of the pairs have the largest remaining differences; the others range from typical to best.
 
     Parameters
     ----------
@@ -119,29 +87,25 @@ def draw_gallery(study: Study, *, label: Any = None, n: int = 8) -> Figure:
     label : optional
         A class. Default: all.
     n : int
-        Pairs to show.
+        Number of pairs.
 
     Returns
     -------
     matplotlib.figure.Figure
     """
     worst, typical = choose_pairs(study, label, check_whole("n", n, 1))
-    return draw_pairs(study, [*worst, *typical], ["worst"] * len(worst) + [""] * len(typical))
-
-
-def draw_pairs(study: Study, indices: Sequence[int], names: Sequence[str]) -> Figure:
-    """Pairs of a study: source, target, warped source, differences before and after."""
     subject, rows, notes = study.subject, [], []
-    for index, name in zip(indices, names, strict=True):
+    for index in map(int, [*worst, *typical]):
         source, target = (subject.sample(int(end)) for end in study.edges[index])
         warped = subject.warp(study.alignments.theta[index], int(study.edges[index, 0]))
         look = subject.look
-        cells = [partial(_sample, values, look) for values in (source, target)]
-        cells.append(partial(_sample, warped, look, behind=target))
-        cells += [partial(_difference, values, target, look) for values in (source, warped)]
-        label = subject.labels[subject.codes[study.edges[index, 0]]]
-        rows.append((f"{name} {label}".strip() if name else str(label), cells))
-        notes.append(describe_pair(study, int(index)))
+        cells = [partial(draw_sample, values=values, look=look) for values in (source, target)]
+        cells.append(partial(draw_sample, values=warped, look=look, behind=target))
+        for values in (source, warped):
+            cells.append(partial(draw_difference, first=values, second=target, look=look))
+        name = str(subject.labels[subject.codes[study.edges[index, 0]]])
+        rows.append((f"worst {name}" if index in worst else name, cells))
+        notes.append(describe_pair(study, index))
     titles = ("source", "target", "warped", "before", "after")
     return Gallery(
         subject.spatial, rows, list(enumerate(titles)), gaps=(3,),
@@ -149,29 +113,25 @@ def draw_pairs(study: Study, indices: Sequence[int], names: Sequence[str]) -> Fi
     ).draw()  # fmt: skip
 
 
-def _difference(first: Array, second: Array, look: Look, axes: Axes, box: Box) -> None:
-    sheets.draw_difference(axes, box, first, second, look)
-
-
 def describe_pair(study: Study, index: int) -> str:
-    """What came of a pair, in a few words."""
+    """Summarize the alignment of a pair."""
     size = f"warp size {study.sizes[index]:.1f}"
     if not study.alignments.usable[index]:
         return "can't be aligned"
     if study.alignments.sigma is None:
         return size
-    return f"{study.left_over[index]:.0%} left\n{size}"
+    return f"{study.left_over[index]:.0%} remaining\n{size}"
 
 
 def choose_pairs(study: Study, label: Any, n: int) -> tuple[Integers, Integers]:
-    """The worst pairs of a class or of all, and as many from the best to the typical."""
+    """Choose the worst pairs, of a class or of all, and as many from typical to best."""
     left = np.where(study.alignments.usable, study.left_over, np.nan)
     candidates = np.flatnonzero(np.isfinite(left))
     if label is not None:
         classes = study.subject.codes[study.edges[:, 0]]
         candidates = candidates[classes[candidates] == study.subject.place(label)]
     if not len(candidates):
-        raise ValueError("there must be pairs that can be aligned to be shown, got none.")
+        raise ValueError("`study` must have pairs that can be aligned, got none.")
     order = candidates[np.argsort(-left[candidates], kind="stable")]
     n_worst = min(-(-n // 2), len(order))
     rest = order[n_worst:]
@@ -183,14 +143,15 @@ def choose_pairs(study: Study, label: Any, n: int) -> tuple[Integers, Integers]:
 
 
 def draw_traces(alignments: Alignments, *, titles: Sequence[str] | None = None) -> Figure:
-    """Traces of the log-posterior along the chains of each pair, and the densities of its draws.
+    """Draw traces and histograms of the log-posterior along the chains of each pair.
 
-    Chains that have mixed look alike, and run level.
+    Chains that have mixed look alike and show no trend.
 
     Parameters
     ----------
     alignments : Alignments
-        By ``method="metropolis"`` or ``"hmc"``, chains kept; the first six pairs are drawn.
+        Made with ``method="metropolis"`` or ``"hmc"`` and ``keep_chains=True``. The first six pairs
+        are drawn.
     titles : sequence of str, optional
         One for each pair.
 
@@ -200,7 +161,7 @@ def draw_traces(alignments: Alignments, *, titles: Sequence[str] | None = None) 
     """
     if not alignments.chains:
         raise ValueError(
-            "`alignments` must have chains: align by method='metropolis' or 'hmc', with "
+            "`alignments` must have chains, got none. Align with method='metropolis' or 'hmc' and "
             "keep_chains=True."
         )
     n = min(6, len(alignments.log_posteriors))
@@ -214,8 +175,8 @@ def draw_traces(alignments: Alignments, *, titles: Sequence[str] | None = None) 
             color=figures.INK,
         )  # fmt: skip
         _draw_chains(left, right, alignments.log_posteriors[index])
-    panels[-1, 0].set_xlabel("draw", fontsize=9, color=figures.INK)
-    panels[-1, 1].set_xlabel("share of draws", fontsize=9, color=figures.INK)
+    for axes, name in zip(panels[-1], ("draw", "fraction of draws"), strict=True):
+        axes.set_xlabel(name, fontsize=9, color=figures.INK)
     return figure
 
 
@@ -231,8 +192,7 @@ def _draw_chains(left: Axes, right: Axes, traces: Array) -> None:
         )  # fmt: skip
     right.set_ylim(left.get_ylim())
     right.set_yticklabels([])
-    left.set_ylabel("log-posterior", fontsize=9, color=figures.INK)
-    for axes in (left, right):
-        figures.plain_axes(axes)
+    figures.style_axes(left, y_label="log-posterior")
+    figures.style_axes(right)
     left.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     right.xaxis.set_major_locator(MaxNLocator(2))

@@ -1,4 +1,4 @@
-"""Moving pictures: samples swaying along the principal components of their classes."""
+"""Animations of samples warped along principal components."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
-from dreamwarp.augment.subject import Data, Subject, component_theta
+from dreamwarp.augment.subject import Data, Subject
 from dreamwarp.core.files import write_beside
 from dreamwarp.core.progress import ProgressOption, track
 from dreamwarp.core.validation import check_whole
 from dreamwarp.model import WarpModel
-from dreamwarp.report.galleries import GAP, MARGIN
-from dreamwarp.report.sheets import Box, box_width, draw_sample, new_sheet, write
-from dreamwarp.report.warped import box_height, check_index, choose_rows
+from dreamwarp.report.galleries import GAP, draw_panels
+from dreamwarp.report.sheets import box_width
+from dreamwarp.report.warped import box_height, choose_rows, show, warp_along
 
 Frames = NDArray[np.uint8]
 
 SUFFIXES = (".gif", ".mp4", ".webp")
-# From one end to the other in two seconds; GIFs count in hundredths of a second.
+# Two seconds from one end to the other; GIFs count in hundredths of a second.
 N_FRAMES, FRAME_SECONDS = 25, 0.08
 DEVIATION = 3.0
-# Boxes side by side; wide samples have fewer.
+# Largest width in inches.
 WIDTH = 5.6
 DPI = 120
 
@@ -47,46 +47,29 @@ def component_frames(
     dpi: int = DPI,
     progress: ProgressOption = None,
 ) -> Frames:
-    """Samples from -3 to 3 standard deviations along components: (n_frames, rows, columns, 3).
+    """Render samples from -3 to 3 standard deviations along components.
 
-    Options as for :func:`~dreamwarp.report.draw_components`; played forth and back, this is its
-    animation.
+    Returns (n_frames, rows, columns, 3), to be played forth and back. Options as for
+    :func:`~dreamwarp.report.draw_components`.
     """
     subject = Subject.of(model, data)
-    check_whole("component", component, 1)
-    chosen = choose_rows(subject, label, component, check_whole("n_components", n_components, 1))
-    # Slower at the ends, where it turns.
+    chosen = choose_rows(subject, label, component, n_components)
+    # Slower at the ends, where the motion turns.
     times = np.linspace(-0.5, 0.5, check_whole("n_frames", n_frames, 2))
     deviations = DEVIATION * np.sin(math.pi * times)
-    moving = []
-    for _, code, number in chosen:
-        sample = int(subject.typical(code)[0]) if index is None else check_index(subject, index)
-        theta = component_theta(model, subject.labels[code], number, deviations)
-        moving.append(subject.warp(theta, sample))
+    moving = [warp_along(subject, code, k, deviations, index) for _, code, k in chosen]
     names = [name for name, _, _ in chosen]
+    height = box_height(subject)
+    n_columns = max(1, int(WIDTH / (box_width(subject.spatial, height) + 3 * GAP)))
     frames = []
     with track(len(deviations), "drawing", progress) as advance:
-        for frame in range(len(deviations)):
-            shown = [samples[frame] for samples in moving]
-            frames.append(_render(_draw_frame(subject, shown, names), dpi))
+        for samples in zip(*moving, strict=True):
+            cells = [show(subject, values) for values in samples]
+            panels = dict(zip(names, cells, strict=True))
+            figure = draw_panels(panels, subject.spatial, height, min(len(panels), n_columns))
+            frames.append(_render(figure, dpi))
             advance(1)
     return np.stack(frames)
-
-
-def _draw_frame(subject: Subject, samples: list[NDArray[Any]], names: list[str]) -> Figure:
-    height = box_height(subject)
-    width = box_width(subject.spatial, height)
-    step_x = width + (GAP if len(subject.spatial) < 3 else 3 * GAP)
-    n_columns = min(len(samples), max(1, int(WIDTH / step_x)))
-    n_rows = -(-len(samples) // n_columns)
-    step = height + 0.27
-    figure, axes = new_sheet(2 * MARGIN + (n_columns - 1) * step_x + width, MARGIN + n_rows * step)
-    for number, (values, name) in enumerate(zip(samples, names, strict=True)):
-        row, column = divmod(number, n_columns)
-        box = Box(MARGIN + column * step_x, MARGIN / 2 + 0.2 + row * step, width, height)
-        write(axes, box.x + width / 2, box.y - 0.1, name, size=8.5)
-        draw_sample(axes, box, values, subject.look)
-    return figure
 
 
 def _render(figure: Figure, dpi: int) -> Frames:
@@ -97,26 +80,25 @@ def _render(figure: Figure, dpi: int) -> Frames:
 
 
 def check_animation_path(path: str | os.PathLike[str]) -> Path:
-    """``path``, if a moving picture can have that name and be written here."""
+    """Return ``path``, or raise if it is no animation that can be written here."""
     target = Path(path)
     suffix = target.suffix.lower()
     if suffix not in SUFFIXES:
         raise ValueError(
-            f"`{target}` must end in one of {', '.join(SUFFIXES)}, which says the format of the "
-            "moving picture."
+            f"`{target}` must end in one of {', '.join(SUFFIXES)}, the formats of animations."
         )
     if suffix == ".mp4" and shutil.which("ffmpeg") is None:
         raise ValueError(
-            f"`{target}` can't be written: MP4 needs the program ffmpeg, which is not on the path. "
-            "Install it, or write .webp or .gif."
+            f"`{target}` can't be written: MP4 needs ffmpeg, which is not on the PATH. Install it, "
+            "or write .webp or .gif."
         )
     return target
 
 
 def save_animation(frames: Frames, path: str | os.PathLike[str]) -> Path:
-    """Write frames, played forth and back without end; whole or not at all.
+    """Write frames, played forth and back in a loop; the file appears when complete.
 
-    The suffix of ``path`` says the format: .gif, .webp, or .mp4 where ffmpeg is installed.
+    The suffix of ``path`` sets the format: .gif, .webp, or .mp4 if ffmpeg is installed.
     """
     target = check_animation_path(path)
     loop = np.concatenate([frames, frames[-2:0:-1]])
@@ -131,7 +113,7 @@ def save_animation(frames: Frames, path: str | os.PathLike[str]) -> Path:
 def _write_pictures(frames: Frames, path: Path) -> None:
     pictures = [Image.fromarray(frame) for frame in frames]
     if path.suffix.lower() == ".gif":
-        # One palette for all frames: with one each, shades would flicker.
+        # One palette for all frames: separate ones would make colours flicker.
         palette = Image.fromarray(np.concatenate(frames[:: max(1, len(frames) // 4)])).quantize(128)
         pictures = [
             picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures
@@ -143,10 +125,10 @@ def _write_pictures(frames: Frames, path: Path) -> None:
 
 
 def _write_video(frames: Frames, path: Path) -> None:
-    # The usual encoding halves colours, and so needs even sizes.
+    # yuv420p halves the resolution of colours, so sizes must be even.
     odd_rows, odd_columns = frames.shape[1] % 2, frames.shape[2] % 2
     even = np.pad(frames, ((0, 0), (0, odd_rows), (0, odd_columns), (0, 0)), mode="edge")
-    # Short loops look like nothing in players that don't repeat: three rounds.
+    # Three rounds, for players that don't repeat.
     content = np.concatenate([even, even, even]).tobytes()
     size = f"{even.shape[2]}x{even.shape[1]}"
     done = subprocess.run(

@@ -1,8 +1,8 @@
-"""Tables of samples: rows and columns of boxes with labels, on a sheet just large enough."""
+"""Tables of samples: labelled rows and columns of boxes, on a sheet that fits them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
@@ -25,23 +25,22 @@ class Gallery:
     Parameters
     ----------
     spatial : tuple of int
-        Shape of the samples, which gives the boxes their proportions.
+        Shape of the samples; sets the proportions of the boxes.
     rows : list of (label, cells)
-        A cell that is None stays empty.
-    titles : sequence of (first column, words)
-        Over the columns; a title reaches up to the next.
+    titles : sequence of (column, text)
+        Titles, and the columns above which they start.
     gaps : sequence of int
-        Columns before which there is more room.
+        Columns preceded by a wider gap.
     height : float
-        Of a box, in inches.
+        Height of a box in inches.
     notes : sequence of str
-        To the right of each row, if any.
+        Text to the right of each row.
     are_centered : bool
-        Whether titles stand over the middle of their column.
+        Whether titles are centred above their column.
     """
 
     spatial: tuple[int, ...]
-    rows: Sequence[tuple[str, Sequence[Cell | None]]]
+    rows: Sequence[tuple[str, Sequence[Cell]]]
     titles: Sequence[tuple[int, str]] = ()
     gaps: Sequence[int] = ()
     height: float = 0.8
@@ -49,13 +48,13 @@ class Gallery:
     are_centered: bool = False
 
     def draw(self) -> Figure:
-        """The table as a figure."""
+        """Draw the table."""
         labels = [shorten(label) for label, _ in self.rows]
         left = MARGIN + (ROOM_FOR_LABELS if any(labels) else 0.0)
         left += INCHES_PER_LETTER * max(0, max(map(len, labels)) - 2)
         top = MARGIN + (ROOM_FOR_TITLES if self.titles else 0.0)
         width = box_width(self.spatial, self.height)
-        # The slices of a volume stand close together, and volumes apart.
+        # Volumes need wider gaps than those between their slices.
         between = GAP if len(self.spatial) < 3 else 3 * GAP
         n_columns = max(len(cells) for _, cells in self.rows)
         starts = [
@@ -78,9 +77,26 @@ class Gallery:
             y = top + number * (self.height + GAP)
             write(axes, left - 0.1, y + self.height / 2, label, size=10, align="right")
             for x, cell in zip(starts, cells, strict=False):
-                if cell is not None:
-                    cell(axes, Box(x, y, width, self.height))
+                cell(axes, Box(x, y, width, self.height))
             if self.notes:
                 x = starts[-1] + width + 2 * GAP
                 write(axes, x, y + self.height / 2, self.notes[number], size=8.5, align="left")
         return figure
+
+
+def draw_panels(
+    panels: Mapping[str, Cell], spatial: tuple[int, ...], height: float, n_columns: int
+) -> Figure:
+    """Draw boxes with titles, row by row."""
+    width = box_width(spatial, height)
+    n_rows = -(-len(panels) // n_columns)
+    step_x, step_y, top = width + 3 * GAP, height + 0.32, MARGIN + 0.22
+    figure, axes = new_sheet(
+        2 * MARGIN + n_columns * step_x - 3 * GAP, top + n_rows * step_y - 0.32 + MARGIN
+    )
+    for number, (title, cell) in enumerate(panels.items()):
+        row, column = divmod(number, n_columns)
+        box = Box(MARGIN + column * step_x, top + row * step_y, width, height)
+        write(axes, box.x, box.y - 0.12, title, align="left")
+        cell(axes, box)
+    return figure

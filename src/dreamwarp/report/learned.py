@@ -1,7 +1,9 @@
-"""What a model has learned, without samples: spectra of classes, and how alike classes are."""
+"""Plots of a model: component spectra, similarity of classes, error by strength."""
 
 from __future__ import annotations
 
+import math
+import textwrap
 from typing import Any
 
 import numpy as np
@@ -9,23 +11,24 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, PercentFormatter
 from numpy.typing import NDArray
 
+from dreamwarp.augment.verdict import Judgement
 from dreamwarp.model import WarpModel
 from dreamwarp.report import figures
 from dreamwarp.report.sheets import shorten
 
 Array = NDArray[np.float64]
 
-# Components that a spectrum shows at most: the rest add up to little.
+# Largest number of components in a spectrum: the rest have little variance.
 MAX_COMPONENTS = 60
-# Classes whose similarities are written into the squares, and whose lines are told apart.
+# Largest number of classes with similarities as numbers, and with lines in a legend.
 MAX_WRITTEN, MAX_LINES = 12, 10
 
 
 def draw_spectrum(model: WarpModel) -> Figure:
-    """Principal components of each class: their standard deviations, and the variance they share.
+    """Plot the principal components of each class: standard deviations and explained variance.
 
-    Left: how long a step of one standard deviation is, by component. Right: the share of the
-    variance that the first components have together. All classes together are the dashed line.
+    Left: standard deviation by component. Right: cumulative fraction of the variance. The dashed
+    line is all classes pooled.
 
     Parameters
     ----------
@@ -54,13 +57,10 @@ def draw_spectrum(model: WarpModel) -> Figure:
     left.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     left.yaxis.set_major_formatter("{x:g}")
     left.yaxis.set_minor_locator(NullLocator())
-    left.set_ylabel("standard deviation", fontsize=9, color=figures.INK)
-    right.set_ylabel("share of variance, cumulative", fontsize=9, color=figures.INK)
     right.set_ylim(0.0, 1.02)
     right.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    for axes in (left, right):
-        axes.set_xlabel("principal component", fontsize=9, color=figures.INK)
-        figures.plain_axes(axes)
+    for axes, name in ((left, "standard deviation"), (right, "fraction of variance, cumulative")):
+        figures.style_axes(axes, "principal component", name)
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     figure.legend(
         loc="outside right upper", fontsize=8, frameon=False, labelcolor=figures.INK,
@@ -70,10 +70,9 @@ def draw_spectrum(model: WarpModel) -> Figure:
 
 
 def class_similarities(model: WarpModel) -> Array:
-    """How alike the warps of classes are (n_classes, n_classes), from 0 to 1.
+    """Cosine similarity of the covariances of classes: (n_classes, n_classes), from 0 to 1.
 
-    The cosine between their covariances: Σ_a · Σ_b / (‖Σ_a‖ ‖Σ_b‖), with the sum over all entries
-    of the product.
+    ⟨Σ_a, Σ_b⟩ / (‖Σ_a‖ ‖Σ_b‖), with the Frobenius inner product.
     """
     rows = np.stack([model.covariance(label).ravel() for label in model.classes])
     rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(float).tiny)
@@ -81,7 +80,7 @@ def class_similarities(model: WarpModel) -> Array:
 
 
 def draw_class_similarity(model: WarpModel) -> Figure:
-    """How alike the warps of any two classes are: the cosine between their covariances.
+    """Plot the similarity of the learned warps of classes: the cosine of their covariances.
 
     Parameters
     ----------
@@ -110,7 +109,7 @@ def draw_class_similarity(model: WarpModel) -> Figure:
     bar.set_label("similarity of learned warps", fontsize=9, color=figures.INK)
     bar.ax.tick_params(labelsize=8, colors=figures.INK)
     bar.outline.set_edgecolor(figures.FAINT)
-    figures.plain_axes(axes)
+    figures.style_axes(axes)
     axes.tick_params(length=0, labelsize=size)
     return figure
 
@@ -122,3 +121,53 @@ def _write_values(axes: Any, values: Array, low: float) -> None:
             color = "white" if share > 0.4 else figures.INK
             words = f"{value:.2f}".removeprefix("0")
             axes.text(column, row, words, ha="center", va="center", fontsize=7.5, color=color)
+
+
+def draw_strength(judgement: Judgement, *, with_verdict: bool = True) -> Figure:
+    """Plot held-out errors by strength of the warps, the chosen strength, and the verdict.
+
+    Parameters
+    ----------
+    judgement : Judgement
+        Result of ``Augmenter.judge`` or ``dreamwarp.torch.choose_strength``.
+    with_verdict : bool
+        Whether to print the verdict above the plot.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+    """
+    figure = figures.new_figure(7.2, 3.6)
+    axes = figure.subplots()
+    if with_verdict:
+        words = "\n".join(textwrap.wrap(str(judgement.verdict), 86))
+        axes.set_title(words, fontsize=9.5, color=figures.INK, loc="left")
+    if not judgement.errors:
+        axes.set_axis_off()
+        axes.text(
+            0.0, 0.9, "No errors by strength: nothing was held out.", fontsize=10,
+            color=figures.INK, transform=axes.transAxes,
+        )  # fmt: skip
+        return figure
+    strengths = sorted(judgement.errors)
+    errors = [judgement.errors[strength] for strength in strengths]
+    spreads = [judgement.spreads.get(strength, 0.0) for strength in strengths]
+    axes.errorbar(
+        strengths, errors, yerr=spreads if any(spreads) else None, color=figures.GRID, marker="o",
+        markersize=5, linewidth=1.4, capsize=3, elinewidth=0.9,
+    )  # fmt: skip
+    chosen = judgement.strength
+    if math.isfinite(judgement.errors.get(chosen, math.nan)):
+        axes.plot(
+            chosen, judgement.errors[chosen], marker="o", markersize=11, markerfacecolor="none",
+            markeredgecolor=figures.MARKS[0], markeredgewidth=1.8,
+        )  # fmt: skip
+        axes.annotate(
+            f"chosen: {chosen:g}", (chosen, judgement.errors[chosen]), xytext=(0, 14),
+            textcoords="offset points", ha="center", fontsize=9, color=figures.MARKS[0],
+        )  # fmt: skip
+    axes.set_ylim(0.0, 1.12 * max(e + s for e, s in zip(errors, spreads, strict=True)) or 1.0)
+    axes.yaxis.set_major_formatter(PercentFormatter(1.0))
+    how = ", near misses in part" if judgement.is_smooth else ""
+    figures.style_axes(axes, "strength of warps (0: none)", f"error{how}")
+    return figure

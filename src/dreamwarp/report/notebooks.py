@@ -1,4 +1,4 @@
-"""What notebooks show of the library's objects: a picture, and the figures that matter.
+"""Summaries and plots of the library's objects for notebooks.
 
 The objects call these functions from ``_repr_html_`` and ``plot``.
 """
@@ -21,7 +21,8 @@ from dreamwarp.augment.subject import as_channels
 from dreamwarp.core.validation import check_choice
 from dreamwarp.data.look import Look
 from dreamwarp.model import WarpModel
-from dreamwarp.report import aligned, catalog, figures, learned
+from dreamwarp.report import aligned, catalog, figures, learned, sheets
+from dreamwarp.report.galleries import draw_panels
 from dreamwarp.report.page import encode
 from dreamwarp.report.study import study_of
 from dreamwarp.report.warped import draw_samples
@@ -30,7 +31,7 @@ from dreamwarp.space.warp import Warp
 if TYPE_CHECKING:
     from dreamwarp.augment.augmenter import Augmenter
 
-# Pixels along an axis of the domain where displacements are looked at, and warps that are drawn.
+# Points per axis where displacements are evaluated, and the largest number of warps drawn.
 N_PROBES, MAX_DRAWN = 17, 4
 DPI = 110
 OF_MODELS = {"spectrum": learned.draw_spectrum, "similarity": learned.draw_class_similarity}
@@ -40,22 +41,22 @@ OF_MODELS = {"spectrum": learned.draw_spectrum, "similarity": learned.draw_class
 
 
 def summarize_model(model: WarpModel) -> str:
-    """Of a WarpModel: classes, pairs, spectrum."""
+    """Summarize a WarpModel: classes, pairs, spectrum."""
     fits = model.fits.values()
     facts = [
         ("space", repr(model.space)),
         ("kind", model.kind),
-        ("classes", _listed(model.classes)),
+        ("classes", sheets.list_labels(model.classes)),
         ("pairs", f"{sum(fit.n_pairs for fit in fits):,}"),
         ("recommended strength", f"{model.strength:g}"),
     ]
     if model.fallbacks:
-        facts.append(("classes with too few pairs", _listed(model.fallbacks)))
+        facts.append(("classes with too few pairs", sheets.list_labels(model.fallbacks)))
     return _summary("WarpModel", facts, learned.draw_spectrum(model), "Spectrum of each class")
 
 
 def summarize_warp(warp: Warp) -> str:
-    """Of a Warp: how far it moves points, and its grid."""
+    """Summarize a Warp: displacements and grid."""
     moved = displacements(warp)
     facts = [
         ("space", repr(warp.space)),
@@ -67,7 +68,7 @@ def summarize_warp(warp: Warp) -> str:
 
 
 def summarize_alignments(alignments: Alignments) -> str:
-    """Of Alignments: what is left over, what has not converged, and losses."""
+    """Summarize Alignments: remaining difference, convergence, losses."""
     n = len(alignments)
     facts = [("pairs", f"{n:,}"), ("similarity", type(alignments.similarity).__name__)]
     if alignments.sigma is not None:
@@ -75,7 +76,7 @@ def summarize_alignments(alignments: Alignments) -> str:
     if n and alignments.sigma is not None:
         whole = float(alignments.loss_before.sum())
         share = float(alignments.loss_after.sum()) / whole if whole > 0 else 0.0
-        facts.append(("squared difference left", f"{share:.0%}"))
+        facts.append(("squared difference remaining", f"{share:.0%}"))
     facts.append(("not converged", f"{int((~alignments.converged).sum()):,}"))
     facts.append(("not usable", f"{int((~alignments.usable).sum()):,}"))
     picture = plot_alignments(alignments) if n else None
@@ -83,16 +84,16 @@ def summarize_alignments(alignments: Alignments) -> str:
 
 
 def summarize_augmenter(augmenter: Augmenter) -> str:
-    """Of a fitted Augmenter: the verdict, and new samples beside old ones."""
+    """Summarize a fitted Augmenter: verdict and new samples."""
     facts = [
         ("samples", f"{len(augmenter._y):,}"),
-        ("classes", _listed(augmenter.classes_)),
+        ("classes", sheets.list_labels(augmenter.classes_)),
         ("pairs aligned", f"{len(augmenter.edges_):,}"),
         ("strength", f"{augmenter.strength_:g}"),
         ("verdict", str(augmenter.verdict_)),
     ]
     figure = draw_samples(augmenter.model_, augmenter._source.data, n_versions=5)
-    return _summary("Augmenter, fitted", facts, figure, "Samples, and random warps of them")
+    return _summary("Augmenter, fitted", facts, figure, "Samples and random warps of them")
 
 
 def _summary(
@@ -119,15 +120,9 @@ def _picture(figure: Figure, alternative: str) -> str:
     )
 
 
-def _listed(labels: Any, most: int = 10) -> str:
-    names = ", ".join(str(label) for label in labels[:most])
-    return names if len(labels) <= most else f"{names} and {len(labels) - most} more"
-
-
 def displacements(warp: Warp) -> np.ndarray:
-    """How far warps move points (n, m), as a share of the domain."""
-    axes = warp.space.ndim * [(np.arange(N_PROBES) + 0.5) / N_PROBES]
-    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, warp.space.ndim)
+    """Distances that warps move points (n, m), as fractions of the domain."""
+    points = sheets.pixel_centers(warp.space.ndim * (N_PROBES,))
     theta = np.atleast_2d(warp.theta)
     some = theta[np.linspace(0, len(theta) - 1, min(len(theta), 64)).round().astype(int)]
     return np.linalg.norm(warp.space.flow(some, points) - points, axis=-1)
@@ -137,13 +132,13 @@ def displacements(warp: Warp) -> np.ndarray:
 
 
 def plot_model(model: WarpModel, name: str) -> Figure:
-    """A figure of a model alone: "spectrum" or "similarity"."""
+    """Draw the "spectrum" or "similarity" of a model."""
     return OF_MODELS[check_choice("name", name, list(OF_MODELS))](model)
 
 
 def plot_augmenter(augmenter: Augmenter, name: str, options: dict[str, Any]) -> Figure:
-    """A figure of ``dreamwarp figure``, of what a fitted augmenter knows."""
-    draw_fn, _ = catalog.FIGURES[check_choice("name", name, list(catalog.FIGURES))]
+    """Draw a figure of ``dreamwarp figure`` for a fitted augmenter, without aligning again."""
+    draw_fn = catalog.FIGURES[check_choice("name", name, list(catalog.FIGURES))]
     request = catalog.Request(augmenter.model_, augmenter._source.data)
     known = {"label", "component", "strength", "seed"}
     if not options.keys() <= known:
@@ -155,7 +150,7 @@ def plot_augmenter(augmenter: Augmenter, name: str, options: dict[str, Any]) -> 
 
 
 def plot_warp(warp: Warp, x: ArrayLike | None = None) -> Figure:
-    """Grids and velocities of up to four warps, as the content moves; and of a sample, if given."""
+    """Draw grids of up to four warps, as the content moves, and a warped sample if given."""
     space = warp.space
     thetas = np.atleast_2d(warp.theta)[:MAX_DRAWN]
     if x is None:
@@ -174,17 +169,19 @@ def plot_warp(warp: Warp, x: ArrayLike | None = None) -> Figure:
         if x is not None:
             look = Look.of(sample[None])
             if number == 1:
-                panels["sample"] = partial(aligned._sample, sample, look)
+                panels["sample"] = partial(sheets.draw_sample, values=sample, look=look)
             warped = Warp(space, theta).image(sample)
-            panels[f"warped{mark}"] = partial(aligned._sample, warped, look)
-        panels[f"grid{mark}"] = partial(aligned._grid, space, -theta, spatial)
+            panels[f"warped{mark}"] = partial(sheets.draw_sample, values=warped, look=look)
+        field = {"space": space, "theta": -theta, "spatial": spatial}
+        panels[f"grid{mark}"] = partial(sheets.draw_grid, **field)
         if len(thetas) == 1:
-            panels["velocity"] = partial(aligned._velocity, space, -theta, spatial)
-    return aligned.draw_panels(panels, spatial, height=1.4 if space.ndim == 2 else 1.1)
+            panels["velocity"] = partial(sheets.draw_velocity, **field)
+    height, n_columns = 1.4 if space.ndim == 2 else 1.1, 2 if space.ndim == 3 else len(panels)
+    return draw_panels(panels, spatial, height, n_columns)
 
 
 def plot_alignments(alignments: Alignments) -> Figure:
-    """Losses of pairs before and after; traces of chains, where they were kept."""
+    """Draw losses before and after alignment, or traces of chains if they were kept."""
     if alignments.chains:
         return aligned.draw_traces(alignments)
     figure = figures.new_figure(3.6, 3.3)
@@ -195,7 +192,5 @@ def plot_alignments(alignments: Alignments) -> Figure:
     groups = (alignments.converged, figures.GRID), (~alignments.converged, figures.MARKS[0])
     for kept, color in groups:
         axes.scatter(before[kept], after[kept], s=9, color=color, linewidths=0, alpha=0.6)
-    axes.set_xlabel("loss before", fontsize=9, color=figures.INK)
-    axes.set_ylabel("loss after", fontsize=9, color=figures.INK)
-    figures.plain_axes(axes)
+    figures.style_axes(axes, "loss before", "loss after")
     return figure

@@ -1,7 +1,7 @@
-"""Self-contained HTML pages: text, tables, pictures and moving pictures in one file.
+"""Self-contained HTML pages: text, tables, pictures and animations in one file.
 
-Pages need no network and no script. They are light or dark as the reader's system is, fit phones
-and paper, and can be read aloud: every picture has words in its place.
+Pages need no network and no script. They follow the reader's light or dark mode, fit phones and
+paper, and are accessible: every picture has an alternative text.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from PIL import Image
 
 from dreamwarp.core.files import write_beside
 
-# Pixels per inch of pictures: sharp on screens of two pixels per unit.
+# Pixels per inch of pictures: sharp on high-resolution screens.
 DPI = 170
-# A page's unit is the 96th part of an inch; figures are shown a little larger than on paper.
+# CSS pixels per inch of a figure; a CSS inch has 96.
 UNITS_PER_INCH = 100
 
 
 class Page:
-    """A page that grows from top to bottom.
+    """A page, built from top to bottom.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Page:
         self._place_of_contents: int | None = None
 
     def contents(self) -> None:
-        """List the sections here, those to come included."""
+        """Add a table of contents, of all sections of the page."""
         self._place_of_contents = len(self._parts)
         self._parts.append("")
 
@@ -55,7 +55,7 @@ class Page:
         self._parts.append(f'<h2 id="{name}">{html.escape(text)}</h2>')
 
     def subheading(self, text: str) -> None:
-        """Start a part of a section."""
+        """Start a subsection."""
         self._parts.append(f"<h3>{html.escape(text)}</h3>")
 
     def text(self, words: str) -> None:
@@ -63,7 +63,7 @@ class Page:
         self._parts.append(f"<p>{html.escape(words)}</p>")
 
     def note(self, words: str, kind: Literal["", "good", "warning"] = "") -> None:
-        """Add a paragraph that stands out."""
+        """Add a highlighted paragraph."""
         name = f"note {kind}".strip()
         self._parts.append(f'<div class="{name}"><p>{html.escape(words)}</p></div>')
 
@@ -72,7 +72,7 @@ class Page:
         self._parts.append(f"<pre><code>{html.escape(text)}</code></pre>")
 
     def facts(self, facts: Sequence[tuple[str, str]]) -> None:
-        """Add a few figures and what they count."""
+        """Add a row of numbers with descriptions."""
         listed = "".join(
             f"<li><b>{html.escape(number)}</b><span>{html.escape(words)}</span></li>"
             for number, words in facts
@@ -82,7 +82,7 @@ class Page:
     def table(
         self, columns: Sequence[str], rows: Sequence[Sequence[str]], *, best: Sequence[int] = ()
     ) -> None:
-        """Add a table; ``best`` are rows to point out, one for each of the last columns."""
+        """Add a table; ``best`` are rows to highlight, one for each of the last columns."""
         head = "".join(f'<th scope="col">{html.escape(name)}</th>' for name in columns)
         self._parts.append('<div class="table" tabindex="0" role="group" aria-label="Table">')
         self._parts.append(f"<table><tr>{head}</tr>")
@@ -105,9 +105,9 @@ class Page:
         figure : matplotlib.figure.Figure
         caption : str
         alternative : str
-            Words in the picture's place. Default: the caption.
+            Alternative text. Default: the caption.
         is_photo : bool
-            Whether it has colours of its own, and stays light on a dark page.
+            Keep the colours on a dark page, rather than invert them.
         """
         data = base64.b64encode(encode(figure)).decode("ascii")
         words = html.escape(alternative or caption, quote=True)
@@ -122,9 +122,9 @@ class Page:
         )
 
     def pause_button(self) -> None:
-        """Add a box to tick that stops all that moves."""
+        """Add a checkbox that pauses all animations."""
         self._parts.append(
-            '<p><label class="pause"><input type="checkbox" id="pause">Pause what moves</label></p>'
+            '<p><label class="pause"><input type="checkbox" id="pause">Pause animations</label></p>'
         )
 
     def moving(
@@ -134,25 +134,25 @@ class Page:
         is_photo: bool = False,
         units: float = 0.8,
     ) -> None:
-        """Add moving pictures side by side.
+        """Add animations side by side.
 
         Parameters
         ----------
         pictures : sequence of (frames, caption)
             Frames (n, rows, columns, 3), played forth and back.
         units : float
-            Size of a pixel on the page.
+            CSS pixels per pixel.
         """
         parts = [self._sprite(frames, words, is_photo, units) for frames, words in pictures]
         self._parts.append(f'<div class="moving">{"".join(parts)}</div>')
 
     def _sprite(self, frames: NDArray[np.uint8], caption: str, is_photo: bool, units: float) -> str:
-        # All frames below one another in one picture, of which a window shows one at a time.
+        # A sprite: all frames stacked in one picture, one visible at a time.
         n, rows, columns, _ = frames.shape
         data = base64.b64encode(encode_array(frames.reshape(n * rows, columns, 3))).decode("ascii")
         words = html.escape(caption, quote=True)
         name = "photo" if is_photo else "drawing"
-        # It starts in the middle, where nothing is warped: what is seen where nothing moves.
+        # Start at the middle frame, which is unwarped: the one shown when paused.
         style = (
             f"max-width:{units * columns:.0f}px;aspect-ratio:{columns}/{rows};"
             f"background-size:100% {100 * n}%;"
@@ -166,14 +166,14 @@ class Page:
         )
 
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the page whole or not at all."""
+        """Write the page atomically."""
         target = check_page_path(path)
         with write_beside(target) as temporary:
             temporary.write_text(self.render(), encoding="utf-8")
         return target
 
     def render(self) -> str:
-        """The page as text."""
+        """Render the page as HTML."""
         parts = list(self._parts)
         if self._place_of_contents is not None:
             parts[self._place_of_contents] = self._list_sections()
@@ -199,12 +199,12 @@ class Page:
 
 @cache
 def style() -> str:
-    """The style sheet of all pages."""
+    """Load the style sheet."""
     return resources.files("dreamwarp.report").joinpath("page.css").read_text(encoding="utf-8")
 
 
 def encode(figure: Figure, dpi: int = DPI) -> bytes:
-    """A figure as WebP, without loss."""
+    """Encode a figure as lossless WebP."""
     picture = io.BytesIO()
     options: Any = {"lossless": True, "method": 4}
     figure.savefig(picture, format="webp", dpi=dpi, pil_kwargs=options)
@@ -212,15 +212,15 @@ def encode(figure: Figure, dpi: int = DPI) -> bytes:
 
 
 def encode_array(image: NDArray[np.uint8]) -> bytes:
-    """An image (rows, columns, 3) as WebP, without visible loss."""
+    """Encode an image (rows, columns, 3) as WebP, without visible loss."""
     picture = io.BytesIO()
     Image.fromarray(image).save(picture, format="webp", quality=82, method=3)
     return picture.getvalue()
 
 
 def check_page_path(path: str | os.PathLike[str]) -> Path:
-    """``path``, if a page can have that name."""
+    """Return ``path``, or raise if it does not end in .html."""
     target = Path(path)
     if target.suffix.lower() not in (".html", ".htm"):
-        raise ValueError(f"`{target}` must end in .html: what is written is a page for a browser.")
+        raise ValueError(f"`{target}` must end in .html: the output is an HTML page.")
     return target

@@ -1,14 +1,13 @@
-"""Sheets: samples and warps of every kind, drawn into boxes of one pair of axes.
+"""Draw samples and warps of 1, 2 or 3 axes into boxes on a sheet: axes that cover a figure.
 
-Positions on a sheet are in inches from the top left corner, so that nothing overlaps by accident.
-Images are shown as they are, signals as lines, volumes as three slices through their middle. What
-a warp is drawn as, ``draw_grid`` and ``draw_velocity``, is T^θ as it moves points; the content of a
-warped sample moves by the inverse, so pass -θ to draw that.
+Positions are in inches from the top left corner, so that boxes never overlap. Signals are drawn as
+lines, volumes as three slices through their middle. ``draw_grid`` and ``draw_velocity`` show T^θ,
+which moves points; the content of a warped sample moves by the inverse, so pass -θ to draw that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,22 +25,22 @@ from dreamwarp.space import WarpSpace
 Array = NDArray[Any]
 
 GREY = LinearSegmentedColormap.from_list("grey", [figures.INK, "white"])
-# Too much where the first sample has more than the second, too little where it has less.
+# From too low to too high.
 DIFFERENCE = LinearSegmentedColormap.from_list(
     "difference", [figures.MARKS[0], "white", figures.GRID]
 )
-# Width of a signal's box, in heights.
+# Width of a signal's box, as a multiple of its height.
 SIGNAL_RATIO = 1.6
-# Images longer than this are drawn as if they were this long.
+# Largest aspect ratio of an image's box.
 MAX_RATIO = 3.0
-# Between the slices of a volume, in heights of a box.
+# Gap between the slices of a volume, as a fraction of the height of the box.
 SLICE_GAP = 0.06
-# Lines of more points than this are thinned: no screen shows more.
+# Longer lines are thinned: no screen shows more points.
 MAX_POINTS = 1000
 
 
 class Box(NamedTuple):
-    """Where something is drawn: left, top, width, height."""
+    """A rectangle on a sheet: left, top, width, height."""
 
     x: float
     y: float
@@ -50,7 +49,7 @@ class Box(NamedTuple):
 
 
 class Plane(NamedTuple):
-    """A section of the domain: axes that run down and right, and the box it is drawn in."""
+    """A section of the domain: its row and column axes, and the box it is drawn in."""
 
     rows: int
     columns: int
@@ -58,7 +57,7 @@ class Plane(NamedTuple):
 
 
 def new_sheet(width: float, height: float) -> tuple[Figure, Axes]:
-    """An empty figure of a size in inches, and axes that cover it."""
+    """Make a figure of a size in inches, and axes that cover it."""
     figure = Figure(figsize=(width, height), facecolor="white")
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
     prepare_sheet(axes, width, height)
@@ -66,14 +65,14 @@ def new_sheet(width: float, height: float) -> tuple[Figure, Axes]:
 
 
 def prepare_sheet(axes: Axes, width: float, height: float) -> None:
-    """Let axes count from the top left corner, and show nothing of themselves."""
+    """Hide axes, and let them count from the top left corner."""
     axes.set_xlim(0.0, width)
     axes.set_ylim(height, 0.0)
     axes.set_axis_off()
 
 
 def box_width(spatial: tuple[int, ...], height: float) -> float:
-    """Width of a box of a height for samples of a shape."""
+    """Width of a box of a given height, for samples of a given shape."""
     if len(spatial) == 1:
         return SIGNAL_RATIO * height
     if len(spatial) == 2:
@@ -84,9 +83,9 @@ def box_width(spatial: tuple[int, ...], height: float) -> float:
 
 
 def planes(spatial: tuple[int, ...], box: Box) -> list[Plane]:
-    """What is drawn of a domain of 2 or 3 axes: all of it, or slices through the middle.
+    """The planes drawn of a domain: all of it in 2-D, slices through the middle in 3-D.
 
-    Slices have their true proportions, and ``box.height`` is that of the highest.
+    Slices have true proportions; the tallest has the height of the box.
     """
     if len(spatial) == 2:
         return [Plane(0, 1, box)]
@@ -103,46 +102,54 @@ def planes(spatial: tuple[int, ...], box: Box) -> list[Plane]:
 # -- samples
 
 
-def colors_of(look: Look) -> Colormap:
-    """Shades for images of one channel."""
-    return figures.INK_ON_PAPER if look.is_ink else GREY
-
-
 def draw_sample(
     axes: Axes, box: Box, values: Array, look: Look, *, behind: Array | None = None
 ) -> None:
-    """A sample (channels, *spatial), and for signals another one behind it."""
+    """Draw a sample (channels, *spatial); behind a signal, another one.
+
+    3 or 4 channels are shown as red, green and blue, other numbers by their mean.
+    """
     if values.ndim == 2:
-        draw_signal(axes, box, values, look, behind)
+        frame(axes, box)
+        if behind is not None:
+            _draw_lines(axes, box, look.scale(behind), [figures.FAINT], 2.2)
+        _draw_lines(axes, box, look.scale(values), [figures.INK, *figures.MARKS], 1.0)
         return
+    colors = figures.INK_ON_PAPER if look.is_ink else GREY
     is_color = len(values) in (3, 4)
     shades = np.clip(look.scale(values[:3] if is_color else values.mean(axis=0)[None]), 0.0, 1.0)
     for plane, section in sections(shades, box):
         image = np.moveaxis(section, 0, -1) if is_color else section[0]
-        _show(axes, plane.box, image, colors_of(look), 0.0, 1.0)
+        _show(axes, plane.box, image, colors, 0.0, 1.0)
 
 
 def draw_difference(
     axes: Axes, box: Box, first: Array, second: Array, look: Look, scale: float = 1.0
 ) -> None:
-    """Where the first sample has more than the second, or less; darkest at ``scale``."""
-    difference = (look.scale(first) - look.scale(second)) / scale
+    """Draw the difference of two samples; colours, or the box of a signal, end at ``scale``."""
+    difference = subtract(look.scale(first), look.scale(second))
     if first.ndim == 2:
-        _draw_areas(axes, box, difference)
-        return
-    one = difference[0] if len(difference) == 1 else np.sqrt((difference**2).mean(axis=0))
-    for plane, section in sections(one[None], box):
-        _show(axes, plane.box, section[0], DIFFERENCE, -1.0, 1.0)
+        _draw_area(axes, box, difference / scale)
+    else:
+        draw_shades(axes, box, difference, DIFFERENCE, scale, low=-scale)
 
 
-def draw_shades(axes: Axes, box: Box, values: Array, colors: Colormap, high: float) -> None:
-    """Values (*spatial) from 0 to ``high`` as shades; of volumes, slices."""
+def subtract(first: Array, second: Array) -> Array:
+    """Difference (*spatial) of samples; of several channels the root mean square, unsigned."""
+    difference = first - second
+    return difference[0] if len(difference) == 1 else np.sqrt((difference**2).mean(axis=0))
+
+
+def draw_shades(
+    axes: Axes, box: Box, values: Array, colors: Colormap, high: float, *, low: float = 0.0
+) -> None:
+    """Draw values (*spatial) of 2 or 3 axes as shades."""
     for plane, section in sections(values[None], box):
-        _show(axes, plane.box, section[0], colors, 0.0, high)
+        _show(axes, plane.box, section[0], colors, low, high)
 
 
 def sections(values: Array, box: Box) -> Iterator[tuple[Plane, Array]]:
-    """What is drawn of (channels, *spatial) with 2 or 3 spatial axes, plane by plane."""
+    """Yield the planes of (channels, *spatial) with 2 or 3 spatial axes, and their values."""
     spatial = values.shape[1:]
     for plane in planes(spatial, box):
         if len(spatial) == 2:
@@ -150,16 +157,6 @@ def sections(values: Array, box: Box) -> Iterator[tuple[Plane, Array]]:
             continue
         (across,) = {0, 1, 2} - {plane.rows, plane.columns}
         yield plane, np.take(values, spatial[across] // 2, axis=1 + across)
-
-
-def draw_signal(
-    axes: Axes, box: Box, values: Array, look: Look, behind: Array | None = None
-) -> None:
-    """Lines, one for each channel of (channels, length)."""
-    frame(axes, box)
-    if behind is not None:
-        _draw_lines(axes, box, look.scale(behind), [figures.FAINT], 2.2)
-    _draw_lines(axes, box, look.scale(values), [figures.INK, *figures.MARKS], 1.0)
 
 
 def _draw_lines(axes: Axes, box: Box, heights: Array, colors: list[str], linewidth: float) -> None:
@@ -172,28 +169,27 @@ def _draw_lines(axes: Axes, box: Box, heights: Array, colors: list[str], linewid
     axes.add_collection(LineCollection(lines, colors=shades, linewidths=linewidth))
 
 
-def _draw_areas(axes: Axes, box: Box, difference: Array) -> None:
+def _draw_area(axes: Axes, box: Box, values: Array) -> None:
+    """Fill between zero and values (length,) in [-1, 1]."""
     frame(axes, box)
-    length = difference.shape[1]
-    one = difference[0] if len(difference) == 1 else np.sqrt((difference**2).mean(axis=0))
     middle = box.y + box.height / 2
-    x = box.x + box.width * (np.arange(length) + 0.5) / length
+    x = box.x + box.width * (np.arange(len(values)) + 0.5) / len(values)
     axes.fill_between(
-        x, middle, middle - 0.5 * box.height * np.clip(one, -1.0, 1.0), color=figures.MARKS[0],
+        x, middle, middle - 0.5 * box.height * np.clip(values, -1.0, 1.0), color=figures.MARKS[0],
         linewidth=0.0, alpha=0.75,
     )  # fmt: skip
 
 
 def _show(axes: Axes, box: Box, image: Array, colors: Colormap, low: float, high: float) -> None:
     axes.imshow(
-        image, cmap=colors, vmin=low, vmax=high, interpolation="antialiased", aspect="auto",
-        extent=(box.x, box.x + box.width, box.y + box.height, box.y), zorder=1,
+        image, cmap=colors, vmin=low, vmax=high, interpolation="antialiased", zorder=1,
+        extent=(box.x, box.x + box.width, box.y + box.height, box.y), aspect=axes.get_aspect(),
     )  # fmt: skip
     frame(axes, box)
 
 
 def frame(axes: Axes, box: Box, color: str = figures.FAINT, linewidth: float = 0.6) -> None:
-    """The outline of a box."""
+    """Outline a box."""
     left, right, top, bottom = box.x, box.x + box.width, box.y, box.y + box.height
     x, y = [left, right, right, left, left], [top, top, bottom, bottom, top]
     axes.plot(x, y, color=color, linewidth=linewidth, zorder=2, solid_joinstyle="miter")
@@ -210,11 +206,16 @@ def draw_grid(
     spatial: tuple[int, ...],
     *,
     n_lines: int = 17,
-    color: str = figures.GRID,
+    clip: bool = True,
 ) -> None:
-    """Where T^θ carries a regular grid; for signals, where it carries each point."""
+    """Draw a regular grid moved by T^θ; for signals, the graph of T^θ.
+
+    With a free boundary the grid leaves the box: ``clip`` cuts it off.
+    """
     if space.ndim == 1:
-        _draw_map(axes, box, space, theta, color)
+        points = np.linspace(0.0, 1.0, figures.POINTS_PER_LINE)
+        moved = space.flow(theta, points[:, None])[:, 0]
+        _draw_graphs(axes, box, points, [1.0 - points, 1.0 - moved])
         return
     along = np.linspace(0.0, 1.0, figures.POINTS_PER_LINE)
     lines = np.stack(np.meshgrid(np.linspace(0.0, 1.0, n_lines), along, indexing="ij"), axis=-1)
@@ -223,16 +224,7 @@ def draw_grid(
         frame(axes, plane.box)
         points = _embed(both.reshape(-1, 2), plane, space.ndim)
         moved = _in_plane(space.flow(theta, points), plane).reshape(both.shape)
-        _add_lines(axes, plane.box, moved, color, 0.7)
-
-
-def _draw_map(axes: Axes, box: Box, space: WarpSpace, theta: Array, color: str) -> None:
-    frame(axes, box)
-    points = np.linspace(0.0, 1.0, figures.POINTS_PER_LINE)
-    moved = space.flow(theta, points[:, None])[:, 0]
-    for values, shade in ((points, figures.FAINT), (moved, color)):
-        line = np.stack([1.0 - values, points], axis=1)
-        _add_lines(axes, box, line[None], shade, 1.0)
+        _add_lines(axes, plane.box, moved, figures.GRID, 0.7, clip=clip)
 
 
 def draw_velocity(
@@ -244,12 +236,14 @@ def draw_velocity(
     *,
     n_arrows: int = 14,
 ) -> None:
-    """The velocity field v^θ: arrows, darker where faster; for signals a line about zero."""
+    """Draw the velocity field v^θ as arrows, darker where faster; for signals, its graph."""
     if space.ndim == 1:
-        _draw_velocity_line(axes, box, space, theta)
+        points = np.linspace(0.0, 1.0, figures.POINTS_PER_LINE)
+        velocity = space.velocity(theta, points[:, None])[:, 0]
+        largest = 1.1 * (float(np.abs(velocity).max()) or 1.0)
+        _draw_graphs(axes, box, points, [np.full_like(points, 0.5), 0.5 - 0.5 * velocity / largest])
         return
-    centers = (np.arange(n_arrows) + 0.5) / n_arrows
-    grid = np.stack(np.meshgrid(centers, centers, indexing="ij"), axis=-1).reshape(-1, 2)
+    grid = pixel_centers((n_arrows, n_arrows))
     for plane in planes(spatial, box):
         frame(axes, plane.box)
         points = _embed(grid, plane, space.ndim)
@@ -257,12 +251,19 @@ def draw_velocity(
         _draw_arrows(axes, plane.box, grid, velocity, n_arrows)
 
 
+def pixel_centers(shape: tuple[int, ...]) -> Array:
+    """Centres of all pixels in the unit domain, row-major: (m, ndim)."""
+    axes = [(np.arange(size) + 0.5) / size for size in shape]
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(shape))
+
+
 def _draw_arrows(axes: Axes, box: Box, points: Array, velocity: Array, n_arrows: int) -> None:
     size = np.array([box.height, box.width])
     start, step = points * size + (box.y, box.x), velocity * size
     speed = np.linalg.norm(velocity, axis=1)
     fastest = max(float(speed.max()), np.finfo(float).tiny)
-    # The longest arrow spans one and a half gaps between arrows, as in figures.draw_velocity.
+    # The longest arrow spans one and a half gaps between arrows: long enough to read, and
+    # neighbours in a smooth field point alike, so that they don't cross.
     length = step * (1.5 / (n_arrows * fastest))
     axes.quiver(
         *start.T[::-1], *length.T[::-1], speed, cmap=figures.SPEED, clim=(0.0, fastest),
@@ -271,20 +272,17 @@ def _draw_arrows(axes: Axes, box: Box, points: Array, velocity: Array, n_arrows:
     )  # fmt: skip
 
 
-def _draw_velocity_line(axes: Axes, box: Box, space: WarpSpace, theta: Array) -> None:
+def _draw_graphs(axes: Axes, box: Box, points: Array, rows: list[Array]) -> None:
+    """Draw a faint reference and a graph; ``rows`` are their heights, from 0 on top to 1."""
     frame(axes, box)
-    points = np.linspace(0.0, 1.0, figures.POINTS_PER_LINE)
-    velocity = space.velocity(theta, points[:, None])[:, 0]
-    largest = 1.1 * (float(np.abs(velocity).max()) or 1.0)
-    for values, shade in ((np.zeros_like(points), figures.FAINT), (velocity, figures.GRID)):
-        line = np.stack([0.5 - 0.5 * values / largest, points], axis=1)
-        _add_lines(axes, box, line[None], shade, 1.0)
+    for values, color in zip(rows, (figures.FAINT, figures.GRID), strict=True):
+        _add_lines(axes, box, np.stack([values, points], axis=1)[None], color, 1.0)
 
 
 def draw_tessellation(
     axes: Axes, box: Box, space: WarpSpace, spatial: tuple[int, ...], *, color: str = figures.GRID
 ) -> None:
-    """Where velocities are affine: the edges of triangles or, in volumes and signals, of cells."""
+    """Draw the cells on which velocities are affine; in volumes, the boxes that hold them."""
     if space.ndim == 1:
         cuts = np.arange(1, space.cells[0]) / space.cells[0]
         lines = np.stack([np.stack([[0.0, cut], [1.0, cut]]) for cut in cuts] or [np.zeros((2, 2))])
@@ -306,7 +304,7 @@ def _edges(space: WarpSpace, plane: Plane) -> Array:
 
 
 def _embed(points: Array, plane: Plane, ndim: int) -> Array:
-    """Points (m, 2) of a plane, in the domain; slices go through its middle."""
+    """Embed points (m, 2) of a plane in the domain; slices go through its middle."""
     whole = np.full((len(points), ndim), 0.5)
     whole[:, plane.rows], whole[:, plane.columns] = points.T
     return whole
@@ -316,38 +314,39 @@ def _in_plane(vectors: Array, plane: Plane) -> Array:
     return vectors[..., [plane.rows, plane.columns]]
 
 
-def _add_lines(axes: Axes, box: Box, lines: Array, color: str, linewidth: float) -> None:
-    """Lines (n, points, 2) of row, column positions in the unit square."""
+def _add_lines(
+    axes: Axes, box: Box, lines: Array, color: str, linewidth: float, *, clip: bool = True
+) -> None:
+    """Draw lines (n, points, 2) of row, column positions in the unit square."""
     places = lines[..., ::-1] * (box.width, box.height) + (box.x, box.y)
     drawn = LineCollection(list(places), colors=color, linewidths=linewidth, zorder=2)
     axes.add_collection(drawn)
-    # Where the border is free, a grid reaches past it, and would reach into the next box.
-    drawn.set_clip_path(Rectangle((box.x, box.y), box.width, box.height, transform=axes.transData))
+    if clip:
+        inside = Rectangle((box.x, box.y), box.width, box.height, transform=axes.transData)
+        drawn.set_clip_path(inside)
 
 
-# -- words
+# -- text
 
 
 def write(
-    axes: Axes,
-    x: float,
-    y: float,
-    words: str,
-    *,
-    size: float = 9.0,
-    align: str = "center",
-    vertical: str = "center",
-    color: str = figures.INK,
-    weight: str = "normal",
+    axes: Axes, x: float, y: float, words: str, *, size: float = 9.0, align: str = "center"
 ) -> None:
-    """Words at a place of a sheet."""
+    """Write text at a position of a sheet, vertically centred."""
     axes.text(
-        x, y, words, fontsize=size, color=color, horizontalalignment=align,
-        verticalalignment=vertical, fontweight=weight,
+        x, y, words, fontsize=size, color=figures.INK, horizontalalignment=align,
+        verticalalignment="center",
     )  # fmt: skip
 
 
+def list_labels(labels: Iterable[object], most: int = 12) -> str:
+    """List up to ``most`` labels, and count the rest."""
+    names = [str(label) for label in labels]
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 def shorten(label: object, length: int = 14) -> str:
-    """A label as it fits beside a row."""
+    """Cut a label to a length."""
     words = str(label)
     return words if len(words) <= length else f"{words[: length - 1]}…"

@@ -1,4 +1,4 @@
-"""The report: what the data is, what was learned, how well pairs aligned, whether it helps."""
+"""The HTML report: data, components, alignments, strength, warnings, next steps."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from matplotlib.figure import Figure
 
 from dreamwarp.core.labels import Label
 from dreamwarp.core.progress import track
-from dreamwarp.report import aligned, figures, judged, learned, warped
+from dreamwarp.report import aligned, figures, learned, warped
 from dreamwarp.report.animation import component_frames
 from dreamwarp.report.catalog import most_gained
 from dreamwarp.report.galleries import Gallery
-from dreamwarp.report.oddities import Odd, find_odd
+from dreamwarp.report.outliers import Outlier, find_odd
 from dreamwarp.report.page import Page, check_page_path
-from dreamwarp.report.sheets import shorten
+from dreamwarp.report.sheets import list_labels, shorten
 from dreamwarp.report.study import Study
 
-# Pairs of a class below which its own warps are little known.
+# A class with fewer pairs gets a warning.
 FEW_PAIRS = 30
-# Share of the difference left over at which a class counts as poorly aligned: its median pair.
+# A class is poorly aligned if its median pair keeps more than this fraction of the difference.
 POOR = 0.6
-# Moving pictures: how many components, and frames from one end to the other.
+# Animations: components, frames from one end to the other, resolution.
 N_MOVING, N_FRAMES, MOVING_DPI = 3, 17, 100
-# Odd samples shown, and neighbours beside each.
-N_ODD, N_NEIGHBORS = 10, 3
-# Members of each class shown as data.
+# Outliers shown, and neighbours of each.
+N_OUTLIERS, N_NEIGHBORS = 10, 3
+# Samples shown of each class.
 N_MEMBERS = 10
 
 
@@ -40,7 +40,7 @@ def write_report(
     data_name: str = "",
     preface: Callable[[Page], None] | None = None,
 ) -> Path:
-    """Write the report on a model as one HTML file.
+    """Write the report about a model as one HTML file.
 
     Parameters
     ----------
@@ -49,60 +49,60 @@ def write_report(
     path : path
         Must end in .html.
     model_name, data_name : str
-        Of the files, for the commands that the report proposes.
+        Names of the files, for the commands that the report suggests.
     preface : callable, optional
-        Adds sections to the page before the others.
+        Adds sections to the page after the summary.
 
     Returns
     -------
     Path of the page.
     """
     target = check_page_path(path)
-    study.judgement  # noqa: B018  (which shows progress of its own)
-    odd = find_odd(study)
+    study.judgement  # noqa: B018  (computed here because it shows its own progress)
+    outliers = find_odd(study)
     name = data_name or study.subject.source.data.name
     page = Page(f"What dreamwarp learned from {Path(name).name or name}")
     names = (model_name or "MODEL", data_name or "DATA")
     sections: list[Callable[[], None]] = [
-        lambda: tell_summary(page, study, odd),
+        lambda: add_summary(page, study, outliers),
         lambda: None if preface is None else preface(page),
-        lambda: tell_data(page, study),
-        lambda: tell_new(page, study),
-        lambda: tell_learned(page, study),
-        lambda: tell_aligned(page, study),
-        lambda: tell_strength(page, study),
-        lambda: tell_warnings(page, study, odd),
-        lambda: tell_next(page, study, odd, *names),
+        lambda: add_data(page, study),
+        lambda: add_samples(page, study),
+        lambda: add_components(page, study),
+        lambda: add_alignments(page, study),
+        lambda: add_strength(page, study),
+        lambda: add_warnings(page, study, outliers),
+        lambda: add_next_steps(page, study, outliers, *names),
     ]
     with track(len(sections), "drawing") as advance:
-        for tell in sections:
-            tell()
+        for add_section in sections:
+            add_section()
             advance(1)
     return page.save(target)
 
 
-# -- the story
+# -- sections
 
 
-def tell_summary(page: Page, study: Study, odd: list[Odd]) -> None:
-    """What matters most, in a few lines."""
+def add_summary(page: Page, study: Study, outliers: list[Outlier]) -> None:
+    """Add the verdict, a few numbers and the contents."""
     verdict = study.judgement.verdict
     page.note(_sentence(str(verdict)), "good" if verdict.probably else "")
-    n_warnings = len(list(find_warnings(study, odd)))
+    n_warnings = len(list(find_warnings(study, outliers)))
     page.facts(
         [
             (f"{study.n_all:,}", "samples"),
             (f"{len(study.subject.labels):,}", "classes"),
             (f"{len(study.edges):,}", "pairs aligned for this report"),
-            (f"{study.model.strength:g}", "recommended strength"),
+            (f"{study.model.strength:g}", "strength"),
             (f"{n_warnings:,}", "warning" if n_warnings == 1 else "warnings"),
         ]
     )
     page.contents()
 
 
-def tell_data(page: Page, study: Study) -> None:
-    """The samples."""
+def add_data(page: Page, study: Study) -> None:
+    """Describe and show the samples."""
     subject = study.subject
     page.heading("The data")
     shape = " × ".join(map(str, subject.X.shape[1:]))
@@ -113,19 +113,19 @@ def tell_data(page: Page, study: Study) -> None:
     )
     if len(subject.X) < study.n_all:
         page.text(
-            f"For pairs and strengths, {len(subject.X):,} of them were looked at, as many of every "
-            "class. Larger --max-samples look at more."
+            f"Pairs and strengths use {len(subject.X):,} of them, balanced over classes. Use a "
+            "larger --max-samples for more."
         )
     page.figure(
         draw_members(study),
-        "Members of each class, taken at random.",
-        alternative=f"A table of {kind}: a row for each class, {_listed(subject.labels)}.",
+        "Random samples of each class.",
+        alternative=f"A table of {kind}: one row per class, {list_labels(subject.labels)}.",
         is_photo=subject.is_color,
     )
 
 
 def draw_members(study: Study) -> Figure:
-    """Some members of each class."""
+    """Draw random samples of each class."""
     subject, rng = study.subject, np.random.default_rng(0)
     rows = []
     for code in warped.shown_classes(subject):
@@ -135,12 +135,12 @@ def draw_members(study: Study) -> Figure:
     return Gallery(subject.spatial, rows, height=0.7).draw()
 
 
-def tell_new(page: Page, study: Study) -> None:
-    """New samples, made of old ones."""
+def add_samples(page: Page, study: Study) -> None:
+    """Show new samples."""
     page.heading("New samples")
     strength = warped.shown_strength(study.model, None)
     page.text(
-        "A new sample is a sample under a random warp of its class. Warps bend and stretch; they "
+        "A new sample is an old one under a random warp of its class. Warps bend and stretch; they "
         "never tear or fold."
     )
     figure = warped.draw_samples(
@@ -150,19 +150,18 @@ def tell_new(page: Page, study: Study) -> None:
         figure,
         "Left: a typical sample of each class. Right: random warps of it, at strength "
         f"{strength:g}.",
-        alternative="A table: a typical sample of each class, and random warps of it, which look "
-        "like further members of the class.",
+        alternative="A table: a typical sample of each class, and random warps of it.",
         is_photo=study.subject.is_color,
     )
 
 
-def tell_learned(page: Page, study: Study) -> None:
-    """Components of each class, moving; spectra; how alike classes are."""
+def add_components(page: Page, study: Study) -> None:
+    """Show animated components, spectra, and the similarity of classes."""
     subject, model = study.subject, study.model
     page.heading("What was learned, class by class")
     page.text(
-        "Warps of a class vary most along its principal components (PC). Each picture sways from "
-        "three standard deviations on one side to three on the other."
+        "The warps of a class vary most along its principal components (PC). Each animation runs "
+        "from −3 to +3 standard deviations and back."
     )
     page.pause_button()
     page.moving(
@@ -173,14 +172,13 @@ def tell_learned(page: Page, study: Study) -> None:
         warped.draw_components(model, subject.source.data),
         "The first component of each class, from −3 to +3 standard deviations.",
         alternative="A table: a typical sample of each class, warped along the first principal "
-        "component, from minus three to plus three standard deviations.",
+        "component, from minus 3 to plus 3 standard deviations.",
         is_photo=subject.is_color,
     )
-    page.subheading("How much classes vary, and in how many ways")
+    page.subheading("How much each class varies")
     page.figure(
         learned.draw_spectrum(model),
-        "Left: standard deviation of each component. Right: share of the variance that the first "
-        "components have together.",
+        "Left: standard deviation by component. Right: cumulative fraction of the variance.",
         alternative=_describe_spectrum(study),
     )
     page.table(
@@ -190,15 +188,15 @@ def tell_learned(page: Page, study: Study) -> None:
             "pairs",
             "first component",
             "components for 90 %",
-            "shared with others",
+            "weight of pooled classes",
         ),
         [_class_row(study, code) for code in range(len(subject.labels))][:50],
     )
     if len(model.classes) > 1:
-        page.subheading("Which classes warp alike")
+        page.subheading("Which classes have similar warps")
         page.figure(
             learned.draw_class_similarity(model),
-            "The cosine between the covariances of two classes: 1 if they vary alike.",
+            "The cosine of the covariances of two classes: 1 if their warps vary alike.",
             alternative=_describe_similarity(study),
         )
 
@@ -227,8 +225,8 @@ def _class_row(study: Study, code: int) -> list[str]:
     ]
 
 
-def tell_aligned(page: Page, study: Study) -> None:
-    """What alignments leave over, and the worst of them."""
+def add_alignments(page: Page, study: Study) -> None:
+    """Show how well pairs aligned, and the worst of them."""
     page.heading("How well pairs aligned")
     left = study.left_over[study.alignments.usable]
     n_open = int((~study.alignments.converged).sum())
@@ -236,8 +234,8 @@ def tell_aligned(page: Page, study: Study) -> None:
     facts = [(f"{len(study.edges):,}", "pairs of neighbours")]
     if study.alignments.sigma is not None:
         facts += [
-            (f"{middle:.0%}", "of the difference left, median pair"),
-            (f"{float(np.nanmax(left)):.0%}", "left, worst pair"),
+            (f"{middle:.0%}", "of the difference remaining, median pair"),
+            (f"{float(np.nanmax(left)):.0%}", "remaining, worst pair"),
         ]
     facts += [(f"{n_open:,}", "not converged")]
     page.facts(facts)
@@ -245,27 +243,27 @@ def tell_aligned(page: Page, study: Study) -> None:
     source, target = (study.subject.X[end] for end in study.edges[pair])
     page.figure(
         aligned.draw_field(study.model.space, source, target, study.alignments.theta[pair]),
-        "The pair that gained most: the source with the cells of the warp, the target, the "
-        "velocity of the warp, the grid it moves, and the source warped.",
+        "The pair that improved most: source with the cells of the warp, target, velocity, moved "
+        "grid, and warped source.",
         is_photo=study.subject.is_color,
     )
     if study.alignments.sigma is not None:
         page.figure(
             draw_left_over(study),
-            "Share of the squared difference that is left after alignment: the middle half of the "
-            "pairs of each class, their median, and all but the outermost tenth.",
-            alternative=f"Boxes by class. Over all classes the median is {middle:.0%}.",
+            "Fraction of the squared difference remaining after alignment, by class: median, "
+            "quartiles, and 5 % to 95 %.",
+            alternative=f"A box plot by class. The median over all classes is {middle:.0%}.",
         )
     page.figure(
         aligned.draw_gallery(study),
-        "The worst pairs on top, then from typical to good. Before and after: where the source has "
-        "too little (red) and too much (blue).",
+        "The worst pairs on top, then from typical to good. Before and after: where the source is "
+        "too low (red) and too high (blue).",
         is_photo=study.subject.is_color,
     )
 
 
 def draw_left_over(study: Study) -> Figure:
-    """What alignments of each class leave over, as boxes."""
+    """Draw a box plot of the remaining differences of each class."""
     subject = study.subject
     classes, left = subject.codes[study.edges[:, 0]], study.left_over
     kept = np.isfinite(left) & study.alignments.usable
@@ -283,90 +281,95 @@ def draw_left_over(study: Study) -> Figure:
     axes.invert_yaxis()
     axes.set_xlim(0.0, 1.0)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
-    axes.set_xlabel("left after alignment", fontsize=9, color=figures.INK)
-    axes.set_ylabel("class", fontsize=9, color=figures.INK)
-    figures.plain_axes(axes)
+    figures.style_axes(axes, "remaining after alignment", "class")
     return figure
 
 
-def tell_strength(page: Page, study: Study) -> None:
-    """Errors by strength, and the verdict."""
+def add_strength(page: Page, study: Study) -> None:
+    """Show errors by strength, and the verdict."""
     page.heading("How strong, and does it help?")
     judgement, model = study.judgement, study.model
     page.text(_sentence(str(judgement.verdict)))
     if judgement.errors:
         errors = ", ".join(f"{error:.1%} at {s:g}" for s, error in sorted(judgement.errors.items()))
         page.figure(
-            judged.draw_strength(judgement, with_verdict=False),
-            "Errors of a nearest neighbour on held-out samples, by strength of the warps.",
+            learned.draw_strength(judgement, with_verdict=False),
+            "Held-out error of a nearest neighbour, by strength of the warps.",
             alternative=f"Error by strength: {errors}.",
         )
     page.text(
-        f"The model recommends strength {model.strength:g}. That is for a nearest neighbour; "
-        "networks are often best with stronger warps."
+        f"The strength of the model is {model.strength:g}, chosen for a nearest neighbour. "
+        "Networks often do best with stronger warps."
     )
 
 
-def tell_warnings(page: Page, study: Study, odd: list[Odd]) -> None:
-    """What to look at in the data."""
+def add_warnings(page: Page, study: Study, outliers: list[Outlier]) -> None:
+    """List warnings, and show outliers."""
     page.heading("Warnings")
-    found = list(find_warnings(study, odd))
+    found = list(find_warnings(study, outliers))
     if not found:
-        page.text("None: every class has enough pairs, they align, and no sample stands out.")
+        page.text("None: every class has enough pairs, they align, and there are no outliers.")
     for words in found:
         page.note(words, "warning")
-    if odd:
-        page.subheading("Samples to look at")
+    if outliers:
+        page.subheading("Samples to check")
         page.text(
-            "Their warps to their neighbours are extreme for their class, or leave much over. "
-            "Where most of the nearest samples have another label, this one may be wrong."
+            "The warps to their neighbours are extreme for their class, or leave a large "
+            "difference. If most of the nearest samples have another label, the sample may be "
+            "mislabelled."
         )
         page.figure(
-            draw_odd(study, odd[:N_ODD]),
-            "Left: the sample. Right: its nearest neighbours in its class."
-            + (f" The first {N_ODD} of {len(odd)}." if len(odd) > N_ODD else ""),
-            alternative="; ".join(_name_odd(study, each) for each in odd[:N_ODD]),
+            draw_outliers(study, outliers[:N_OUTLIERS]),
+            "Left: the sample. Right: nearest neighbours in its class."
+            + (
+                f" The first {N_OUTLIERS} of {len(outliers)}." if len(outliers) > N_OUTLIERS else ""
+            ),
+            alternative="; ".join(_name_outlier(study, each) for each in outliers[:N_OUTLIERS]),
             is_photo=study.subject.is_color,
         )
 
 
-def draw_odd(study: Study, odd: list[Odd]) -> Figure:
-    """Odd samples, their neighbours, and why they are shown."""
+def draw_outliers(study: Study, outliers: list[Outlier]) -> Figure:
+    """Draw outliers, their neighbours, and the reasons."""
     subject, rows, notes = study.subject, [], []
-    for each in odd:
+    for each in outliers:
         ends = study.edges[(study.edges == each.sample).any(axis=1)]
         others = [int(a if b == each.sample else b) for a, b in ends][:N_NEIGHBORS]
         cells = [warped.show(subject, subject.sample(index)) for index in (each.sample, *others)]
         rows.append((str(subject.labels[subject.codes[each.sample]]), cells))
         notes.append(_reason(study, each))
-    titles = [(0, "sample"), (1, "its neighbours")]
+    titles = [(0, "sample"), (1, "neighbours")]
     return Gallery(subject.spatial, rows, titles, gaps=(1,), height=0.7, notes=notes).draw()
 
 
-def _reason(study: Study, odd: Odd) -> str:
+def _reason(study: Study, outlier: Outlier) -> str:
     lines = [
-        f"sample {study.numbers[odd.sample]:,} of the data",
-        f"{odd.score:.1f} deviations above its class",
+        f"sample {study.numbers[outlier.sample]:,} of the data",
+        f"{outlier.score:.1f} standard deviations above its class",
     ]
-    if odd.looks_like is not None:
-        label = shorten(study.subject.labels[odd.looks_like])
-        lines.append(f"{odd.votes} of 5 nearest samples: {label}")
+    if outlier.looks_like is not None:
+        label = shorten(study.subject.labels[outlier.looks_like])
+        lines.append(f"{outlier.votes} of 5 nearest samples: {label}")
     return "\n".join(lines)
 
 
-def _name_odd(study: Study, odd: Odd) -> str:
-    label = study.subject.labels[study.subject.codes[odd.sample]]
-    like = "" if odd.looks_like is None else f", looks like {study.subject.labels[odd.looks_like]}"
-    return f"sample {study.numbers[odd.sample]} of class {label}{like}"
+def _name_outlier(study: Study, outlier: Outlier) -> str:
+    label = study.subject.labels[study.subject.codes[outlier.sample]]
+    like = (
+        ""
+        if outlier.looks_like is None
+        else f", looks like {study.subject.labels[outlier.looks_like]}"
+    )
+    return f"sample {study.numbers[outlier.sample]} of class {label}{like}"
 
 
-def find_warnings(study: Study, odd: list[Odd]) -> Iterator[str]:
-    """What stands out, in words."""
+def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
+    """Yield warnings about the data and the model."""
     model, subject = study.model, study.subject
     if model.fallbacks:
         yield (
             f"{_count(len(model.fallbacks), 'class has', 'classes have')} too few pairs and got "
-            f"the warps of all classes: {_listed(model.fallbacks)}. Give more samples of them."
+            f"the warps of all classes: {list_labels(model.fallbacks)}. Add samples of them."
         )
     few = [
         label for label, fit in model.fits.items()
@@ -375,42 +378,39 @@ def find_warnings(study: Study, odd: list[Odd]) -> Iterator[str]:
     if few:
         yield (
             f"{_count(len(few), 'class has', 'classes have')} fewer than {FEW_PAIRS} pairs: "
-            f"{_listed(few)}. What is learned of them comes mostly from the others."
+            f"{list_labels(few)}. Their warps are mostly learned from the other classes."
         )
     poor = poor_classes(study)
     if poor:
         yield (
             f"In {_count(len(poor), 'class', 'classes')} most pairs keep over {POOR:.0%} of their "
-            f"difference: {_listed(poor)}. Their members differ by more than smooth warps. More "
-            "cells, or classes divided by kind, may help."
+            f"difference: {list_labels(poor)}. Their samples differ by more than smooth warps. "
+            "Try more cells, or split the classes."
         )
     n_open, n = int((~study.alignments.converged).sum()), len(study.edges)
     if n_open > 0.01 * n:
-        yield f"{n_open:,} of {n:,} alignments did not converge. Use more --max-steps."
+        yield f"{n_open:,} of {n:,} alignments did not converge. Increase --max-steps."
     n_flat = int((~study.alignments.usable).sum())
     if n_flat:
         yield (
-            f"{n_flat:,} of {n:,} pairs could not be aligned: one of the two has no structure. "
+            f"{n_flat:,} of {n:,} pairs could not be aligned: one sample of the two is constant. "
             "Look for empty samples."
         )
-    suspects = [each for each in odd if each.looks_like is not None]
+    suspects = [each for each in outliers if each.looks_like is not None]
     if suspects:
         n_suspects = _count(len(suspects), "sample looks", "samples look")
-        yield (
-            f"{n_suspects} like another class, and may be mislabelled or hard to tell: see below."
-        )
-    others = len(odd) - len(suspects)
+        yield f"{n_suspects} like another class, and may be mislabelled or ambiguous: see below."
+    others = len(outliers) - len(suspects)
     if others:
-        stand = _count(others, "sample stands", "samples stand")
-        yield f"{stand} out from {'its class' if others == 1 else 'their class'}: see below."
+        yield f"{_count(others, 'sample is an outlier', 'samples are outliers')}: see below."
     if study.judgement.errors and not study.judgement.verdict.probably:
-        yield "Held-out samples don't show that warps help a nearest neighbour here."
+        yield "Held-out samples do not show that warps help a nearest neighbour."
     if len(subject.labels) < len(model.classes):
         yield f"The data has {len(subject.labels)} of the model's {len(model.classes)} classes."
 
 
 def poor_classes(study: Study) -> list[Label]:
-    """Classes whose median pair keeps most of its difference."""
+    """List classes whose median pair keeps more than ``POOR`` of its difference."""
     if study.alignments.sigma is None:
         return []
     classes, left = study.subject.codes[study.edges[:, 0]], study.left_over
@@ -422,11 +422,12 @@ def poor_classes(study: Study) -> list[Label]:
     return found
 
 
-def tell_next(page: Page, study: Study, odd: list[Odd], model: str, data: str) -> None:
-    """What to do with the model, or about the data."""
+def add_next_steps(
+    page: Page, study: Study, outliers: list[Outlier], model: str, data: str
+) -> None:
+    """Suggest next steps and commands."""
     page.heading("What to try next")
-    advice = list(give_advice(study, odd))
-    for words in advice:
+    for words in give_advice(study, outliers):
         page.text(words)
     page.code(
         f"dreamwarp explore {model} {data}\n"
@@ -435,26 +436,27 @@ def tell_next(page: Page, study: Study, odd: list[Odd], model: str, data: str) -
     )
 
 
-def give_advice(study: Study, odd: list[Odd]) -> Iterator[str]:
-    """Steps that follow from what was found."""
+def give_advice(study: Study, outliers: list[Outlier]) -> Iterator[str]:
+    """Yield suggestions that follow from the findings."""
     judgement, model = study.judgement, study.model
-    if any(each.looks_like is not None for each in odd):
+    if any(each.looks_like is not None for each in outliers):
         yield "Check the labels of the samples shown above, and fit again."
     if judgement.verdict.probably:
         n = judgement.verdict.n_enough
         yield (
-            "Make new samples and train on them with the old ones"
-            + (f"; {n} copies of each are enough." if n else ", as many as you can.")
+            "Train on old and new samples together"
+            + (f"; {n} new ones of each are enough." if n else ": the more new ones, the better.")
         )
     elif judgement.errors:
         yield (
-            "Try a classifier of your own with Augmenter.judge(estimator), or networks with "
-            "dreamwarp.torch.choose_strength: what does not help a nearest neighbour may help them."
+            "Try your own classifier with Augmenter.judge(estimator), or networks with "
+            "dreamwarp.torch.choose_strength: warps may help them where they don't help a nearest "
+            "neighbour."
         )
     if judgement.errors and judgement.strength >= 1.5:
         yield (
-            "Strong warps do best, so those learned are too small. Fit with --method eb, which "
-            "learns them in full size."
+            "Strong warps do best, so the learned ones are too small. Fit with --method eb, which "
+            "learns warps of full size."
         )
     if model.fallbacks or any(fit.n_pairs < FEW_PAIRS for fit in model.fits.values()):
         yield "Collect more samples of the classes with few pairs, or fit with more --neighbors."
@@ -462,13 +464,13 @@ def give_advice(study: Study, odd: list[Odd]) -> Iterator[str]:
         yield "Fit with finer --cells, such as 6x6, or with --boundary free."
     if model.kind == "gaussian" and len(study.edges) >= 50 * len(study.subject.labels):
         yield (
-            "With this many pairs, --kind template, warps toward a sample's own neighbours, may "
-            "fit better."
+            "With this many pairs, --kind template, which warps each sample toward its own "
+            "neighbours, may do better."
         )
-    yield "Drag the components yourself, align pairs and place landmarks on the interactive page:"
+    yield "Explore components, alignments and landmarks on the interactive page:"
 
 
-# -- words
+# -- text
 
 
 def _n_columns(study: Study) -> int:
@@ -483,19 +485,13 @@ def _count(n: int, one: str, many: str) -> str:
     return f"{n:,} {one if n == 1 else many}"
 
 
-def _listed(labels: object, most: int = 12) -> str:
-    names = [str(label) for label in labels]  # type: ignore[attr-defined]
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
-
-
 def _describe_spectrum(study: Study) -> str:
     model = study.model
     first = {label: model.components(label).share[0] for label in model.classes}
     most = max(first, key=first.__getitem__)
     return (
-        "Two charts with a line for each class, falling from component to component. The first "
-        f"component has most of the variance in class {most}, {first[most]:.0%}."
+        "Two plots with one line per class. The first component explains most of the variance in "
+        f"class {most}, {first[most]:.0%}."
     )
 
 
@@ -505,6 +501,6 @@ def _describe_similarity(study: Study) -> str:
     classes = study.model.classes
     low, high = (np.unravel_index(f(values), values.shape) for f in (np.nanargmin, np.nanargmax))
     return (
-        f"A table of similarities. Most alike: {classes[high[0]]} and {classes[high[1]]}, "
-        f"{values[high]:.2f}. Least: {classes[low[0]]} and {classes[low[1]]}, {values[low]:.2f}."
+        f"A table of similarities. Highest: {classes[high[0]]} and {classes[high[1]]}, "
+        f"{values[high]:.2f}. Lowest: {classes[low[0]]} and {classes[low[1]]}, {values[low]:.2f}."
     )

@@ -1,8 +1,7 @@
-"""Study: the samples of a model, aligned again and judged, for pictures of how well that goes.
+"""Study: the samples of a model, aligned again and judged, for figures of the alignments.
 
-A model file keeps distributions, not the pairs they came from. So that a picture of the pairs
-needs nothing but the model and its data, they are aligned anew, with the settings in the file. Of
-many samples some are taken, as many of every class.
+A model file holds distributions, not the pairs they were learned from. To draw pairs, a study
+aligns the data again with the settings in the file, on a balanced subset if there are many samples.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Samples that are aligned unless told otherwise: half a minute for images of 28 x 28.
+# Default number of samples: half a minute for 28 x 28 images.
 MAX_SAMPLES = 1000
-# What a model is taken to be learned with that does not say.
+# Settings assumed for models that don't store them.
 DEFAULTS: dict[str, Any] = {
     "n_neighbors": 5, "method": "map", "similarity": "ssd", "sigma": "auto",
     "displacement": 0.05, "length": 0.25, "keep_unusable": False, "discount_poor": False,
@@ -47,22 +46,22 @@ SIMILARITIES = ("ssd", "ncc", "mi")
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """Samples, the pairs of neighbours among them, and what came of aligning these.
+    """Samples, pairs of neighbours among them, and their alignments.
 
     Attributes
     ----------
     subject : Subject
-        The model, and the samples looked at.
+        The model and the samples used.
     edges : (e, 2)
     alignments : Alignments
     pairs : AlignedPairs
-        With the recipe for a model of them.
+        Input for fitting a model.
     settings : Settings
-        They were aligned by.
+        Settings of the alignment.
     counts : (n_classes,)
-        Samples of each class that the data has.
+        Samples of each class in the data.
     numbers : (n,)
-        Of the samples looked at, in the data.
+        Indices in the data of the samples used.
     seed : int
     """
 
@@ -84,12 +83,12 @@ class Study:
 
     @property
     def n_all(self) -> int:
-        """Samples that the data has."""
+        """Number of samples in the data."""
         return int(self.counts.sum())
 
     @cached_property
     def judgement(self) -> Judgement:
-        """Errors by strength, and the verdict; takes a while when first asked for."""
+        """Errors by strength, and the verdict; computed at first use, which takes a while."""
         if self.known is not None:
             return self.known
         return judge_strengths(
@@ -99,9 +98,9 @@ class Study:
 
     @cached_property
     def left_over(self) -> Array:
-        """Share of each pair's squared difference that its warp leaves (e,); NaN without any.
+        """Fraction of each pair's squared difference that remains (e,); NaN if it had none.
 
-        Of other similarities than squared differences, what is left of the best of all pairs.
+        For other similarities, 1 minus the gain relative to the largest gain of all pairs.
         """
         before, after = self.alignments.loss_before, self.alignments.loss_after
         if self.alignments.sigma is None:
@@ -112,9 +111,9 @@ class Study:
 
     @cached_property
     def sizes(self) -> Array:
-        """Size of each pair's warp (e,): its length in standard deviations of its class, over √d.
+        """Mahalanobis length of each pair's warp under its class's model, over √d: (e,).
 
-        About 1 for warps as the model has them.
+        About 1 for warps drawn from the model.
         """
         out = np.empty(len(self.edges))
         classes = self.subject.codes[self.edges[:, 0]]
@@ -140,35 +139,35 @@ def make_study(
     seed: int = 0,
     progress: ProgressOption = None,
 ) -> Study:
-    """Align neighbours among the data's samples, as they were for the model.
+    """Align neighbours in the data again, with the settings stored in the model.
 
     Parameters
     ----------
     model : WarpModel
     data : DataSet, or pair (X, y)
-        What it was fitted to.
+        The data the model was fitted to.
     max_samples : int
-        Of more samples so many are taken, as many of every class.
+        Largest number of samples to use, balanced over classes.
     seed : int
-        Of what is random in judging strengths.
+        Seed for judging strengths.
     progress : bool or callable, optional
 
     Returns
     -------
     Study
-        Warps that were drawn by a sampler are replaced by the most plausible ones.
+        If the model was learned with a sampler, MAP estimates take the place of draws.
     """
     whole = Subject.of(model, data, seed=seed)
     some = spread_evenly(whole.codes, check_whole("max_samples", max_samples, 2))
     chosen = DataSet(whole.source.data.name, whole.X[some], whole.source.data.y[some])
     with warnings.catch_warnings():
-        if len(some) < len(whole.X):  # whose samples have other numbers: nothing to warn of
+        if len(some) < len(whole.X):  # a subset does not match the model's fingerprint
             warnings.simplefilter("ignore", RuntimeWarning)
         subject = Subject.of(model, chosen, seed=seed)
     settings = settings_of(model)
     ensure_compiled(model.space)
     with warnings.catch_warnings():
-        # What they say is in the study.
+        # The study holds the same information.
         warnings.simplefilter("ignore", RuntimeWarning)
         edges, alignments, pairs = learn_pairs(
             model.space, subject.X, subject.codes, subject.labels, settings, seed=seed,
@@ -176,13 +175,11 @@ def make_study(
         )  # fmt: skip
         _, pairs = fit_model(model.space, pairs, settings, seed=seed)
     counts = np.bincount(whole.codes)
-    return Study(
-        subject, edges, alignments, pairs, settings, counts, some, seed, progress
-    )  # fmt: skip
+    return Study(subject, edges, alignments, pairs, settings, counts, some, seed, progress)
 
 
 def study_of(augmenter: Augmenter) -> Study:
-    """What a fitted augmenter knows of its samples: nothing is aligned again."""
+    """Make a study from a fitted augmenter, without aligning again."""
     subject = Subject.around(augmenter._source)
     judgement = None
     if augmenter.strength_errors_:
@@ -197,30 +194,30 @@ def study_of(augmenter: Augmenter) -> Study:
 
 
 def settings_of(model: WarpModel) -> Settings:
-    """How pairs of a model's samples are aligned: as for the model, or by default.
+    """Alignment settings stored in a model, or defaults.
 
-    Samplers give way to the posterior's mode, and functions of a user's own to squared differences.
+    MAP replaces samplers, and squared differences replace custom similarity functions.
     """
-    said = {name: model.settings.get(name, value) for name, value in DEFAULTS.items()}
-    if said["method"] in SAMPLERS:
-        said["method"] = "map"
-    if said["similarity"] not in SIMILARITIES:
-        said["similarity"], said["discount_poor"] = "ssd", False
+    stored = {name: model.settings.get(name, value) for name, value in DEFAULTS.items()}
+    if stored["method"] in SAMPLERS:
+        stored["method"] = "map"
+    if stored["similarity"] not in SIMILARITIES:
+        stored["similarity"], stored["discount_poor"] = "ssd", False
     for name in ("keep_unusable", "discount_poor"):
-        said[name] = bool(said[name])
-    return Settings(model=model.kind, **said)
+        stored[name] = bool(stored[name])
+    return Settings(model=model.kind, **stored)
 
 
 def sample_chains(
     study: Study, indices: Integers, method: Literal["metropolis", "hmc"]
 ) -> Alignments:
-    """Posterior chains of some pairs of a study."""
+    """Sample posterior chains of some pairs of a study."""
     model, X = study.model, study.subject.X
     chosen = study.edges[indices]
     settings = study.settings
     prior = settings.prior(model.space)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # R-hat is in the picture
+        warnings.simplefilter("ignore", RuntimeWarning)  # the figure shows R-hat
         return align_pairs(
             model.space, X[chosen[:, 0]], X[chosen[:, 1]], method=method, prior=prior,
             similarity=study.alignments.similarity, seed=study.seed, keep_chains=True,

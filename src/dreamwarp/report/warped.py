@@ -1,4 +1,4 @@
-"""Samples under warps: drawn at random, and along the principal components of a class."""
+"""Figures of warped samples: random warps, and warps along principal components."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dreamwarp.report.galleries import Cell, Gallery
 from dreamwarp.report.sheets import draw_sample
 
 DEVIATIONS = (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0)
-# Classes that a figure shows unless one is asked for.
+# Largest number of classes in a figure.
 MAX_ROWS = 12
 
 
@@ -31,19 +31,19 @@ def draw_samples(
     strength: float | None = None,
     seed: int = 0,
 ) -> Figure:
-    """Originals, and random warps of them beside: the paper's figure 1.
+    """Draw originals and random warps of each: the paper's figure 1.
 
     Parameters
     ----------
     model : WarpModel
     data : DataSet, or pair (X, y)
-        Signals, images or volumes of classes that the model knows.
+        Signals, images or volumes of the model's classes.
     label : optional
-        A class: eight originals of it. Default: one of each class, up to twelve.
+        Show eight originals of this class. Default: one of each class, up to twelve.
     n_versions : int
         Warps of each original.
     strength : float, optional
-        Factor on the learned warps. Default: the one that the model recommends or, if that is 0, 1.
+        Factor on the learned warps. Default: the strength of the model or, if that is 0, 1.
     seed : int
 
     Returns
@@ -78,96 +78,85 @@ def draw_components(
     deviations: Sequence[float] = DEVIATIONS,
     index: int | None = None,
 ) -> Figure:
-    """A sample moved along principal components of its class's warps: the paper's figure 4.
+    """Draw samples warped along principal components of their class: the paper's figure 4.
 
     Parameters
     ----------
     model : WarpModel
     data : DataSet, or pair (X, y)
     label : optional
-        A class: a row for each of its first components. Default: a row for each class, along one.
+        Show several components of this class, one per row. Default: one component of each class.
     component : int
-        Which one, from 1, the largest; with ``label``, the first that is shown.
+        Component, from 1, the largest; with ``label``, the first one shown.
     n_components : int
-        How many are shown of ``label``.
+        Components shown of ``label``.
     deviations : sequence of float
-        Standard deviations along the component, from left to right.
+        Positions along the component in standard deviations, from left to right.
     index : int, optional
-        The sample to move. Default: a typical one.
+        The sample to warp. Default: a typical one.
 
     Returns
     -------
     matplotlib.figure.Figure
     """
     subject = Subject.of(model, data)
-    check_whole("component", component, 1)
-    chosen = choose_rows(subject, label, component, check_whole("n_components", n_components, 1))
-    rows = []
-    for name, code, number in chosen:
-        sample = int(subject.typical(code)[0]) if index is None else check_index(subject, index)
-        theta = component_theta(model, subject.labels[code], number, np.asarray(deviations))
-        rows.append((name, [show(subject, values) for values in subject.warp(theta, sample)]))
-    titles = [(k, in_deviations(deviation)) for k, deviation in enumerate(deviations)]
-    notes = [share_of(model, subject.labels[code], number) for _, code, number in chosen]
+    rows, notes = [], []
+    for name, code, k in choose_rows(subject, label, component, n_components):
+        moved = warp_along(subject, code, k, np.asarray(deviations), index)
+        rows.append((name, [show(subject, values) for values in moved]))
+        notes.append(f"{model.components(subject.labels[code]).share[k]:.0%} of variance")
+    # With a typographic minus sign.
+    names = [f"{value:+g} σ".replace("-", "−") if value else "0" for value in deviations]
     return Gallery(
-        subject.spatial, rows, titles, height=box_height(subject), notes=notes, are_centered=True
-    ).draw()
+        subject.spatial, rows, list(enumerate(names)), height=box_height(subject), notes=notes,
+        are_centered=True,
+    ).draw()  # fmt: skip
 
 
 def choose_rows(
     subject: Subject, label: Any, component: int, n_components: int
 ) -> list[tuple[str, int, int]]:
-    """Name, class and component (from 0) of each row."""
+    """Return name, class and component (from 0) of each row."""
+    first, n = check_whole("component", component, 1), check_whole("n_components", n_components, 1)
     if label is None:
-        return [(str(subject.labels[k]), k, component - 1) for k in shown_classes(subject)]
+        return [(str(subject.labels[k]), k, first - 1) for k in shown_classes(subject)]
     code, dim = subject.place(label), subject.model.space.dim
-    last = min(component - 1 + n_components, max(dim, component))
-    return [(f"PC {k + 1}", code, k) for k in range(component - 1, last)]
+    return [(f"PC {k}", code, k - 1) for k in range(first, min(first + n, max(dim, first) + 1))]
+
+
+def warp_along(
+    subject: Subject, code: int, component: int, deviations: NDArray[Any], index: int | None
+) -> NDArray[Any]:
+    """Warp a sample, by default a typical one of a class, along a component of that class."""
+    if index is not None and not 0 <= index < len(subject.X):
+        raise ValueError(
+            f"`index` must be from 0 to {len(subject.X) - 1} for {len(subject.X):,} samples, got "
+            f"{index}."
+        )
+    sample = int(subject.typical(code)[0]) if index is None else index
+    theta = component_theta(subject.model, subject.labels[code], component, deviations)
+    return subject.warp(theta, sample)
 
 
 def shown_classes(subject: Subject) -> list[int]:
-    """Classes of a figure for all: up to ``MAX_ROWS``, spread evenly."""
+    """Choose up to ``MAX_ROWS`` classes, evenly spaced."""
     n = len(subject.labels)
     spaced = np.linspace(0, n - 1, min(n, MAX_ROWS)).round()
     return spaced.astype(np.int64).tolist()
 
 
-def in_deviations(deviation: float) -> str:
-    """A place along a component, in standard deviations, with a true minus sign."""
-    return f"{deviation:+g} σ".replace("-", "−") if deviation else "0"
-
-
-def share_of(model: WarpModel, label: Any, component: int) -> str:
-    """How much of a class's variance a component has, in words."""
-    return f"{model.components(label).share[component]:.0%} of variance"
-
-
 def shown_strength(model: WarpModel, strength: float | None) -> float:
-    """The strength to show warps at: the model's own, unless that shows none."""
+    """Choose the strength of warps to draw: by default the model's, or 1 if that is 0."""
     if strength is None:
         return model.strength or 1.0
     return resolve_strength(model, strength)
 
 
-def check_index(subject: Subject, index: int) -> int:
-    """A sample's number, if there is one."""
-    if not 0 <= index < len(subject.X):
-        raise ValueError(
-            f"`index` must be that of one of {len(subject.X):,} samples, 0 to "
-            f"{len(subject.X) - 1}, got {index}."
-        )
-    return index
-
-
 def box_height(subject: Subject) -> float:
-    """Of a sample in a gallery, in inches: long boxes are lower, so that rows fit on a page."""
+    """Height of a sample in a gallery, in inches; wide boxes are lower, to fit on a page."""
     return {1: 0.62, 2: 0.8, 3: 0.75}[subject.model.space.ndim]
 
 
 def show(subject: Subject, values: NDArray[Any]) -> Cell:
-    """A cell of a gallery with a sample (channels, *spatial) in it."""
-    return partial(_show, subject, values)
-
-
-def _show(subject: Subject, values: NDArray[Any], axes: Any, box: Any) -> None:
-    draw_sample(axes, box, values, subject.look)
+    """Make a gallery cell of a sample (channels, *spatial)."""
+    return partial(draw_sample, values=values, look=subject.look)

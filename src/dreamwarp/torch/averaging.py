@@ -1,4 +1,4 @@
-"""Test-time augmentation: predictions averaged over warps."""
+"""Test-time augmentation: average predictions over warps."""
 
 from __future__ import annotations
 
@@ -32,27 +32,26 @@ def average_over_warps(
     seed: Seed = 0,
     **options: Unpack[WarpOptions],
 ) -> Tensor:
-    """Predictions averaged over an image as it is and ``n`` random warps of it.
+    """Average predictions over each image and ``n`` random warps of it.
 
     Parameters
     ----------
     predict_fn : callable
-        Takes a batch of the shape of ``images`` and returns (k, ...) floating-point numbers for its
-        k images. It is called n + 1 times. What it returns is averaged as it is: let it return
-        probabilities, unless you want another mean. Put the network into evaluation mode first, and
-        call this under ``torch.inference_mode()``.
+        Maps a batch of the shape of ``images`` to floating-point predictions (k, ...). It is called
+        n + 1 times, and its outputs are averaged: usually they should be probabilities. Put the
+        network into evaluation mode and call this function under ``torch.inference_mode()``.
     images : (k, *spatial) or (k, channels, *spatial)
     model : WarpModel
     n : int
-        Warps of each image, besides the image itself.
+        Warps of each image, in addition to the image itself.
     labels : None, "predicted" or (k,) labels
-        Whose warps. None: those of all classes, since the class is what is asked for.
-        ``"predicted"``: each warp from a class drawn with the probability that ``predict_fn`` gives
-        it for the unwarped image. It must then return probabilities (k, c), a column for each of
-        ``classes``, or of ``model.classes`` if that is left out.
+        Classes whose warps are used. None: all classes pooled. ``"predicted"``: for each warp a
+        class is drawn from the predicted probabilities of the unwarped image; ``predict_fn`` must
+        return probabilities (k, c), one column per entry of ``classes``, or of ``model.classes`` by
+        default.
     numbers : (k,) int, optional
-        Which image of the data set each is: with them, results do not depend on batches. Default:
-        counted from 0.
+        Index of each image in the data set; makes results independent of batches. Default: counted
+        from 0.
     seed : int, numpy.random.Generator or None
     **options
         ``p``, ``strength``, ``unknown``, ``classes``, ``interpolation``, ``fill`` and
@@ -84,17 +83,17 @@ def average_over_warps(
 
 
 def _predict(predict_fn: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
-    """Predictions (k, ...) for k images."""
+    """Call ``predict_fn`` and check its output (k, ...)."""
     predictions = predict_fn(images)
     if not isinstance(predictions, Tensor) or not predictions.is_floating_point():
         what = getattr(predictions, "dtype", type(predictions).__name__)
         raise TypeError(
-            f"`predict_fn` must return a tensor of floating-point numbers to average, got {what}. "
-            "Return probabilities rather than labels."
+            f"`predict_fn` must return a floating-point tensor, got {what}. Return probabilities "
+            "rather than labels."
         )
     if predictions.ndim == 0 or len(predictions) != len(images):
         raise ValueError(
-            f"`predict_fn` must return a row for each of {len(images)} images, got shape "
+            f"`predict_fn` must return one row for each of {len(images)} images, got shape "
             f"{tuple(predictions.shape)}."
         )
     return predictions
@@ -103,18 +102,18 @@ def _predict(predict_fn: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
 def _draw_labels(
     probabilities: Tensor, numbers: NDArray[np.int64], key: int, warps: RandomWarps
 ) -> list[Any]:
-    """A label for each image, by its predicted probabilities (k, c)."""
+    """Draw a label for each image from its predicted probabilities (k, c)."""
     values = probabilities.detach().cpu().double().numpy()
     classes = warps.model.classes if warps.classes is None else range(len(warps.classes))
     if values.ndim != 2 or values.shape[1] != len(classes):
         raise ValueError(
-            f'labels="{PREDICTED}" needs predictions of shape (k, {len(classes)}), a column for '
-            f"each class, got {values.shape}. Use `classes` to say which columns are which classes."
+            f'labels="{PREDICTED}" needs predictions of shape (k, {len(classes)}), one column per '
+            f"class, got {values.shape}. Use `classes` to name the classes of the columns."
         )
     if not (values >= 0.0).all() or not (values.sum(axis=1) > 0.0).all():
         raise ValueError(
-            f'labels="{PREDICTED}" needs predictions that are probabilities, got a row with '
-            f"{values.min():.3g}. Let `predict_fn` end in softmax(dim=1)."
+            f'labels="{PREDICTED}" needs probabilities as predictions, got a row with '
+            f"{values.min():.3g}. End `predict_fn` with softmax(dim=1)."
         )
     heights = np.cumsum(values, axis=1)
     levels = uniforms(key, numbers, 1, stream=Stream.LABEL) * heights[:, -1:]

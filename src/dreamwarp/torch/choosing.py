@@ -1,24 +1,22 @@
-"""How strong warps should be for a network: judged by networks trained on warps.
+"""Choose the strength of warps for a network, by cross-validation of trained networks.
 
-Samples are held out in folds. For each fold and strength a network is trained on the others, each
-of them warped anew every time it comes, and predicts the samples held out, unwarped. All strengths
-share what can be shared, so that differences are due to them: initial weights, batches, dropout,
-and warps but for the factor. Predictions are those of a running mean of the weights, which stands
-in for the decay of a learning rate at any number of steps.
+For each fold and strength, a network is trained on the other folds, with a new warp each time a
+sample is used, and predicts the unwarped held-out samples. All strengths share initial weights,
+batches, dropout and, up to the factor, warps, so that only the strength differs. Predictions use a
+running mean of the weights, which replaces learning-rate decay at any number of steps.
 
-An error is 1 - p, with p the probability that the network gives to the true class, at the
-temperature that suits the held-out samples of its fold best. That is smoother than 0 or 1, bounded
-unlike the likelihood, and does not reward warps that only make a network less sure of itself.
+The error is 1 - p, where p is the predicted probability of the true class at the best temperature
+for the held-out samples of the fold. It is smoother than 0 or 1, bounded unlike the likelihood, and
+does not reward warps that only make a network less confident.
 
-Strengths race. All are trained for a quarter of the steps. Errors fall about as a power of the
-steps, and longer the stronger the warps, so what a strength will reach is extrapolated from its
-last two errors. Those that would end worse than the best by two standard errors of paired
-differences stop, and so do the worst where too many are left. If the best is the weakest or the
-strongest, others beyond it join. How the strength is chosen, and the verdict made, is in
-``dreamwarp.augment.verdict``.
+Strengths race: all are trained for a quarter of the steps. Errors fall about as a power of the
+steps, and for longer the stronger the warps, so the final error of a strength is extrapolated from
+its last two errors. Strengths expected to end two standard errors of paired differences above the
+best are stopped, and so are the worst if too many remain. If the best is the weakest or strongest,
+further strengths join. ``dreamwarp.augment.verdict`` makes the choice and the verdict.
 
-Samples get the warps of their class, as in ``LearnedWarp``. The model has seen the samples that are
-held out, as parts of their class, since it comes as it is.
+Samples get the warps of their class, as in ``LearnedWarp``. The model is given, so it has been
+fitted to the held-out samples too.
 """
 
 from __future__ import annotations
@@ -59,23 +57,23 @@ Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 NetworkFn = Callable[[], nn.Module]
 
-# What is compared unless strengths are given; others follow by the same factor, within limits.
+# Default strengths; more are added by the same factor, within limits.
 STRENGTHS = (0.0, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 FACTOR, WEAKEST, STRONGEST = math.sqrt(2.0), 0.1, 12.0
-# Shares of the steps after which errors are taken, and how many strengths above 0 then go on at
-# most: all after the first, when errors fall too fast to say where they lead.
+# Fractions of the steps after which errors are measured, and how many strengths above 0 may then
+# continue: all after the first, when errors still fall too fast to extrapolate.
 ROUNDS = ((1 / 8, None), (1 / 4, 4), (1 / 2, 3), (1.0, None))
-# Standard errors by which a strength must be worse to stop; 0, which the verdict is about, is given
-# a longer chance.
+# Standard errors by which a strength must be worse to be stopped; higher for 0, which the verdict
+# needs.
 HOPELESS, HOPELESS_NONE = 2.0, 4.0
-# Errors are taken to be at least this where something is divided by them.
+# Lower bound of errors in divisions.
 TINY = 1e-12
-# Batches that are warped at a time.
+# Batches warped at a time.
 CHUNK = 8
 # The running mean gives step t a weight in proportion to t^AVERAGE_POWER: it holds about the last
 # ninth of the steps.
 AVERAGE_POWER = 8
-# Temperatures that predictions are made with.
+# Bounds of the temperature.
 COLDEST, HOTTEST = 0.05, 20.0
 # Samples predicted at a time.
 N_PREDICTED = 1000
@@ -95,44 +93,41 @@ def choose_strength(
     progress: ProgressOption = None,
     device: Any = "cpu",
 ) -> Judgement:
-    """The strength of warps that is best for a network, and whether warps help it.
+    """Choose the best strength of warps for a network, and judge whether warps help it.
 
-    Takes minutes: some 14,000 steps of training in all for 1,000 images. Leaves the model as it is.
-    Give the strength to :class:`LearnedWarp`, or keep it by ``model.with_strength``.
+    Takes minutes: about 14,000 training steps in total for 1,000 images. The model is not changed.
+    Pass the strength to :class:`LearnedWarp`, or store it with ``model.with_strength``.
 
     Parameters
     ----------
     model : WarpModel
     X : (n, *spatial) or (n, channels, *spatial)
-        Training samples, as an array or a tensor. Networks get them in float32, with mean 0 and
-        deviation 1.
+        Training samples, an array or a tensor. Networks get them as float32, with mean 0 and
+        standard deviation 1.
     y : (n,)
-        Their labels, as the model has them.
+        Labels, as in the model.
     network : callable, optional
-        Builds a network: a module that takes (n, channels, *spatial) and returns logits
-        (n, n_classes), the classes in order. Called once for each strength and fold. Default: a
-        small ConvNet.
+        Builds a module that maps (n, channels, *spatial) to logits (n, n_classes), with classes in
+        sorted order. Called once per strength and fold. Default: a small ConvNet.
     strengths : sequence of float, optional
-        What to compare with 0. Default: 0.5 to 2.8, and weaker or stronger ones while those at the
-        edge are best.
+        Strengths to compare with 0. Default: 0.5 to 2.8, extended while the best is at the edge.
     n_steps : int
-        Steps of training, of ``batch_size`` warped samples each. Weaker strengths win if they are
-        too few.
+        Training steps, of ``batch_size`` warped samples each. Too few steps favour weak warps.
     batch_size : int
     learning_rate : float
-        Of Adam.
+        Learning rate of Adam.
     seed : int, numpy.random.Generator or None
-        The choice depends on it alone, as far as torch's operations are deterministic.
+        Determines the choice, as far as torch's operations are deterministic.
     progress : bool or callable, optional
-        False: none. A function of (steps done, steps at most) is called. Default: a bar on a
-        terminal or in a notebook, now and then a line in a log.
+        False: none. A callable gets (steps done, steps at most). Default: a bar in terminals and
+        notebooks, occasional lines in logs.
     device : torch.device or str
 
     Returns
     -------
     Judgement
-        ``.strength``; ``.errors`` by strength with their ``.spreads``; ``.verdict``, which prints
-        in words.
+        ``.strength``; ``.errors`` by strength and their ``.spreads``; ``.verdict``, which prints
+        as text.
 
     Examples
     --------
@@ -158,7 +153,7 @@ def choose_strength(
 
 
 class _Data(NamedTuple):
-    """Samples as networks get them, (n, channels, *spatial), their classes, and their warps."""
+    """Samples (n, channels, *spatial) as networks get them, their classes, and the warps."""
 
     images: Tensor
     codes: Codes
@@ -181,9 +176,7 @@ def _read(model: WarpModel, X: Any, y: Any, key: int, device: torch.device) -> _
         values = values[:, None]
     labels, codes = source.form.classes, source.codes
     if len(labels) < 2:
-        raise ValueError(
-            f"`y` must have at least two classes to tell apart, got {labels[0].item()!r} alone."
-        )
+        raise ValueError(f"`y` must have at least two classes, got only {labels[0].item()!r}.")
     images = torch.from_numpy(np.ascontiguousarray(values)).to(device)
     return _Data(images, codes, labels, RandomWarps(model, strength=1.0, seed=key), key)
 
@@ -192,7 +185,7 @@ def _make_folds(data: _Data) -> list[_Fold]:
     masks = make_folds(data.codes, first_alike(data.images.cpu().numpy()), data.key)
     if not masks:
         raise ValueError(
-            "`X` must have two different samples of a class, so that one can be held out, got "
+            "`X` must have two different samples of some class, so that one can be held out, got "
             f"{len(data.codes)} samples of {len(data.labels)} classes."
         )
     return [
@@ -202,14 +195,14 @@ def _make_folds(data: _Data) -> list[_Fold]:
 
 
 class _Batches(NamedTuple):
-    """Training samples in the order in which they come (k,), and learned θ (k, d)."""
+    """Indices of training samples (k,), in order of use, and their θ (k, d)."""
 
     places: Codes
     theta: Array
 
 
 def _draw_batches(data: _Data, fold: _Fold, first: int, n: int) -> _Batches:
-    """Samples number ``first`` to ``first + n - 1`` of a fold: all of it in turn, shuffled anew."""
+    """Draw samples ``first`` to ``first + n - 1`` of a fold's stream, reshuffled every epoch."""
     numbers, n_kept = np.arange(first, first + n), len(fold.kept)
     places = np.empty(n, np.int64)
     for epoch in range(first // n_kept, (first + n - 1) // n_kept + 1):
@@ -226,7 +219,7 @@ def _draw_batches(data: _Data, fold: _Fold, first: int, n: int) -> _Batches:
 
 
 class _Maker(NamedTuple):
-    """What networks are made and trained with."""
+    """How networks are made and trained."""
 
     network: NetworkFn | None
     shape: tuple[int, ...]
@@ -236,14 +229,14 @@ class _Maker(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the verdict calls the network."""
+        """Name of the network in the verdict."""
         if self.network is None:
             return "a small ConvNet"
         name = getattr(self.network, "__name__", type(self.network).__name__)
         return "the network" if name == "<lambda>" else f"the network of `{name}`"
 
     def make(self, data: _Data, fold: _Fold) -> nn.Module:
-        """A network with the initial weights of a fold."""
+        """Make a network with the initial weights of a fold."""
         torch.manual_seed(derive_seed(data.key, fold.number) % 2**63)
         n_channels, *spatial = self.shape
         if self.network is None:
@@ -251,15 +244,15 @@ class _Maker(NamedTuple):
         network = self.network()
         if not isinstance(network, nn.Module):
             raise TypeError(
-                "`network` must be a callable that builds a torch.nn.Module, got "
-                f"{type(network).__name__} from it."
+                "`network` must be a callable that returns a torch.nn.Module, got "
+                f"{type(network).__name__}."
             )
         network = network.to(data.images.device)
         logits = _predict(network.eval(), data.images[:2])
         if not isinstance(logits, Tensor) or tuple(logits.shape) != (2, self.n_classes):
             found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise ValueError(
-                f"`network` must return logits of shape (n, {self.n_classes}), a column for each "
+                f"`network` must return logits of shape (n, {self.n_classes}), one column per "
                 f"class, got {found} for n = 2 samples of shape {self.shape}."
             )
         return network
@@ -281,7 +274,7 @@ class _Run:
         self._optimizer = torch.optim.Adam(self._network.parameters(), maker.learning_rate)
 
     def train(self, data: _Data, batches: _Batches) -> None:
-        """Train on some batches; random numbers follow from the fold and the step."""
+        """Train on some batches; random numbers depend on the fold and the step."""
         images = data.images[torch.from_numpy(batches.places).to(data.images.device)]
         if self.strength > 0.0:
             theta = torch.from_numpy(apply_strength(batches.theta, self.strength))
@@ -308,14 +301,14 @@ class _Run:
                 mean.copy_(value)
 
     def logits(self, data: _Data) -> Array:
-        """Predictions of the mean network for the samples held out: (m, n_classes)."""
+        """Predict the held-out samples with the mean weights: (m, n_classes)."""
         held_out = data.images[torch.from_numpy(self.fold.held_out).to(data.images.device)]
         found: Array = _predict(self._mean.eval(), held_out).double().cpu().numpy()
         return found
 
 
 def soft_errors(logits: Array, truth: Codes) -> Errors:
-    """1 - p of every sample (m,) at the best temperature, and whether it is mistaken."""
+    """1 - p of every sample (m,) at the best temperature, and its 0-1 error."""
     rows = np.arange(len(truth))
 
     def loss(log_temperature: float) -> float:
@@ -332,19 +325,19 @@ def soft_errors(logits: Array, truth: Codes) -> Errors:
 
 
 class _Race:
-    """Trains networks at all strengths for longer and longer; those that can't win stop."""
+    """Trains networks at all strengths in rounds, and stops those that can't win."""
 
     def __init__(self, data: _Data, folds: list[_Fold], maker: _Maker, *, grows: bool) -> None:
         self.data, self.folds, self.maker, self.grows = data, folds, maker, grows
         self.runs: dict[float, list[_Run]] = {}
-        # By strength and steps.
+        # Errors by strength and steps.
         self.found: dict[float, dict[int, Errors]] = {}
         self.broken: dict[float, int] = {}
         self.n_steps = 0
         self.steps: list[int] = []
 
     def run(self, strengths: Sequence[float], n_steps: int, progress: ProgressOption) -> None:
-        """Train until the last round is over."""
+        """Run all rounds."""
         self.n_steps = n_steps
         self._start(strengths)
         total = len(self.folds) * n_steps * len(strengths)
@@ -362,7 +355,7 @@ class _Race:
                 done = wanted
 
     def _join(self, strength: float) -> None:
-        """Let another strength catch up."""
+        """Add a strength, and train it up to the current step."""
         self._start([strength])
         for done, wanted in pairwise((0, *self.steps)):
             if strength in self.runs:
@@ -378,7 +371,7 @@ class _Race:
     def _train(
         self, strengths: Sequence[float], done: int, wanted: int, advance: Callable[[int], None]
     ) -> None:
-        """Train at these strengths from step ``done`` to ``wanted``, and take their errors."""
+        """Train these strengths from step ``done`` to ``wanted``, and measure their errors."""
         size = self.maker.batch_size
         for fold in self.folds:
             for first in range(done, wanted, CHUNK):
@@ -401,13 +394,13 @@ class _Race:
         self.found[strength][step] = Errors(*map(np.concatenate, zip(*parts, strict=True)))
 
     def _break(self, strength: float, step: int) -> None:
-        """Give up a strength whose network gives NaN."""
+        """Drop a strength whose network returns NaN."""
         del self.runs[strength]
         self.broken[strength] = step
         if strength == 0.0 or not any(some > 0.0 for some in self.runs):
             raise ValueError(
-                f"`network` must give finite numbers, got NaN or infinity after {step} steps at "
-                f"strength {strength:g}. Try a smaller `learning_rate`, or mend the network."
+                f"`network` must return finite numbers, got NaN or infinity after {step} steps at "
+                f"strength {strength:g}. Try a smaller `learning_rate`, or fix the network."
             )
 
     def _left(self) -> list[float]:
@@ -417,7 +410,7 @@ class _Race:
         return np.stack([self.found[strength][self.steps[-1]].smooth for strength in strengths])
 
     def _expect(self, strengths: Sequence[float]) -> Array:
-        """Mean errors at the end, extrapolated as powers of the steps."""
+        """Extrapolate mean errors to the last step, as powers of the steps."""
         last = self._errors(strengths).mean(axis=1)
         if len(self.steps) < 2 or self.steps[-1] == self.n_steps:
             return last
@@ -428,9 +421,9 @@ class _Race:
         return expected
 
     def _beyond_edge(self) -> float | None:
-        """The strength to try next if the best is at the edge of all tried.
+        """Return the strength to add if the best is at the edge of all tried.
 
-        Weaker ones only in the end: before, weak warps look better than they are.
+        Weaker ones are added only at the end: early, weak warps look better than they are.
         """
         if not self.grows or len(self.steps) < 2:
             return None
@@ -444,7 +437,7 @@ class _Race:
         return None
 
     def _stop(self, n_most: int) -> int:
-        """Stop strengths that can't win, and the worst of too many; how many stop."""
+        """Stop strengths that can't win, and the worst beyond ``n_most``; return how many."""
         left = self._left()
         errors, expected = self._errors(left), self._expect(left)
         best = int(expected.argmin())
@@ -461,7 +454,7 @@ class _Race:
         return len(stopped)
 
     def conclude(self) -> Judgement:
-        """The strength, and the verdict."""
+        """Choose the strength and make the verdict."""
         left, last = self._left(), self.steps[-1]
         best = left[int(self._errors(left).mean(axis=1).argmin())]
         stop = max(self.found[0.0])
@@ -485,8 +478,8 @@ class _Race:
     def _notes(self, stop: int) -> Iterator[str]:
         if stop < self.n_steps:
             yield (
-                f" Without warps, training stopped after {stop} of {self.n_steps} steps, when it "
-                "could no longer win."
+                f" Training without warps was stopped after {stop} of {self.n_steps} steps, when "
+                "it could no longer win."
             )
         for strength, step in self.broken.items():
-            yield f" At strength {strength:g} the network gave NaN after {step} steps."
+            yield f" At strength {strength:g} the network returned NaN after {step} steps."

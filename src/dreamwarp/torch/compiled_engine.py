@@ -1,4 +1,4 @@
-"""The compiled kernels, for tensors on the CPU."""
+"""The compiled kernels for tensors on the CPU; see ``functional``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dreamwarp.torch.tensor_interpolation import Sampling
 def flow(
     space: WarpSpace, theta: Tensor, points: Tensor, method: Method, tolerance: float
 ) -> Tensor:
-    """See ``engines.Engine``."""
+    """See ``functional``."""
     moved = space.flow(
         as_array(theta), _one_or_many(points),
         method=method, tolerance=tolerance, n_threads=n_threads(),
@@ -36,7 +36,7 @@ def flow_vjp(
     method: Method,
     tolerance: float,
 ) -> tuple[Tensor, Tensor]:
-    """See ``engines.Engine``."""
+    """See ``functional``."""
     by_theta, by_points = space.flow_vjp(
         as_array(theta), _one_or_many(points), as_array(cotangent), moved=as_array(moved),
         method=method, tolerance=tolerance, n_threads=n_threads(),
@@ -45,7 +45,7 @@ def flow_vjp(
 
 
 def resample(values: Tensor, positions: Tensor, sampling: Sampling) -> Tensor:
-    """See ``engines.Engine``."""
+    """See ``functional``."""
     sampled = sampler.resample(
         as_array(values), as_array(positions), **sampling._asdict(), n_threads=n_threads()
     )
@@ -60,8 +60,8 @@ def resample_vjp(
     by_values: bool,
     by_positions: bool,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """See ``engines.Engine``."""
-    if sampling.interpolation == "nearest":  # pixels are only copied: no kernel derives that
+    """See ``functional``."""
+    if sampling.interpolation == "nearest":  # the kernels have no derivative of it
         return tensor_sampling.resample_vjp(
             values, positions, cotangent, sampling, by_values, by_positions
         )
@@ -77,16 +77,16 @@ def _as_tensor(array: NDArray[Any] | None, dtype: torch.dtype) -> Tensor | None:
 
 
 def _one_or_many(points: Tensor) -> NDArray[Any]:
-    """Points (1, m, ndim) as one set that every θ moves, (m, ndim)."""
+    """Return points (1, m, ndim) as (m, ndim), a single set that every θ moves."""
     return as_array(points[0] if len(points) == 1 else points)
 
 
 def as_array(values: Tensor) -> NDArray[Any]:
-    """The numbers of a tensor, on the CPU."""
+    """Return a tensor as an array on the CPU."""
     array: NDArray[Any] = values.detach().cpu().numpy()
     return array
 
 
 def n_threads() -> int:
-    """Threads that torch allows, which is one inside a DataLoader worker, and numba too."""
+    """Threads that both torch and numba allow; torch allows one in a DataLoader worker."""
     return min(torch.get_num_threads(), thread_count())

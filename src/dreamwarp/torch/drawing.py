@@ -1,4 +1,4 @@
-"""Random warps of a model by sample number, applied to tensors."""
+"""Draw random warps by sample number, and apply them to tensors."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ from dreamwarp.model.strength import apply_strength, resolve_network_strength
 from dreamwarp.model.warpmodel import Unknown
 from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
 from dreamwarp.torch.compiled_engine import n_threads
-from dreamwarp.torch.images import warp
-from dreamwarp.torch.points import check_theta, working_dtype
+from dreamwarp.torch.functional import check_theta, warp, working_dtype
 
 Fill = Literal["edge", "constant", "reflect"]
 
-# What to call the labels of a model, by their type.
-KIND_NAMES = {str: "strings", int: "whole numbers", bool: "booleans"}
+# Names of label types, for messages.
+KIND_NAMES = {str: "strings", int: "integers", bool: "booleans"}
 
 
 class WarpOptions(TypedDict, total=False):
-    """Which warps are drawn and how pixels are found; see :class:`RandomWarps`."""
+    """Options of :class:`RandomWarps`."""
 
     p: float
     strength: float | None
@@ -41,28 +40,17 @@ class WarpOptions(TypedDict, total=False):
 
 
 class RandomWarps:
-    """Draws a warp for every sample, from the model of its class, and applies it to tensors.
+    """Draws a warp for every sample from the distribution of its class, and applies it.
 
-    Holds no tensor and no state that changes, so that it can be sent to other processes.
+    Immutable and without tensors, so that it can be sent to other processes.
 
     Parameters
     ----------
     model : WarpModel
     seed : int, numpy.random.Generator or None
-        Read once, here.
-    p : float
-        Probability that a sample is warped; the others are left as they are, to the bit.
-    strength : float, optional
-        Factor on the learned warps. Default: 1, their natural scale, whatever the model recommends
-        for a nearest neighbour.
-    unknown : {"error", "pool"}
-        What labels of no class get, and samples without a label: an error, or the warps of all
-        classes.
-    classes : sequence of labels, optional
-        Labels are then positions in it, as in ``dataset.classes`` of torchvision. Default: labels
-        are as the model has them.
-    interpolation, fill, fill_value
-        As for :func:`dreamwarp.torch.warp`.
+        A generator is used once, here.
+    p, strength, unknown, classes, interpolation, fill, fill_value
+        As for :class:`dreamwarp.torch.LearnedWarp`.
     """
 
     def __init__(
@@ -83,8 +71,8 @@ class RandomWarps:
                 f"`model` must be a WarpModel, got {type(model).__name__}. "
                 "Make one with WarpModel.fit or WarpModel.load, or pass `augmenter.model_`."
             )
-        real = isinstance(p, Real)
-        if not real or not 0.0 <= float(p) <= 1.0:
+        is_real = isinstance(p, Real)  # on its own line: mypy takes no float for Real
+        if not is_real or not 0.0 <= float(p) <= 1.0:
             raise ValueError(f"`p` must be a probability, from 0 to 1, got {p!r}.")
         self.model = model
         self.strength = resolve_network_strength(model, strength)
@@ -100,17 +88,17 @@ class RandomWarps:
         return f"{self.model!r}, strength={self.strength:g}, p={self.p:g}, unknown={self.unknown!r}"
 
     def epoch_key(self, epoch: int) -> int:
-        """The seed of all draws of an epoch."""
+        """Seed of the draws of an epoch."""
         return derive_seed(self.key, epoch)
 
     def draw(
         self, labels: Any, numbers: ArrayLike, *, key: int, templates: ArrayLike | None = None
     ) -> NDArray[np.float64]:
-        """θ (n, d): row i depends on (key, numbers[i], labels[i]) alone; 0 where nothing is warped.
+        """Draw θ (n, d): row i depends only on (key, numbers[i], labels[i]); 0 means no warp.
 
         Parameters
         ----------
-        labels : (n,) labels, as a tensor, an array or a list; None for the warps of all classes
+        labels : (n,) tensor, array or list of labels; None for all classes pooled
         numbers : (n,) int
         key : int
         templates : (n,) int, optional
@@ -127,9 +115,9 @@ class RandomWarps:
         return theta
 
     def apply(self, theta: Tensor, images: Tensor) -> Tensor:
-        """Images (n, *spatial) or (n, channels, *spatial), each warped by its θ (n, d).
+        """Warp images (n, *spatial) or (n, channels, *spatial), each by its θ (n, d).
 
-        θ that are 0 leave an image as it is, to the bit, unless a derivative by θ is wanted.
+        Images with θ = 0 are returned bit for bit, unless θ requires a gradient.
         """
         if theta.requires_grad:
             return self._warp(theta, images)
@@ -142,12 +130,12 @@ class RandomWarps:
         return out
 
     def check_images(self, images: Any) -> None:
-        """Raise unless images are a batch of samples of the model's space."""
+        """Raise unless images are a batch of samples for the model's space."""
         check_tensor(images)
         check_layout("images", images.shape, self.model.space.ndim)
 
     def check_theta(self, theta: Tensor, images: Tensor) -> Tensor:
-        """θ (n, d) for n images, on their device and in working precision."""
+        """Return θ as (n, d) for n images, on their device and in their working dtype."""
         if not isinstance(theta, Tensor):
             raise TypeError(
                 f"`theta` must be a torch.Tensor, got {type(theta).__name__}. Use torch.as_tensor."
@@ -155,7 +143,7 @@ class RandomWarps:
         rows = check_theta(self.model.space, theta)
         if len(rows) not in (1, len(images)):
             raise ValueError(
-                f"`theta` must have one row for each of {len(images)} images, or one for all, got "
+                f"`theta` must have one row for each of {len(images)} images, or a single row, got "
                 f"{len(rows)}."
             )
         return rows.to(images.device, working_dtype(images)).expand(len(images), -1)
@@ -170,12 +158,12 @@ class RandomWarps:
         return _in_layout_of(images, warped if has_channels else warped.squeeze(1))
 
     def _model_labels(self, labels: Any) -> Any:
-        """Labels (n,) as the model has them, or None."""
+        """Return labels (n,) of the model, or None."""
         if labels is None:
             if self.unknown == "error":
                 raise ValueError(
-                    'warps are drawn by class, and there are no labels. Use unknown="pool" for '
-                    "the warps of all classes."
+                    'labels must be given, got None. Use unknown="pool" for the warps of all '
+                    "classes."
                 )
             return None
         values = _as_array(labels)
@@ -186,22 +174,22 @@ class RandomWarps:
             raise TypeError(
                 f"labels must be {KIND_NAMES[kind]}, as the classes of the model are, such as "
                 f"{self.model.classes[0]!r}, got {values[0].item()!r}. "
-                "Use `classes` to say which class each number stands for."
+                "Use `classes` if labels are indices."
             )
         return labels if isinstance(labels, list | tuple) and self.classes is None else values
 
 
 def check_tensor(image: Any) -> None:
-    """Raise unless images are tensors."""
+    """Raise unless an image is a tensor."""
     if not isinstance(image, Tensor):
         raise TypeError(
-            f"images must be tensors, got {type(image).__name__}. Turn them into tensors first, or "
-            "use dreamwarp.torchvision.LearnedWarp, which takes PIL images too."
+            f"images must be tensors, got {type(image).__name__}. Convert them, or use "
+            "dreamwarp.torchvision.LearnedWarp, which takes PIL images too."
         )
 
 
 def _in_layout_of(images: Tensor, warped: Tensor) -> Tensor:
-    """Warped images with their channels last in memory if those of the images are."""
+    """Give warped images the channels-last memory format if the images have it."""
     layout = {4: torch.channels_last, 5: torch.channels_last_3d}.get(images.ndim)
     if layout is None or images.is_contiguous() or not images.is_contiguous(memory_format=layout):
         return warped
@@ -211,29 +199,25 @@ def _in_layout_of(images: Tensor, warped: Tensor) -> Tensor:
 def _as_array(labels: Any) -> NDArray[Any]:
     values = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     if values.ndim != 1 or (values.size and values.dtype.kind == "f"):
-        remedy = (
-            "Whole numbers can be turned with labels.long()."
-            if values.ndim == 1
-            else "One-hot or soft labels can be turned with labels.argmax(dim=1)."
-        )
+        remedy = "labels.long()" if values.ndim == 1 else "labels.argmax(dim=1) for one-hot labels"
         raise ValueError(
             f"labels must be (n,) classes, one for each image, got {values.dtype} of shape "
-            f"{values.shape}. {remedy}"
+            f"{values.shape}. Use {remedy}."
         )
     return values
 
 
 def _look_up(positions: NDArray[Any], classes: Sequence[Label]) -> NDArray[Any]:
-    """Labels at positions (n,) of the classes."""
+    """Return the classes at positions (n,)."""
     if positions.size and positions.dtype.kind not in "iu":
         raise TypeError(
-            f"labels must be positions in `classes`, got {positions[0].item()!r}. "
-            "Leave out `classes` if labels are as the model has them."
+            f"labels must be indices into `classes`, got {positions[0].item()!r}. "
+            "Leave out `classes` if labels are those of the model."
         )
     if positions.size and not 0 <= positions.min() <= positions.max() < len(classes):
         wrong = positions[(positions < 0) | (positions >= len(classes))][0]
         raise ValueError(
-            f"labels must be positions in `classes`, from 0 to {len(classes) - 1}, got {wrong}."
+            f"labels must be indices into `classes`, from 0 to {len(classes) - 1}, got {wrong}."
         )
     return np.array(classes)[positions.astype(np.int64)]
 

@@ -1,4 +1,4 @@
-"""Epochs: each has its own warps; repeated numbers without ``set_epoch`` give a warning."""
+"""The epoch of a training loop, shared by processes, with warnings about repeated numbers."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from torch.utils.data import get_worker_info
 
 from dreamwarp.core.validation import check_whole, warn_user
 
-# Numbers that an epoch remembers. Those come again in the next one, so that some are enough.
+# Numbers remembered per epoch. A forgotten set_epoch repeats all numbers, so some are enough.
 N_REMEMBERED = 4096
-# Places in the shared memory: the epoch, whether a warning was given, the numbers drawn.
+# Layout of the shared memory: the epoch, whether a warning was given, the numbers drawn.
 EPOCH, HAS_WARNED, DRAWN = 0, 1, 2
 NO_NUMBER = -1
 
 
 class SharedEpoch:
-    """The epoch that warps are drawn for, shared by all processes.
+    """The current epoch, shared by all processes.
 
-    Draws by number repeat when a number comes again in the same epoch. So numbers are remembered,
-    at least the first of them, until the epoch is set anew. Remembering changes no draw: what a
-    number gets does not depend on what was drawn before.
+    A number repeated within an epoch gets the same warp again. To warn of that, numbers, or at
+    least the first of them, are remembered until the next :meth:`set`. This changes no draw.
     """
 
     def __init__(self, epoch: int) -> None:
@@ -31,28 +30,28 @@ class SharedEpoch:
         self.set(epoch)
 
     def get(self) -> int:
-        """The epoch."""
+        """Return the epoch."""
         return int(self._value[EPOCH].item())
 
     def set(self, epoch: int) -> None:
-        """Change it, in all processes; forget what was drawn, and count from 0 again."""
+        """Set the epoch in all processes, forget the numbers, and count from 0 again."""
         self._value[EPOCH] = check_whole("epoch", epoch, 0)
         self._value[DRAWN:] = NO_NUMBER
         self._count = 0
 
     def count_on(self, n: int, remedy: str) -> int:
-        """Number of the first of ``n`` more samples, counted as they come."""
+        """Count ``n`` more samples; return the number of the first."""
         if get_worker_info() is not None:
             raise RuntimeError(
-                "in a worker of a DataLoader samples can't be counted, since every worker would "
-                f"count the same numbers. {remedy}"
+                "samples can't be counted in a DataLoader worker, since every worker would count "
+                f"the same numbers. {remedy}"
             )
         first = self._count
         self._count += n
         return first
 
     def warn_of_repeats(self, numbers: ArrayLike, remedy: str, what: str = "sample") -> None:
-        """Warn, once, if one of the numbers was drawn before in this epoch."""
+        """Warn, once, if a number was drawn before in this epoch."""
         state = self._value.numpy()
         if state[HAS_WARNED]:
             return
@@ -60,15 +59,15 @@ class SharedEpoch:
         if repeated is not None:
             state[HAS_WARNED] = True
             warn_user(
-                f"{what} {repeated} came a second time in epoch {self.get()}, and is the same as "
-                f"the first time. {remedy}",
+                f"{what} {repeated} was drawn twice in epoch {self.get()}, with the same result. "
+                f"{remedy}",
                 UserWarning,
             )
 
     def _remember(self, numbers: np.ndarray[Any, np.dtype[np.int64]]) -> int | None:
-        """One of the numbers that was remembered already; None if none was."""
-        # Each number has a place, which the first to come keeps. Processes that write at the same
-        # time can only overlook a number, and there are many.
+        """Remember numbers; return one that was remembered before, or None."""
+        # A hash table without chains: the first number keeps its slot. Processes that write at the
+        # same time can only miss a number, and there are many.
         drawn = self._value.numpy()[DRAWN:]
         places = numbers % len(drawn)
         before = drawn[places]
@@ -78,6 +77,6 @@ class SharedEpoch:
         return int(repeated[0]) if repeated else None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # A copy holds an epoch of its own, in memory that is not shared until it is asked to be.
+        # A copy has its own epoch, whose memory is not shared yet.
         self.__dict__.update(state)
         self._value.share_memory_()

@@ -1,4 +1,4 @@
-"""LearnedWarp: warps of a model in the training loop, batch by batch."""
+"""LearnedWarp: random warps of batches in the training loop."""
 
 from __future__ import annotations
 
@@ -17,59 +17,57 @@ from dreamwarp.torch.epochs import SharedEpoch
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-# What to do where images can't be counted, and where a number comes again in an epoch.
+# Advice where images can't be counted, and where a number is repeated in an epoch.
 COUNTING = "Pass `numbers`, or use WarpedDataset or WarpCollate."
 REPEATS = (
-    "Call set_epoch(epoch) before each epoch, or leave out `numbers`: every image that comes then "
-    "has a warp of its own."
+    "Call set_epoch(epoch) before each epoch, or leave out `numbers`: every image then gets a new "
+    "warp."
 )
 
 
 class LearnedWarp(nn.Module):
-    """Warps every image of a batch at random, as the members of its class differ.
+    """Warps every image of a batch by a random warp of its class.
 
-    In training mode only; in evaluation mode images pass as they are, unless ``in_eval``. Images
-    stay on their device and keep their dtype, uint8 included. Floating-point images can be
-    differentiated through. Has no parameters and nothing in its ``state_dict``: keep the model in
-    its own file.
+    In evaluation mode images are returned unchanged, unless ``in_eval``. Images keep their device
+    and dtype, including uint8; gradients flow through floating-point images. The module has no
+    parameters and an empty ``state_dict``: the model has its own file.
 
     Parameters
     ----------
     model : WarpModel
     seed : int, numpy.random.Generator or None
     in_eval : bool
-        Whether images are warped in evaluation mode too.
+        Whether to warp in evaluation mode too.
     p : float
-        Probability that an image is warped; the others are left as they are, to the bit.
+        Probability that an image is warped; the others are returned unchanged, bit for bit.
     strength : float, optional
-        Factor on the learned warps: 2 makes them twice as large as learned. Default: 1, their
-        natural scale, whatever the model recommends for a nearest neighbour;
-        :func:`choose_strength` finds the best for a network of your own.
+        Factor on the learned warps: 2 makes them twice as large. Default: 1, not the model's
+        strength, which was chosen for a nearest neighbour. :func:`choose_strength` finds the best
+        one for your network.
     unknown : {"error", "pool"}
-        What labels of no class get, and ``labels=None``: an error, or the warps of all classes.
+        For unknown labels and ``labels=None``: raise an error, or use the warps of all classes
+        pooled.
     classes : sequence of labels, optional
-        Labels are then positions in it, as in ``dataset.classes`` of torchvision. Default: labels
-        are as the model has them.
+        If given, labels are indices into it, as with ``dataset.classes`` of torchvision. Default:
+        labels are those of the model.
     interpolation, fill, fill_value
         As for :func:`dreamwarp.torch.warp`.
 
     Notes
     -----
-    Where the randomness comes from, in the order of preference:
+    What determines a warp:
 
-    - ``theta``: nowhere; those warps are applied, in any mode. One that was returned before gives
-      the same images again, bit for bit.
-    - ``numbers``: the warp of an image depends on (seed, epoch, number, label) alone. With the
-      index in the data set as the number, the order, batches and devices do not matter. Call
-      :meth:`set_epoch` before each epoch; a number that comes again without gets the same warp
-      again, and a warning.
-    - neither: images are numbered as they come, from 0 at each :meth:`set_epoch`.
+    - ``theta``, if given: these warps are applied, in any mode. A returned ``theta`` gives the same
+      images again, bit for bit.
+    - ``numbers``, if given: the warp of an image depends only on (seed, epoch, number, label). With
+      data set indices as numbers, order, batches and devices do not matter. Call :meth:`set_epoch`
+      before each epoch; a number repeated within an epoch gets the same warp, and a warning.
+    - Otherwise images are numbered in order of arrival, from 0 after each :meth:`set_epoch`.
 
-    With ``generator`` its next 63 bits take the place of (seed, epoch), and images count from 0.
+    With ``generator``, its next 63 bits replace (seed, epoch), and images count from 0.
 
-    In workers of a DataLoader, which know nothing of each other's count, use
-    :class:`WarpedDataset` or :class:`WarpCollate`. In distributed training give every process a
-    seed of its own, or numbers.
+    In DataLoader workers, which can't count together, use :class:`WarpedDataset` or
+    :class:`WarpCollate`. In distributed training, give each process its own seed, or numbers.
 
     Examples
     --------
@@ -96,16 +94,16 @@ class LearnedWarp(nn.Module):
 
     @property
     def model(self) -> WarpModel:
-        """The model that warps are drawn from."""
+        """Distribution of the warps."""
         return self._warps.model
 
     @property
     def strength(self) -> float:
-        """The factor on the learned warps that is in use."""
+        """Factor on the learned warps."""
         return self._warps.strength
 
     def set_epoch(self, epoch: int) -> None:
-        """Draw other warps from here on: those of this epoch, images counted from 0 again."""
+        """Draw the warps of this epoch from now on, and count images from 0 again."""
         self._epoch.set(epoch)
 
     def forward(
@@ -119,28 +117,28 @@ class LearnedWarp(nn.Module):
         generator: torch.Generator | None = None,
         return_theta: bool = False,
     ) -> tuple[Tensor, Any] | tuple[Tensor, Any, Tensor]:
-        """Warped images and their labels.
+        """Warp images; return them and their labels.
 
         Parameters
         ----------
         images : (n, *spatial) or (n, channels, *spatial)
-            Of any size: warps know of none.
+            Of any size.
         labels : (n,) tensor, array or list; or None
-            Returned as they are. None: warps of all classes, with ``unknown="pool"``.
+            Returned unchanged. None needs ``unknown="pool"``.
         theta : (n, d) or (d,), optional
-            Warps to apply instead of random ones. Can be differentiated by.
+            Warps to apply instead of random ones. Differentiable.
         numbers : (n,) int, optional
-            Which image of the data set each is.
+            Index of each image in the data set.
         templates : (n,) int, optional
-            Which samples of the fit these are, -1 for none of them, to warp each as it differs from
-            its neighbours: for models of kind ``"template"``. Default: the warps of its class.
+            For models of kind ``"template"``: index of each image among the samples of the fit, -1
+            for others. Default: the warps of its class.
         generator : torch.Generator, optional
         return_theta : bool
 
         Returns
         -------
         images, labels
-            And θ (n, d) if ``return_theta``: rows of images that were left alone are 0.
+            And θ (n, d) if ``return_theta``; rows of unwarped images are 0.
         """
         self._warps.check_images(images)
         if theta is not None:
@@ -168,8 +166,8 @@ class LearnedWarp(nn.Module):
         if labels is not None and (np.ndim(labels) == 0 or len(labels) != n):
             found = "one label" if np.ndim(labels) == 0 else f"{len(labels)} labels"
             raise ValueError(
-                f"there must be one label for each image, got {found} for {n} images. A single "
-                "image goes in as `image[None]`, its label as `[label]`."
+                f"labels must be one for each image, got {found} for {n} images. Pass a single "
+                "image as `image[None]`, its label as `[label]`."
             )
         is_numbered = numbers is not None
         if not is_numbered:
@@ -177,7 +175,9 @@ class LearnedWarp(nn.Module):
             numbers = np.arange(first, first + n)
         rows = check_numbers(_on_cpu(numbers))
         if len(rows) != n:
-            raise ValueError(f"`numbers` must be one for each of {n} images, got {len(rows)}.")
+            raise ValueError(
+                f"`numbers` must have one entry for each of {n} images, got {len(rows)}."
+            )
         epoch_key = self._warps.epoch_key(self._epoch.get())
         key = epoch_key if generator is None else _next_key(generator)
         theta = self._warps.draw(labels, rows, key=key, templates=_on_cpu(templates))

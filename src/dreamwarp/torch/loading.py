@@ -1,4 +1,4 @@
-"""Warps in the workers of a DataLoader: the same whatever their number, and however they start."""
+"""Data sets and collate functions that warp in DataLoader workers, independent of their number."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
@@ -21,16 +20,15 @@ from dreamwarp.torch.epochs import SharedEpoch
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-
-# What to do when an index comes again in an epoch.
+# Advice when an index is repeated in an epoch.
 REPEATS = (
     "Call set_epoch(epoch) before each epoch. With a sampler that draws with replacement use "
-    "dreamwarp.torch.LearnedWarp on batches, which warps every image that comes anew."
+    "dreamwarp.torch.LearnedWarp on batches, which draws a new warp for every image."
 )
 
 
 class _NumberedWarps:
-    """Warps images in samples, or in batches of them, by their index in the data set."""
+    """Warps images, in samples or batches, by their index in the data set."""
 
     def __init__(
         self,
@@ -44,8 +42,7 @@ class _NumberedWarps:
     ) -> None:
         if isinstance(keys, str) or len(keys) != 2:
             raise ValueError(
-                "`keys` must be two: where the image is in a sample, and where its label, got "
-                f"{keys!r}."
+                f"`keys` must be two, the keys of image and label in a sample, got {keys!r}."
             )
         self._warps = RandomWarps(model, seed=seed, **options)
         self._epoch = SharedEpoch(epoch)
@@ -54,39 +51,35 @@ class _NumberedWarps:
 
     @property
     def epoch(self) -> int:
-        """The epoch that warps are drawn for."""
+        """The current epoch."""
         return self._epoch.get()
 
     def set_epoch(self, epoch: int) -> None:
-        """Draw other warps from here on. Call it before an epoch's ``iter(loader)``.
+        """Draw the warps of this epoch from now on. Call it before the epoch's ``iter(loader)``.
 
-        Workers that live on (``persistent_workers``) see the change too. Setting the same epoch
-        again draws the same warps again.
+        Persistent workers see the change too. The same epoch draws the same warps again.
         """
         self._epoch.set(epoch)
 
     def _draw(self, labels: Any, numbers: Sequence[int]) -> Tensor:
-        templates = None if self._templates is None else self._templates_of(numbers)
+        templates = self._templates
+        if templates is not None and max(numbers, default=-1) >= len(templates):
+            raise ValueError(
+                "`templates` must have one entry for each sample of the data set, got "
+                f"{len(templates)} and a sample with index {max(numbers)}."
+            )
+        chosen = None if templates is None else templates[numbers]
         key = self._warps.epoch_key(self.epoch)
-        theta = self._warps.draw(labels, numbers, key=key, templates=templates)
+        theta = self._warps.draw(labels, numbers, key=key, templates=chosen)
         self._epoch.warn_of_repeats(numbers, REPEATS)
         return torch.from_numpy(theta)
-
-    def _templates_of(self, numbers: Sequence[int]) -> NDArray[np.int64]:
-        assert self._templates is not None
-        if max(numbers, default=-1) >= len(self._templates):
-            raise ValueError(
-                "`templates` must be one for each sample of the data set, got "
-                f"{len(self._templates)}, and none for sample {max(numbers)}."
-            )
-        return self._templates[numbers]
 
     def _warp(self, theta: Tensor, images: Tensor) -> Tensor:
         self._warps.check_images(images)
         return self._warps.apply(self._warps.check_theta(theta, images), images)
 
     def _parts(self, sample: Any) -> tuple[Any, Any]:
-        """Image and label of a sample, or images and labels of a batch."""
+        """Return image and label of a sample, or images and labels of a batch."""
         try:
             return sample[self._image_key], (
                 None if self._label_key is None else sample[self._label_key]
@@ -94,11 +87,11 @@ class _NumberedWarps:
         except (KeyError, IndexError, TypeError):
             raise TypeError(
                 f"samples must have an image at {self._image_key!r} and a label at "
-                f"{self._label_key!r}, got {_outline(sample)}. Use `keys` to say where they are."
+                f"{self._label_key!r}, got {_outline(sample)}. Set `keys`."
             ) from None
 
     def _put(self, sample: Any, image: Tensor) -> Any:
-        """A sample of the same type with another image."""
+        """Return a sample of the same type with another image."""
         if isinstance(sample, Mapping):
             return {**sample, self._image_key: image}
         if hasattr(sample, "_replace"):
@@ -108,11 +101,44 @@ class _NumberedWarps:
         return parts if isinstance(sample, list) else tuple(parts)
 
 
-class WarpedDataset(_NumberedWarps, Dataset[Any]):
-    """A data set whose images are warped at random, as the members of their class differ.
+class _Wrapper(Dataset[Any]):
+    """A data set around another one, fetched by batches."""
 
-    The warp of a sample depends on (seed, epoch, index, label) alone: not on the number of workers,
-    nor on how they are started, nor on batches or their order.
+    def __init__(self, dataset: Any) -> None:
+        if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
+            raise TypeError(
+                f"`dataset` must have __getitem__ and __len__, got {type(dataset).__name__}. For "
+                "iterable data sets use LearnedWarp on batches."
+            )
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.__getitems__([index])[0]
+
+    def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        """Samples by index, as a DataLoader asks for them."""
+        raise NotImplementedError
+
+    def _fetch(self, indices: Sequence[int]) -> tuple[list[int], list[Any]]:
+        """Return indices from 0 to n - 1, and their samples, all at once if possible."""
+        n, numbers = len(self), []
+        for index in map(operator.index, indices):
+            if not -n <= index < n:
+                raise IndexError(f"index must be below {n}, the number of samples, got {index}.")
+            numbers.append(index % n)
+        if hasattr(self.dataset, "__getitems__"):
+            return numbers, list(self.dataset.__getitems__(numbers))
+        return numbers, [self.dataset[number] for number in numbers]
+
+
+class WarpedDataset(_NumberedWarps, _Wrapper):
+    """A data set whose images are warped by random warps of their class.
+
+    The warp of a sample depends only on (seed, epoch, index, label): not on workers, how they are
+    started, batches or order.
 
     Parameters
     ----------
@@ -122,31 +148,29 @@ class WarpedDataset(_NumberedWarps, Dataset[Any]):
     model : WarpModel
     seed : int, numpy.random.Generator or None
     epoch : int
-        Every epoch has warps of its own. Say when one begins, or all repeat this one's, with a
-        warning once an index comes again:
+        Every epoch has its own warps. Set it before each epoch; otherwise all epochs repeat the
+        same warps, with a warning:
 
         >>> for epoch in range(n_epochs):
         ...     dataset.set_epoch(epoch)
         ...     for images, labels in loader: ...
     keys : (image, label)
-        Where the image is in a sample, and where its label. A label at None is no label, and needs
+        Keys of image and label in a sample. The label key None means no label, and needs
         ``unknown="pool"``.
     templates : sequence of int, optional
-        For models of kind ``"template"``: which sample of the fit each sample of the data set is,
-        -1 for none. ``range(len(dataset))`` if they are the same.
+        For models of kind ``"template"``: index of each sample among those of the fit, -1 for
+        others. ``range(len(dataset))`` if they are the same.
     **options
         ``p``, ``strength``, ``unknown``, ``classes``, ``interpolation``, ``fill`` and
         ``fill_value``, as for :class:`LearnedWarp`.
 
     Notes
     -----
-    A DataLoader asks for whole batches, which are warped in one go where all images are alike in
-    size and dtype.
+    A DataLoader fetches batches, which are warped at once if all images have one size and dtype.
 
-    With a sampler that draws with replacement (``WeightedRandomSampler``) an index comes several
-    times in an epoch, each time with the same warp: workers can't tell one time from the next. For
-    a warp of its own each time, use :class:`LearnedWarp` on batches, where images are counted as
-    they come.
+    With a sampler that draws with replacement (``WeightedRandomSampler``) an index repeated in an
+    epoch gets the same warp, since workers can't count repetitions. To get a new warp each time,
+    use :class:`LearnedWarp` on batches.
     """
 
     def __init__(
@@ -160,24 +184,19 @@ class WarpedDataset(_NumberedWarps, Dataset[Any]):
         templates: Sequence[int] | None = None,
         **options: Unpack[WarpOptions],
     ) -> None:
-        check_indexable(dataset)
+        _Wrapper.__init__(self, dataset)
         if templates is not None and len(templates) != len(dataset):
             raise ValueError(
-                f"`templates` must be one for each of {len(dataset)} samples, got {len(templates)}."
+                f"`templates` must have one entry for each of {len(dataset)} samples, got "
+                f"{len(templates)}."
             )
-        super().__init__(model, seed=seed, epoch=epoch, keys=keys, templates=templates, **options)
-        self.dataset = dataset
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, index: int) -> Any:
-        return self.__getitems__([index])[0]
+        _NumberedWarps.__init__(
+            self, model, seed=seed, epoch=epoch, keys=keys, templates=templates, **options
+        )
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """Samples by index, as a DataLoader asks for them."""
-        numbers = [positive_index(index, len(self)) for index in indices]
-        samples = fetch(self.dataset, numbers)
+        """Warped samples by index."""
+        numbers, samples = self._fetch(indices)
         parts = [self._parts(sample) for sample in samples]
         labels = None if self._label_key is None else [_plain(label) for _, label in parts]
         theta = self._draw(labels, numbers)
@@ -199,40 +218,29 @@ class Indexed(NamedTuple):
     sample: Any
 
 
-class WithIndex(Dataset[Indexed]):
-    """A data set whose samples know their index, as :class:`WarpCollate` needs them."""
-
-    def __init__(self, dataset: Any) -> None:
-        check_indexable(dataset)
-        self.dataset = dataset
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
-    def __getitem__(self, index: int) -> Indexed:
-        return self.__getitems__([index])[0]
+class WithIndex(_Wrapper):
+    """A data set that returns samples with their index, for :class:`WarpCollate`."""
 
     def __getitems__(self, indices: Sequence[int]) -> list[Indexed]:
-        """Samples by index, as a DataLoader asks for them."""
-        numbers = [positive_index(index, len(self)) for index in indices]
-        return [Indexed(*pair) for pair in zip(numbers, fetch(self.dataset, numbers), strict=True)]
+        """Samples by index, with their index."""
+        return [Indexed(*pair) for pair in zip(*self._fetch(indices), strict=True)]
 
 
 class WarpCollate(_NumberedWarps):
-    """Makes a batch of samples and warps its images, as a ``collate_fn`` of a DataLoader.
+    """A ``collate_fn`` of a DataLoader that also warps the images of the batch.
 
-    ``DataLoader(WithIndex(dataset), collate_fn=WarpCollate(model), ...)`` gives the batches that
-    ``DataLoader(WarpedDataset(dataset, model), ...)`` does. Use it where images get their common
-    size only when they are put together.
+    ``DataLoader(WithIndex(dataset), collate_fn=WarpCollate(model), ...)`` yields the batches of
+    ``DataLoader(WarpedDataset(dataset, model), ...)``. Use it if images get a common size only in
+    the collate function.
 
     Parameters
     ----------
     model, seed, epoch, templates, **options
         As for :class:`WarpedDataset`.
     keys : (image, label)
-        Where images are in a batch, and where labels.
+        Keys of images and labels in a batch.
     collate_fn : callable
-        Makes a batch of samples. Default: torch's own.
+        Makes a batch of samples. Default: torch's ``default_collate``.
     """
 
     def __init__(
@@ -250,40 +258,16 @@ class WarpCollate(_NumberedWarps):
         self.collate_fn = collate_fn
 
     def __call__(self, samples: Sequence[Any]) -> Any:
-        """A batch of samples, warped."""
+        """Collate samples and warp the batch."""
         if not all(isinstance(sample, Indexed) for sample in samples):
             raise TypeError(
-                "samples must come with their index, which their warp depends on, got "
-                f"{_outline(samples[0])}. Use DataLoader(WithIndex(dataset), ...)."
+                f"samples must have an index, got {_outline(samples[0])}. Use "
+                "DataLoader(WithIndex(dataset), ...)."
             )
         batch = self.collate_fn([sample.sample for sample in samples])
         images, labels = self._parts(batch)
         theta = self._draw(labels, [sample.number for sample in samples])
         return self._put(batch, self._warp(theta, images))
-
-
-def check_indexable(dataset: Any) -> None:
-    """Raise if samples of a data set have no index."""
-    if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
-        raise TypeError(
-            f"`dataset` must have __getitem__ and __len__, got {type(dataset).__name__}. Samples "
-            "of a stream have no index: use LearnedWarp on its batches."
-        )
-
-
-def positive_index(index: Any, n: int) -> int:
-    """Index from 0 to n - 1; -1 stands for the last."""
-    number = operator.index(index)
-    if not -n <= number < n:
-        raise IndexError(f"index must be below {n}, the number of samples, got {number}.")
-    return number + n if number < 0 else number
-
-
-def fetch(dataset: Any, indices: list[int]) -> list[Any]:
-    """Samples of a data set, all at once if it can."""
-    if hasattr(dataset, "__getitems__"):
-        return list(dataset.__getitems__(indices))
-    return [dataset[index] for index in indices]
 
 
 def _plain(label: Any) -> Any:

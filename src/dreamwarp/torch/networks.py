@@ -1,4 +1,4 @@
-"""A small ConvNet for samples of any shape: the default network that strengths are judged by."""
+"""The default network of ``choose_strength``: a small ConvNet for samples of any shape."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from torch import nn
 
 # Channels of the two convolutions and units of the hidden layer.
 CHANNELS, N_HIDDEN = (16, 32), 128
-# Values that enter the hidden layer, at most: larger maps are averaged down.
+# Largest input of the hidden layer: larger feature maps are pooled.
 MOST_FEATURES = 32 * 128
 DROPOUT = 0.5
-# By the number of spatial axes: convolutions, and means down to a given size.
+# Layers by the number of spatial axes.
 CONVOLUTIONS: tuple[Any, ...] = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 POOLS: tuple[Any, ...] = (nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d)
 
 
 def make_network(n_channels: int, spatial: Sequence[int], n_classes: int) -> nn.Module:
-    """Two convolutions that halve each axis, a hidden layer with dropout, logits.
+    """Two convolutions with stride 2, a hidden layer with dropout, logits.
 
-    Takes (n, n_channels, *spatial) and returns (n, n_classes). Kernels have 5 pixels per axis, 3 in
-    3-D; an axis of fewer than 4 pixels is not halved.
+    Maps (n, n_channels, *spatial) to (n, n_classes). Kernels have 5 pixels per axis, 3 in 3-D; the
+    stride is 1 along axes of fewer than 4 pixels.
     """
     ndim = len(spatial)
     width = 3 if ndim == 3 else 5

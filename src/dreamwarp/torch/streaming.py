@@ -1,4 +1,4 @@
-"""Batches of new samples for a DataLoader, made by its workers as they are asked for."""
+"""SampleStream: batches of new samples, made on demand by DataLoader workers."""
 
 from __future__ import annotations
 
@@ -20,43 +20,42 @@ from dreamwarp.torch.epochs import SharedEpoch
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
-# What to do when a batch is made again, with an end to the stream and without.
-REPEATS = "Call set_epoch(epoch) before each pass, for the samples that follow."
+# Advice when a batch is repeated, for finite and endless streams.
+REPEATS = "Call set_epoch(epoch) before each pass to get new samples."
 ENDLESS_REPEATS = (
-    "Go on with the iterator that there is, or give `n`, the samples of an epoch, and call "
+    "Continue with the same iterator, or give `n`, the samples per epoch, and call "
     "set_epoch(epoch) before each."
 )
 
 
 class SampleStream(IterableDataset[Batch]):
-    """New samples in batches: those of :func:`dreamwarp.stream`, as tensors.
+    """Batches of new samples: those of :func:`dreamwarp.stream`, as tensors.
 
-    Batch b holds the samples ``first + b * batch_size`` and following, whoever makes it. Workers of
-    a DataLoader take batches in turn, so a loader gives the same batches in the same order whatever
-    the number of its workers. Batches are whole: give the loader ``batch_size=None``.
+    Batch b starts with sample ``first + b * batch_size``. DataLoader workers take batches in turn,
+    so a loader yields the same batches in the same order for any number of workers. Batches are
+    complete: give the loader ``batch_size=None``.
 
-    Every pass begins with sample ``first``, or with ``n`` and :meth:`set_epoch`, where the epoch
-    before ended. A pass that makes the same batches again gives a warning.
+    Every pass starts at sample ``first`` or, with ``n`` and :meth:`set_epoch`, where the previous
+    epoch ended. A pass that repeats batches gives a warning.
 
     Parameters
     ----------
     model, data, seed, first, n, batch_size, strength, balance
-        As for :func:`dreamwarp.stream`. ``n`` are the samples of one epoch.
+        As for :func:`dreamwarp.stream`. ``n`` is the number of samples per epoch.
     rank, world_size : int
-        For training on several devices: this one gets the batches b with b % world_size == rank.
+        For distributed training: this process gets the batches b with b % world_size == rank.
 
     Attributes
     ----------
     classes : (n_classes,)
-        Labels of the data. Those that are whole numbers come as they are, others as their places
-        in this list.
+        Labels of the data. Integer labels are yielded unchanged, others as indices into this array.
 
     Examples
     --------
     >>> stream = SampleStream(model, dw.data.mnist(), seed=0, batch_size=128)
     >>> loader = torch.utils.data.DataLoader(stream, batch_size=None, num_workers=2)
 
-    With epochs of 60,000 samples, all of them new:
+    Epochs of 60,000 samples, all of them new:
 
     >>> stream = SampleStream(model, dw.data.mnist(), seed=0, n=60_000)
     >>> loader = torch.utils.data.DataLoader(stream, batch_size=None, num_workers=2)
@@ -93,30 +92,30 @@ class SampleStream(IterableDataset[Batch]):
         self.classes = self._source.form.classes
 
     def set_epoch(self, epoch: int) -> None:
-        """Make the samples ``first + epoch * n`` and following, in all processes.
+        """Start at sample ``first + epoch * n``, in all processes.
 
-        Call it before an epoch's ``iter(loader)``.
+        Call it before the epoch's ``iter(loader)``.
         """
         if self._is_endless:
             raise TypeError(
-                "a stream without `n` has no end, and no epochs. Give `n`, the samples of one."
+                "an endless stream has no epochs. Give `n`, the number of samples per epoch."
             )
         n = self._end - self._first
         if self._end + check_whole("epoch", epoch, 0) * n > MAX_NUMBER:
             raise ValueError(
-                f"samples are numbered below 2^62, which epoch {epoch} of {n} samples each goes "
-                "past. Use an earlier one."
+                f"sample numbers must be below 2^62, and epoch {epoch} of {n} samples each exceeds "
+                "that. Use an earlier epoch."
             )
         self._epoch.set(epoch)
 
     def __len__(self) -> int:
         if self._is_endless:
-            raise TypeError("a stream without `n` has no end, and no length.")
+            raise TypeError("an endless stream has no length. Give `n`.")
         return len(range(self._rank, self._n_batches, self._world_size))
 
     @property
     def _n_batches(self) -> int:
-        """Batches for all ranks."""
+        """Number of batches of all ranks."""
         return -(-(self._end - self._first) // self._batch_size)
 
     def __iter__(self) -> Iterator[Batch]:

@@ -1,4 +1,4 @@
-"""Values at moved points in tensor operations, as ``dreamwarp.core.interpolation`` has them."""
+"""Interpolation in tensor operations; the same results as ``dreamwarp.core.interpolation``."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Sampling(NamedTuple):
 
 
 class Taps(NamedTuple):
-    """The pixels that count along one axis: offset and weight of each, (n or 1, 1, m)."""
+    """Offsets and weights (n or 1, 1, m) of the pixels used along one axis."""
 
     places: list[Tensor]
     weights: list[Tensor]
 
 
 def resample(values: Tensor, positions: Tensor, sampling: Sampling) -> Tensor:
-    """See ``engines.Engine``."""
+    """See ``functional``."""
     is_nearest = sampling.interpolation == "nearest"
     dtype = positions.dtype if is_nearest else number_dtype(values.dtype, positions.dtype)
     shape, axes = values.shape[2:], []
@@ -50,7 +50,7 @@ def resample_vjp(
     by_values: bool,
     by_positions: bool,
 ) -> tuple[Tensor | None, Tensor | None]:
-    """See ``engines.Engine``. Samples again, so that nothing is kept from the first time."""
+    """See ``functional``. Samples again, so that the forward pass need not keep anything."""
     values = values.detach().requires_grad_(by_values)
     positions = positions.detach().requires_grad_(by_positions)
     with torch.enable_grad():
@@ -61,14 +61,14 @@ def resample_vjp(
 
 
 def number_dtype(values: torch.dtype, positions: torch.dtype) -> torch.dtype:
-    """What to interpolate in: float32, or float64 where that would not hold the numbers."""
+    """Dtype for interpolation: float64 where float32 can't represent the values."""
     if values in (torch.int32, torch.int64):
         return torch.float64
     return torch.promote_types(values, positions)
 
 
 def find_taps(coordinates: Tensor, size: int, stride: int, sampling: Sampling) -> Taps:
-    """Offsets and weights of the pixels round coordinates, along an axis of ``size`` pixels."""
+    """Offsets and weights of the pixels around coordinates, along an axis of ``size`` pixels."""
     if sampling.interpolation == "nearest":
         number, weights = nearest_pixel(coordinates, size), []
     else:
@@ -80,7 +80,7 @@ def find_taps(coordinates: Tensor, size: int, stride: int, sampling: Sampling) -
 
 
 def nearest_pixel(coordinates: Tensor, size: int) -> Tensor:
-    """Number of the pixel that holds each coordinate; see ``interpolation.BORDER_SLACK``."""
+    """Index of the pixel that holds each coordinate; see ``interpolation.BORDER_SLACK``."""
     number = (coordinates * size).clamp(-FAR, FAR).floor()
     at_start = (coordinates >= -BORDER_SLACK) & (coordinates < 0)
     at_end = (coordinates >= 1) & (coordinates <= 1 + BORDER_SLACK)
@@ -88,7 +88,7 @@ def nearest_pixel(coordinates: Tensor, size: int) -> Tensor:
 
 
 def tap_weights(u: Tensor, interpolation: Interpolation) -> list[Tensor]:
-    """Weights of the taps, linear or Catmull-Rom, a fraction u beyond the pixel below."""
+    """Weights of the taps, linear or Catmull-Rom, at a fraction u past the lower pixel."""
     v = 1.0 - u
     if interpolation == "linear":
         return [v, u]
@@ -101,7 +101,7 @@ def tap_weights(u: Tensor, interpolation: Interpolation) -> list[Tensor]:
 
 
 def place(pixel: Tensor, size: int, stride: int, fill: Fill) -> Tensor:
-    """Offsets of pixels along one axis, by the rule for those that are not there."""
+    """Offsets of pixels along one axis, with ``fill`` applied to those outside."""
     if fill == "edge":
         return pixel.clamp(0, size - 1) * stride
     if fill == "constant":
@@ -113,9 +113,9 @@ def place(pixel: Tensor, size: int, stride: int, fill: Fill) -> Tensor:
 
 
 def combine(values: Tensor, axes: list[Taps], fill_value: float, offset: Tensor) -> Tensor:
-    """Interpolate values (n or 1, channels, pixels), from an offset on, last axis first.
+    """Interpolate values (n or 1, channels, pixels) along all axes, recursively.
 
-    Sums of differences, as in ``interpolation.add_taps``: equal taps give exactly their value.
+    Sums differences, as ``interpolation.add_taps`` does: equal taps give exactly their value.
     """
     if not axes:
         return gather(values, offset, fill_value)
@@ -129,19 +129,19 @@ def combine(values: Tensor, axes: list[Taps], fill_value: float, offset: Tensor)
 
 
 def gather(values: Tensor, offset: Tensor, fill_value: float) -> Tensor:
-    """Pixels at offsets (n or 1, 1, m); an offset below zero is outside."""
+    """Pixels at offsets (n or 1, 1, m); negative offsets are outside."""
     n = len(values) if len(offset) == 1 else len(offset)
     index = offset.clamp(min=0).expand(n, values.shape[1], -1)
     return values.expand(n, -1, -1).gather(2, index).masked_fill(offset < 0, fill_value)
 
 
 def as_dtype(numbers: Tensor, dtype: torch.dtype) -> Tensor:
-    """Numbers in another dtype: if of integers, rounded, halves up, and clipped to its range."""
+    """Convert to a dtype; for integers, round half up and clip to the range."""
     if numbers.dtype == dtype or dtype.is_floating_point:
         return numbers.to(dtype)
     if dtype == torch.bool:
         return numbers >= 0.5
     low, high = float(torch.iinfo(dtype).min), float(torch.iinfo(dtype).max)
-    if int(high) > torch.iinfo(dtype).max:  # no float64 is the largest 64-bit integer
+    if int(high) > torch.iinfo(dtype).max:  # float64 can't represent the largest 64-bit integer
         high = math.nextafter(high, 0.0)
     return (numbers + 0.5).floor().clamp(low, high).to(dtype)

@@ -1,21 +1,20 @@
-"""The flow in tensor operations, for devices the compiled kernels can't reach.
+"""The flow in tensor operations, for devices that the compiled kernels can't use.
 
-The method is that of ``dreamwarp.space.exact``: a path's state is its region and the weights z of
-that region's nodes; inside a region z' = M z is summed as a power series, the path leaves through
-the face whose weight is the first to reach zero, and crossing renames weights. All paths take
-their next segment together, and those whose time is up drop out: the only Python loop is over
-segments.
+The method is that of ``dreamwarp.space.exact``: the state of a path is its region and the weights z
+of that region's nodes. Inside a region z' = M z is summed as a power series; the path leaves
+through the face whose weight is the first to reach zero, and crossing renames weights. All paths
+advance by one segment together, and finished ones drop out: the only Python loop is over segments.
 
-Where ``exact`` polishes a crossing until it is found, this takes ``APPROACHES`` steps towards it,
-always from parabolas that lie below the weight, hence never past it. A path that is still short of
-the face merely gets another segment: no path makes the others wait.
+``exact`` iterates until a crossing is found. This module takes ``APPROACHES`` steps towards it,
+with parabolas that bound the weight from below and so never overshoot. A path that stops short of
+the face gets another segment, so that no path delays the others.
 
-Derivatives are carried back along the paths as in ``exact``, which walks anew from T(p): memory
-does not grow with the number of segments, and crossing times need no derivative of their own.
-(Moving a crossing by dt changes the path by (v_left - v_right) dt, and v is continuous.)
+Derivatives are propagated back along the paths as in ``exact``, which starts again from T(p):
+memory does not grow with the number of segments, and crossing times need no derivative. (Moving a
+crossing by dt changes the path by (v_left - v_right) dt, and v is continuous.)
 
-Small dimensions stand first in every tensor and paths last, so that sums over nodes or axes run
-along whole vectors. They are written as products and sums, never as matrix products, which a device
+In every tensor small dimensions come first and paths last, so that sums over nodes or axes run
+along whole vectors. Sums are written as products and sums, not as matrix products, which a device
 may round to TF32 and autocast to half precision.
 """
 
@@ -33,26 +32,26 @@ from torch import Tensor
 from dreamwarp.space import WarpSpace, exact
 from dreamwarp.space.mesh import WEIGHT_SLACK
 
-# Newton steps towards a face in one segment. The first parabola errs in the third order and every
-# step squares what is left, so three take nearly all crossings to rounding.
+# Newton steps towards a face per segment. The first parabola has a third-order error and every
+# step squares it, so three steps bring nearly all crossings to rounding error.
 APPROACHES = 3
 
 
 @dataclass(frozen=True)
 class Precision:
-    """What depends on the number format.
+    """Constants that depend on the number format.
 
     Attributes
     ----------
     order : int
-        Of the power series over |A| h <= 1; the first term left out is near the format's rounding.
+        Order of the power series for |A| h <= 1; the first omitted term is near rounding error.
     gauss : tuple of (float, float)
         Nodes in [0, 1] and weights of the quadrature of a product of two such series.
     slack : float
         A weight this far below zero still counts as inside.
     stalled, nudge : float
-        A segment shorter than ``stalled`` is no progress; after ``exact.STALLED`` of them in a row
-        the path moves on for ``nudge`` in the cell at hand, and errs by how far that leads beyond.
+        A segment shorter than ``stalled`` is no progress. After ``exact.STALLED`` of them in a row
+        the path continues for time ``nudge`` in its cell, with an error of the overshoot.
     """
 
     dtype: torch.dtype
@@ -85,8 +84,8 @@ class DeviceMesh(NamedTuple):
     weights : (F, ndim + 1, R)
         Homogeneous point to weights.
     neighbor, position, fold, shift : (F * R,), (F, F * R), (F, F * R), (ndim, F * R)
-        What lies across a face, and how weights are renamed on crossing it; see ``mesh.Mesh`` and
-        ``Tessellation.neighbors``. Face f of region r stands in column f R + r.
+        Region across a face, and how crossing renames weights; see ``mesh.Mesh`` and
+        ``Tessellation.neighbors``. Face f of region r has column f R + r.
     """
 
     periodic: bool
@@ -101,23 +100,23 @@ class DeviceMesh(NamedTuple):
 
 
 class Paths(NamedTuple):
-    """Paths on their way; P of them, last in every tensor.
+    """State of P unfinished paths, last in every tensor.
 
     Attributes
     ----------
     number : (P,)
-        Which of all paths it is.
+        Index among all paths.
     field : (P,)
-        Which field moves it.
+        Index of the velocity field.
     region, weights : (P,), (F, P)
-        Where it is.
+        Position.
     travelled : (ndim, P)
-        Turns round the torus, in domain units.
+        Turns around the torus, in domain units.
     time_left : (P,)
     stalled : (P,)
-        Segments in a row without progress.
+        Consecutive segments without progress.
     costate : (ndim or 0, P)
-        What is carried along by c' = -c A.
+        Adjoint state, c' = -c A.
     """
 
     number: Tensor
@@ -130,24 +129,24 @@ class Paths(NamedTuple):
     costate: Tensor
 
     def where(self, kept: Tensor) -> Paths:
-        """Those paths that a mask (P,) keeps."""
-        numbers = kept.nonzero()[:, 0]  # once, because a device has to wait for how many there are
+        """Return the paths that a mask (P,) keeps."""
+        numbers = kept.nonzero()[:, 0]  # once, because this synchronizes the device
         return Paths(*(values.index_select(-1, numbers) for values in self))
 
 
 @lru_cache(maxsize=32)
 def device_mesh(space: WarpSpace, device: torch.device, dtype: torch.dtype) -> DeviceMesh:
-    """The mesh of a space on a device; made once for each."""
+    """Mesh of a space on a device; cached."""
     mesh, n_nodes = space._mesh, space.ndim + 1
 
     def whole(values: NDArray[np.int64]) -> Tensor:
         return torch.tensor(values, device=device)
 
     def real(values: NDArray[np.float64]) -> Tensor:
-        # Rounded before it travels: not every device takes float64.
+        # Converted before copying: not every device has float64.
         return torch.tensor(values).to(dtype).to(device)
 
-    # A tensor born in inference mode could never be used in training.
+    # A tensor made in inference mode could not be used in training.
     with torch.inference_mode(False):
         return DeviceMesh(
             mesh.periodic,
@@ -179,7 +178,7 @@ def follow(
     field : (P,)
     points : (ndim, P)
     costate : (ndim or 0, P)
-        Carried along by c' = -c A.
+        Adjoint state at the start, propagated by c' = -c A.
     gradient : (ndim, fields * n_nodes)
         ∫ c z_f dt is added for every node f, unless there is no costate.
 
@@ -203,7 +202,7 @@ def follow(
 def enter(
     mesh: DeviceMesh, precision: Precision, field: Tensor, points: Tensor, costate: Tensor
 ) -> Paths:
-    """Paths at their start, with all their time ahead; see ``mesh.enter`` and ``mesh.locate``."""
+    """Start paths at points; see ``mesh.enter`` and ``mesh.locate``."""
     travelled = torch.floor(points) if mesh.periodic else torch.zeros_like(points)
     local = points - travelled
     region = simplex_in_box(mesh, local)
@@ -223,7 +222,7 @@ def enter(
 
 
 def simplex_in_box(mesh: DeviceMesh, points: Tensor) -> Tensor:
-    """Number of the bounded simplex nearest each point, (P,); see ``mesh.simplex_in_box``."""
+    """Index of the bounded simplex nearest each point, (P,); see ``mesh.simplex_in_box``."""
     ndim = len(points)
     scaled = points * mesh.cells
     index = torch.minimum(scaled.floor().clamp(min=0), mesh.cells - 1)
@@ -249,7 +248,7 @@ def weights_at(mesh: DeviceMesh, region: Tensor, points: Tensor) -> Tensor:
 
 
 def positions(mesh: DeviceMesh, paths: Paths) -> Tensor:
-    """Where paths are: (ndim, P)."""
+    """Positions of paths: (ndim, P)."""
     nodes = mesh.nodes[:, mesh.regions[:, paths.region]]
     return paths.travelled + (nodes * paths.weights).sum(dim=1)
 
@@ -257,9 +256,9 @@ def positions(mesh: DeviceMesh, paths: Paths) -> Tensor:
 def advance(
     mesh: DeviceMesh, precision: Precision, velocities: Tensor, paths: Paths, gradient: Tensor
 ) -> Paths:
-    """Follow every path to the end of its time, its cell or the series' reach.
+    """Advance every path to the end of its time, its cell or the range of the series.
 
-    Time within a segment is counted in units of ``reach``, the time for which the series holds.
+    Time within a segment is in units of ``reach``, the time for which the series converges.
     """
     n_nodes = mesh.nodes.shape[1]
     corners = paths.field * n_nodes + mesh.regions[:, paths.region]
@@ -353,10 +352,10 @@ def lowest_root(value: Tensor, slope: Tensor, bend: Tensor) -> Tensor:
 def first_face(
     mesh: DeviceMesh, precision: Precision, series: Tensor, region: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """How far paths may safely go, at most 1, towards which face, and whether they reach it.
+    """Return the safe time of each path, at most 1, its nearest face, and whether it is reached.
 
-    A face is reached where its weight is at or below zero and falling; the aim is ``-slack``, so
-    that a path along a face does not cross it to and fro.
+    A face is reached where its weight is at or below zero and falling. The target is ``-slack``, so
+    that a path along a face does not cross it back and forth.
     """
     sizes = series.abs()
     orders = torch.arange(2, len(series), dtype=series.dtype, device=series.device)

@@ -1,6 +1,6 @@
 "use strict";
 
-// What the page shows follows from `state`; `shown` is what it shows, for tests and downloads.
+// The page is a function of `state`; `shown` is what it currently shows, for tests and downloads.
 const state = {
   classNumber: 0, sample: 0, upload: null, coefficients: [], strength: 1, landmarks: [],
   seed: 1, firstMember: 0, nSliders: 8, view: "warp", pair: [0, 1],
@@ -14,7 +14,7 @@ window.dreamwarp = { state, shown };
 const $ = (name) => document.getElementById(name);
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// -- talking to the server
+// -- requests
 
 async function ask(path, body) {
   const options = body === undefined ? {} : body instanceof Blob
@@ -41,7 +41,7 @@ function say(words) {
 
 const guarded = (task) => (...args) => Promise.resolve(task(...args)).catch((error) => say(error.message));
 
-// Runs a task for the latest wish only: wishes that come while it runs are merged into one.
+// Runs a task for the latest request only: requests made while it runs are merged into one.
 function latest(task) {
   let running = false, wanted = false;
   return guarded(async () => {
@@ -64,7 +64,7 @@ function bytes(text) {
 const floats = (text) => new Float32Array(bytes(text).buffer);
 const isSignal = () => model.kind === "signal";
 
-// Samples of an answer, one after the other: {shape: [channels, ...], values}.
+// Yields the samples of an answer: {shape: [channels, ...], values}.
 function unpack(picture, isBatch) {
   const values = isSignal() ? floats(picture.data) : bytes(picture.data);
   const shape = isBatch ? picture.shape.slice(1) : picture.shape;
@@ -182,7 +182,7 @@ function drawGrid(pen, width, height, grid, pointsPerLine) {
 function drawArrows(pen, width, height, arrows) {
   let fastest = 1e-9;
   for (let i = 0; i < arrows.length; i += 4) fastest = Math.max(fastest, Math.hypot(arrows[i + 2], arrows[i + 3]));
-  // As long as the field is fast, and no longer than one and a half gaps.
+  // Proportional to the speed, and at most one and a half gaps long.
   const gap = 1 / Math.sqrt(arrows.length / 4), scale = Math.min(1.5 * gap / fastest, 1);
   pen.strokeStyle = pen.fillStyle = style("--accent");
   for (let i = 0; i < arrows.length; i += 4) {
@@ -225,7 +225,7 @@ function drawPoints(pen, width, height, points) {
   });
 }
 
-// Velocity in a frame of the proportions of a sample; with the grid, if asked for.
+// Draws the velocity in a frame with the proportions of a sample, optionally with the grid.
 function drawField(frame, answer, withGrid) {
   const [below, over] = layers(frame);
   if (isSignal()) {
@@ -397,7 +397,7 @@ function start(button, step) {
   const begin = performance.now();
   const loop = async (now) => {
     if (playing !== run) return;
-    // A frame's time may lie a little before the click.
+    // The time of a frame may be slightly before the click.
     await step(Math.max(0, now - begin) / 1000);
     if (playing !== run) return;
     showCoefficients();
@@ -411,7 +411,7 @@ function toggleSway(k, button) {
   start(button, (seconds) => { set(k, LIMIT * Math.sin(1.6 * seconds)); });
 }
 
-// From one random warp to the next along a circle, which keeps its size that of a random warp.
+// Moves from one random warp to the next along a circle, so that sizes stay those of random warps.
 function togglePlay() {
   let from = null, to = null, leg = -1;
   start($("play"), async (seconds) => {
@@ -453,8 +453,8 @@ const updatePair = latest(async () => {
   const [source] = unpack(answer.source), [target] = unpack(answer.target), [warped] = unpack(answer.warped);
   shown.pair = { ...answer, source, target, warped };
   $("pair-python").textContent = answer.python;
-  const words = answer.left === null ? "The two are the same." : `${(100 * answer.left).toFixed(0)} % of the squared difference is left.`;
-  $("pair-words").textContent = answer.is_usable ? words : "These two can't be aligned: one has no structure.";
+  const words = answer.left === null ? "The two samples are identical." : `${(100 * answer.left).toFixed(0)} % of the squared difference remains.`;
+  $("pair-words").textContent = answer.is_usable ? words : "This pair can't be aligned: one sample is constant.";
   drawPair();
 });
 
@@ -590,7 +590,7 @@ function makeClasses() {
   }));
 }
 
-// Arrow keys move within a group of which one is chosen.
+// Arrow keys move the selection within a group.
 function moveByArrows(group, kind) {
   group.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];

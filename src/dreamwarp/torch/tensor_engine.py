@@ -1,4 +1,4 @@
-"""The flow on any device: batches, their velocities and their precision, for ``walk``."""
+"""Flow and resampling in tensor operations, on any device; see ``functional``."""
 
 from __future__ import annotations
 
@@ -13,22 +13,25 @@ from dreamwarp.core.validation import as_finite_array
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.warpspace import Method
 from dreamwarp.torch.compiled_engine import as_array, n_threads
+from dreamwarp.torch.tensor_interpolation import resample, resample_vjp
 from dreamwarp.torch.walk import DOUBLE, SINGLE, DeviceMesh, Precision, device_mesh, follow
 
-# Paths walked at once: enough to keep a device busy, few enough that their working memory (about
-# 4 kB each in 3-D and float64) stays near 1 GB.
+__all__ = ["flow", "flow_vjp", "resample", "resample_vjp"]
+
+# Paths followed at a time: enough to keep a device busy, few enough to need about 1 GB of working
+# memory (4 kB each in 3-D and float64).
 PATHS_AT_ONCE = 2**18
 
 
 class Block(NamedTuple):
-    """Some θ and some of their points, walked together.
+    """Some θ and some of their points, followed together.
 
     Attributes
     ----------
     rows : (k,)
-        Numbers of the θ.
+        Indices of the θ.
     columns : slice
-        Of the points.
+        Slice of the points.
     velocities : (ndim, k * n_nodes)
     """
 
@@ -39,14 +42,14 @@ class Block(NamedTuple):
     velocities: Tensor
 
     def take(self, values: Tensor) -> Tensor:
-        """The block's part of (n or 1, m, ndim), as paths: (ndim, P)."""
+        """Return the block's part of (n or 1, m, ndim) as paths (ndim, P)."""
         part = values if len(values) == 1 else values[self.rows]
         part = part[:, self.columns].expand(len(self.rows), -1, -1)
         part = part.to(self.velocities.device).to(self.precision.dtype)
         return part.permute(2, 0, 1).flatten(start_dim=1)
 
     def put(self, paths: Tensor, out: Tensor) -> None:
-        """The inverse of ``take``."""
+        """Write paths (ndim, P) to the block's part of (n, m, ndim): the inverse of ``take``."""
         part = paths.unflatten(1, (len(self.rows), -1)).permute(1, 2, 0)
         out[self.rows, self.columns] = part.to(out.dtype).to(out.device)
 
@@ -62,7 +65,7 @@ class Block(NamedTuple):
 def flow(
     space: WarpSpace, theta: Tensor, points: Tensor, method: Method, tolerance: float
 ) -> Tensor:
-    """See ``engines.Engine``."""
+    """See ``functional``."""
     if not points.isfinite().all():
         as_finite_array("points", as_array(points))
     out = points.new_empty(len(theta), *points.shape[1:])
@@ -82,7 +85,7 @@ def flow_vjp(
     method: Method,
     tolerance: float,
 ) -> tuple[Tensor, Tensor]:
-    """See ``engines.Engine``."""
+    """See ``functional``."""
     by_points = torch.empty_like(moved)
     by_velocity = np.zeros((len(theta), len(space.tessellation.nodes), space.ndim))
     for block in blocks(space, theta, points, method, tolerance):
@@ -101,16 +104,16 @@ def flow_vjp(
 def blocks(
     space: WarpSpace, theta: Tensor, points: Tensor, method: Method, tolerance: float
 ) -> Iterator[Block]:
-    """Cut a batch (n, d) of θ and (n or 1, m, ndim) of points into blocks of one precision each.
+    """Split a batch of θ (n, d) and points (n or 1, m, ndim) into blocks of one precision each.
 
-    A θ too stiff for float32 to keep the tolerance is followed in float64, as by the kernels.
+    If float32 can't keep the tolerance for a stiff θ, float64 is used, as in the kernels.
     """
     parameters, _ = space._check_theta(as_array(theta))
     fields = space._fields(parameters, n_threads())
-    doubled = (method == "exact") | (fields.step_lengths(tolerance) == 0)
+    is_double = (method == "exact") | (fields.step_lengths(tolerance) == 0)
     m = points.shape[1]
     size = max(1, PATHS_AT_ONCE // max(m, 1))
-    for precision, chosen in ((SINGLE, ~doubled), (DOUBLE, doubled)):
+    for precision, chosen in ((SINGLE, ~is_double), (DOUBLE, is_double)):
         numbers = np.flatnonzero(chosen)
         device = home(points.device, precision)
         mesh = device_mesh(space, device, precision.dtype)
@@ -123,6 +126,6 @@ def blocks(
 
 
 def home(device: torch.device, precision: Precision) -> torch.device:
-    """Device that a block is computed on: the CPU if its own has no float64, as Apple's."""
+    """Device to compute on: the CPU if the points' device lacks float64, as Apple's do."""
     lacking = precision is DOUBLE and device.type == "mps"
     return torch.device("cpu") if lacking else device
