@@ -201,7 +201,7 @@ def choose_cells(samples: DataSet) -> tuple[int, ...]:
 
     Rows of as many numbers as a square image has are not taken for series unless it is said.
     """
-    from dreamwarp.data.axes import count_spatial_axes
+    from dreamwarp.data.dataset import count_spatial_axes
 
     shape = samples.X.shape[1:]
     if samples.n_axes is None and len(shape) == 1 and math.isqrt(shape[0]) ** 2 == shape[0]:

@@ -16,15 +16,17 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 # Values of the ``progress`` argument; see ``track``.
 ProgressOption = bool | Callable[[int, int], None] | None
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 # Work shorter than this shows no bar, or leaves no line in a log.
 PATIENCE_SECONDS, LOG_PATIENCE_SECONDS = 1.0, 5.0
@@ -149,6 +151,18 @@ def track(
         return
     with Meter(title, total) as meter:
         yield meter.advance
+
+
+def map_tracked(
+    title: str, function: Callable[[Item], Result], items: Sequence[Item]
+) -> list[Result]:
+    """``function(item)`` of every item, with a meter that counts items."""
+    results = []
+    with Meter(title, len(items)) as meter:
+        for item in items:
+            results.append(function(item))
+            meter.advance(1)
+    return results
 
 
 @contextmanager
