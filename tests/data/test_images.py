@@ -195,8 +195,8 @@ def test_pictures_that_are_a_bomb_together_are_refused(
     for k in range(3):
         save(tmp_path / "a" / f"{k}.png", np.zeros((1024, 1024), np.uint8), optimize=True)
     message = (
-        r"would grow from [\d,]+ to 3,145,728 bytes, like a decompression bomb\. .*, make the images "
-        r"smaller with `--resize 28x28`"
+        r"would grow from [\d,]+ to 3,145,728 bytes, like a decompression bomb\. .*, make the "
+        r"images smaller with `--resize 28x28`"
     )
     with pytest.raises(ValueError, match=message):
         read_folder(tmp_path)

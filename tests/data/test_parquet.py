@@ -80,7 +80,7 @@ def test_columns_may_be_named(tmp_path: Path) -> None:
 
 
 def test_the_tables_of_a_folder_go_together(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="must hold .parquet files, and holds none"):
+    with pytest.raises(FileNotFoundError, match=r"must hold \.parquet files, and holds none"):
         read_parquet(tmp_path)
     write(tmp_path / "1.parquet", pa.array(X[:2].tolist()), Y[:2])
     write(tmp_path / "2.parquet", pa.array(X[2:].tolist()), Y[2:])
