@@ -84,7 +84,7 @@ def test_options_reach_the_readers(tmp_path: Path, capsys: Any) -> None:
     for k, values in enumerate((X[0], X[1, :3])):
         Image.fromarray(values).save(tmp_path / "pictures" / "a" / f"{k}.png")
     assert run("data", str(tmp_path / "pictures")) == 1
-    one_line(capsys, r"pictures must have one size, got 2.* Use `--resize 28x28`")
+    one_line(capsys, r"images must have one size, got 2.* Use `--resize 28x28`")
     assert run("data", str(tmp_path / "pictures"), "--resize", "3x2") == 0
     assert "2 samples of 3 x 2 uint8, 1 class" in capsys.readouterr().out
     (tmp_path / "a.ts").write_text("@data\n1,2,3:a\n4,5:b\n")

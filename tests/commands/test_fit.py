@@ -105,7 +105,7 @@ def test_a_model_is_not_replaced_unasked(
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        ("data.npz/model.dwm", r"can't be a folder: a file stands in its way\. Choose another"),
+        ("data.npz/model.dwm", r"a file of that name exists\. Choose another"),
         (".", r"is a folder\. Give the name of a file"),
         ("s3://model.dwm", r"must be the URL of a file, such as s3://"),
         ("memory://models/", r"must be the URL of a file, such as s3://"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dreamwarp.data import DataSet, Part, paper_split
-from dreamwarp.data.dataset import join_parts
+from dreamwarp.data.dataset import count_spatial_axes, guess_axes, join_parts
 
 X = np.zeros((6, 4, 5), np.uint8)
 Y = np.array([2, 0, 2, 1, 0, 2])
@@ -26,7 +26,9 @@ def test_a_data_set_with_a_test_part() -> None:
 def test_a_data_set_without_a_test_part_says_so() -> None:
     data = DataSet("digits", X, np.zeros(6, int))
     assert data.describe() == "digits: 6 samples of 4 x 5 uint8, 1 class"
-    with pytest.raises(ValueError, match=r"`digits` has no test part\. Hold some of its 6 samples"):
+    with pytest.raises(
+        ValueError, match=r"`digits` has no test part\. Hold out some of its 6 samples"
+    ):
         data.X_test  # noqa: B018
     with pytest.raises(ValueError, match="has no test part"):
         data.y_test  # noqa: B018
@@ -68,7 +70,7 @@ def test_what_is_no_data_set_is_refused(samples: Any, labels: Any, message: str)
 
 
 def test_a_test_part_of_another_shape_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"samples of one shape, got \(4, 5\) to learn from and"):
+    with pytest.raises(ValueError, match=r"samples of one shape, got \(4, 5\) for training and"):
         DataSet("digits", X, Y, Part(X[:, :3], Y))
     with pytest.raises(ValueError, match=r"labels of `digits \(test\)` must have shape"):
         DataSet("digits", X, Y, Part(X, Y[:3]))
@@ -133,10 +135,37 @@ def test_string_labels_are_split_too() -> None:
         (
             [0, 1, 1, 1],
             {"n_per_class": 2, "n_validation": 1},
-            r"`n_per_class` must be at most 1, as many as class 0 has .* got 2",
+            r"`n_per_class` must be at most 1, .* class 0, got 2",
         ),
     ],
 )
 def test_impossible_splits_are_refused(labels: Any, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         paper_split(labels, **options)
+
+
+# -- spatial axes
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        ((150,), 1),
+        ((1, 150), 1),
+        ((6, 100), 1),
+        ((8, 8), 2),
+        ((28, 28), 2),
+        ((1, 28, 28), 2),
+        ((3, 64, 64), 2),
+        ((28, 28, 28), 3),
+        ((1, 28, 28, 28), 3),
+    ],
+)
+def test_axes_are_guessed_by_shape(shape: tuple[int, ...], expected: int) -> None:
+    assert guess_axes(shape) == expected
+
+
+def test_what_the_source_says_counts() -> None:
+    X = np.zeros((4, 12, 29))
+    assert count_spatial_axes(DataSet("a", X, np.zeros(4, int))) == 2
+    assert count_spatial_axes(DataSet("a", X, np.zeros(4, int), n_axes=1)) == 1

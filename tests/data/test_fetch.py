@@ -20,10 +20,17 @@ import numpy as np
 import pytest
 
 from dreamwarp.data import fetch as fetching
-from dreamwarp.data import package_mirrors, sources
-from dreamwarp.data.fetch import KnownFile, SourceError, cache_folder, fetch, is_sound
+from dreamwarp.data import package_mirrors
+from dreamwarp.data.fetch import (
+    Folder,
+    KnownFile,
+    Mirror,
+    SourceError,
+    cache_folder,
+    fetch,
+    is_sound,
+)
 from dreamwarp.data.package_mirrors import DebianPackage, NpmPackage
-from dreamwarp.data.sources import Folder, Mirror
 from tests.data.servers import Site, serve
 
 # Random, so that packed data is as long as plain, and can break off anywhere.
@@ -125,8 +132,8 @@ def test_when_nothing_can_be_reached_it_says_what_was_tried_and_what_to_do(
 def test_a_mirror_that_never_answers_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "ANSWER_SECONDS", 0.2)
-    monkeypatch.setattr(sources, "TIMEOUT_SECONDS", (0.5, 0.5))
+    monkeypatch.setattr(fetching, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(fetching, "TIMEOUT_SECONDS", (0.5, 0.5))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         mirror = Mirror(f"http://127.0.0.1:{silent.getsockname()[1]}")
         start = time.monotonic()
@@ -207,8 +214,7 @@ def test_a_break_that_a_server_does_not_tell_is_noticed(site: Site, tmp_path: Pa
 def test_several_processes_may_fetch_at_once(site: Site, tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path\n"
-        "from dreamwarp.data.fetch import KnownFile, fetch\n"
-        "from dreamwarp.data.sources import Mirror\n"
+        "from dreamwarp.data.fetch import KnownFile, Mirror, fetch\n"
         f"fetch('Data', {FILES!r}, [Mirror({site.address!r})], Path({str(tmp_path)!r}))"
     )
     source = str(Path(__file__).parents[2] / "src")
@@ -233,7 +239,7 @@ def test_a_full_disk_is_not_blamed_on_the_source(
 
 def test_a_folder_that_cant_be_made_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(OSError, match=r"can't be written to.*set DREAMWARP_DATA to one \(Not a"):
+    with pytest.raises(OSError, match=r"can't be written to: Not a .*set DREAMWARP_DATA to one"):
         fetch("Data", FILES, [], tmp_path / "file" / "below")
 
 
@@ -241,7 +247,7 @@ def test_a_folder_that_is_read_only_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(OSError, match=r"can't be written to, and is where data is kept"):
+    with pytest.raises(OSError, match=r"where data is kept, can't be written to: Permission"):
         fetch("Data", FILES, [], tmp_path)
 
 

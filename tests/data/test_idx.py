@@ -103,10 +103,10 @@ def test_a_map_is_read_only_and_on_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", r"is not an IDX file: it begins with nothing"),
-        (b"\0\0\x08", r"is not an IDX file: it begins with 00 00 08, where"),
-        (b"\0\1\x08\1\0\0\0\0", r"is not an IDX file: it begins with 00 01 08 01"),
-        (b"\0\0\x0a\1\0\0\0\0", r"is not an IDX file: it begins with 00 00 0a 01"),
+        (b"", r"is not an IDX file: .* begins with nothing"),
+        (b"\0\0\x08", r"is not an IDX file: .* begins with 00 00 08"),
+        (b"\0\1\x08\1\0\0\0\0", r"is not an IDX file: .* begins with 00 01 08 01"),
+        (b"\0\0\x0a\1\0\0\0\0", r"is not an IDX file: .* begins with 00 00 0a 01"),
         (b"\0\0\x08\0", r"declares 0 axes, and must have 1 to 32"),
         (b"\0\0\x08\xff" + bytes(1020), r"declares 255 axes, and must have 1 to 32"),
         (header(8, 2, 3)[:-1], r"declares 2 axes, and ends before their sizes"),
@@ -116,7 +116,7 @@ def test_a_map_is_read_only_and_on_disk(tmp_path: Path) -> None:
         ),
         (
             header(0xC, 2, 3) + bytes(25),
-            r"declares 2 x 3 values of int32, 24 bytes, and holds 25\. It is not what its header",
+            r"declares 2 x 3 values of int32, 24 bytes, and holds 25\. It is longer than",
         ),
         (
             header(8, 2**32 - 1, 2**31) + bytes(5),
@@ -157,11 +157,13 @@ def test_packed_files_that_lie_are_refused(tmp_path: Path, content: bytes, messa
 def test_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dreamwarp.data.guards.BOMB_BYTES", 2**19)
     bomb = packed(header(8, 2**20) + bytes(2**20))
-    with pytest.raises(ValueError, match=r"would grow from [\d,]+ to 1,048,576 bytes, as a decomp"):
+    with pytest.raises(
+        ValueError, match=r"would grow from [\d,]+ to 1,048,576 bytes, like a decomp"
+    ):
         read_idx(as_file(tmp_path, bomb))
     half = as_file(tmp_path, packed(header(8, 2**18) + bytes(2**18)))
     assert read_idx(half).shape == (2**18,)
-    with pytest.raises(ValueError, match=r"`set` would grow from [\d,]+ to 786,432 bytes, as a de"):
+    with pytest.raises(ValueError, match=r"`set` would grow from [\d,]+ to 786,432 bytes, like a de"):
         read_idx_files("set", [half] * 3)
 
 
@@ -250,5 +252,7 @@ def test_a_file_that_changes_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         return taken(*given)
 
     monkeypatch.setattr(np, "empty", take)
-    with pytest.raises(ValueError, match=r"a` changes while it is read\. Wait until it is compl"):
+    with pytest.raises(
+        ValueError, match=r"a` has changed while it was read\. Wait until it is compl"
+    ):
         read_idx(path)

@@ -81,7 +81,9 @@ def test_sixteen_bits_are_kept(tmp_path: Path) -> None:
     assert data.X.dtype == np.uint16
     np.testing.assert_array_equal(data.X[0], deep)
     save(tmp_path / "a" / "2.png", GREY[0])
-    with pytest.raises(ValueError, match=r"must all have 16 bits per pixel or all 8, got modes I;"):
+    with pytest.raises(
+        ValueError, match=r"must all have 8 bits per pixel, all 16, .* got modes I;"
+    ):
         read_folder(tmp_path)
 
 
@@ -142,7 +144,7 @@ def test_transparency_is_refused_unless_there_is_none(tmp_path: Path) -> None:
     assert read_folder(tmp_path).X.shape == (1, 3, 7, 9)
     values[3, 3, 3] = 254
     save(path, values)
-    with pytest.raises(ValueError, match=r"1\.png` has transparent pixels.* Lay it over a backg"):
+    with pytest.raises(ValueError, match=r"1\.png` has transparent pixels.* Put it on a backg"):
         read_folder(tmp_path)
     Image.fromarray(np.zeros((7, 9), np.uint8)).convert("P").save(path, transparency=0)
     with pytest.raises(ValueError, match="has transparent pixels"):
@@ -164,7 +166,9 @@ def test_pictures_that_are_none_are_refused_by_name(tmp_path: Path) -> None:
 def test_other_pictures_are_not_left_out_in_silence(tmp_path: Path) -> None:
     save(tmp_path / "a" / "0.png", GREY[0])
     save(tmp_path / "a" / "1.bmp", GREY[0])
-    with pytest.raises(ValueError, match=r"1\.bmp` must be a PNG, JPEG, TIFF or"):
+    with pytest.raises(
+        ValueError, match=r"1\.bmp` is not supported: images must be \.jpeg, .*Convert or remove it"
+    ):
         read_folder(tmp_path)
 
 
@@ -172,7 +176,7 @@ def test_other_pictures_are_not_left_out_in_silence(tmp_path: Path) -> None:
     ("size", "message"),
     [
         ((10_000, 9_000), r"1\.png` has 9000 x 10000 pixels, and must have at most 67,108,864"),
-        ((60_000, 60_000), r"1\.png` is far too big for a picture"),
+        ((60_000, 60_000), r"1\.png` is far too large for an image"),
     ],
 )
 def test_bombs_are_refused_by_their_head(
@@ -191,8 +195,8 @@ def test_pictures_that_are_a_bomb_together_are_refused(
     for k in range(3):
         save(tmp_path / "a" / f"{k}.png", np.zeros((1024, 1024), np.uint8), optimize=True)
     message = (
-        r"would grow from [\d,]+ to 3,145,728 bytes, as a decompression bomb does\. If it is meant "
-        r"so, make them smaller with `--resize 28x28`"
+        r"would grow from [\d,]+ to 3,145,728 bytes, like a decompression bomb\. .*, make the "
+        r"images smaller with `--resize 28x28`"
     )
     with pytest.raises(ValueError, match=message):
         read_folder(tmp_path)
@@ -206,7 +210,7 @@ def test_pictures_that_are_a_bomb_together_are_refused(
 
 def test_folders_without_pictures_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
-    with pytest.raises(ValueError, match=r"must hold a folder of PNG, JPEG, TIFF or"):
+    with pytest.raises(ValueError, match=r"must hold a folder of images \(\.jpeg, "):
         read_folder(tmp_path)
 
 
@@ -253,14 +257,14 @@ def test_tiff_of_real_and_of_deep_numbers(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.X[0], deep)
     assert data.X.dtype == np.uint16
     save(tmp_path / "x" / "a" / "2.tif", GREY[0])
-    with pytest.raises(ValueError, match=r"all hold real numbers or all whole ones"):
+    with pytest.raises(ValueError, match=r"all 16, or all real numbers"):
         read_folder(tmp_path / "x")
-    with pytest.raises(ValueError, match=r"32 bits, and pictures must have 8 or 16 bits"):
+    with pytest.raises(ValueError, match=r"32-bit integers, and images must have 8 or 16 bits"):
         read_image(save(tmp_path / "i.tif", GREY[0].astype(np.int32)))
 
 
 def test_several_pages_are_refused(tmp_path: Path) -> None:
     pages = [Image.fromarray(page) for page in GREY]
     pages[0].save(tmp_path / "a.tif", save_all=True, append_images=pages[1:])
-    with pytest.raises(ValueError, match=r"a\.tif` holds 6 pictures, and must hold one"):
+    with pytest.raises(ValueError, match=r"a\.tif` holds 6 images, and must hold one"):
         read_image(tmp_path / "a.tif")

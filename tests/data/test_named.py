@@ -15,10 +15,9 @@ import typer
 from typer.testing import CliRunner
 
 from dreamwarp.commands import data as command
-from dreamwarp.data import digits, load, mnist, named, write_idx
-from dreamwarp.data.fetch import KnownFile
+from dreamwarp.data import digits, load, mnist, mnist_small, named, write_idx
+from dreamwarp.data.fetch import Folder, KnownFile, Mirror, cache_folder
 from dreamwarp.data.package_mirrors import DebianPackage, NpmPackage
-from dreamwarp.data.sources import Folder, Mirror
 from tests.data.servers import Site, serve
 
 
@@ -131,6 +130,38 @@ def test_digits() -> None:
     data = digits()
     assert data.describe() == "digits: 1,797 samples of 8 x 8 float32, 10 classes"
     assert data.X.min() == 0.0 and data.X.max() == 1.0
+
+
+# -- the slice in the package
+
+
+def test_the_slice_of_mnist() -> None:
+    data = mnist_small()
+    assert data.describe() == "mnist-small: 1,000 + 2,000 test samples of 28 x 28 uint8, 10 classes"
+    assert np.bincount(data.y).tolist() == [100] * 10
+    assert load("mnist-small").X.tobytes() == data.X.tobytes()
+
+
+def test_the_slice_is_small_and_has_its_source_and_licence_beside_it() -> None:
+    assert named.MNIST_SMALL.stat().st_size < 1e6
+    words = named.MNIST_SMALL.with_suffix(".txt").read_text()
+    assert "LeCun" in words and "ShareAlike 3.0" in words
+
+
+def test_the_slice_is_cut_at_even_steps() -> None:
+    folder = cache_folder() / "mnist"
+    if not all((folder / file.name).is_file() for file in named.MNIST.files):
+        pytest.skip("MNIST has not been fetched")
+    whole, data = named.read_recipe(named.MNIST, folder), mnist_small()
+    members = [np.flatnonzero(whole.y == label) for label in range(10)]
+    kept = np.sort(np.concatenate([m[np.arange(100) * len(m) // 100] for m in members]))
+    for found, expected in (
+        (data.X, whole.X[kept]),
+        (data.y, whole.y[kept]),
+        (data.X_test, whole.X_test[::5]),
+        (data.y_test, whole.y_test[::5]),
+    ):
+        np.testing.assert_array_equal(found, expected)
 
 
 # -- the command

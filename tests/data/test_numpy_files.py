@@ -270,5 +270,5 @@ def test_damaged_archives_are_refused(tmp_path: Path) -> None:
         encrypted[start] |= 1
     for content in (b"", b"words", whole[:-30], bytes(flipped), bytes(encrypted)):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"is not a sound \.npz archive: .*Make or fetch"):
+        with pytest.raises(ValueError, match=r"is not a valid \.npz archive: .*Make or fetch"):
             read_npz(path)

@@ -89,7 +89,7 @@ def test_a_manifest_that_is_too_long_is_not_read(made: Path) -> None:
         ("settings.shape", [9, 12], r"samples of shape \(9, 12\), .* and holds \(9, 11\)"),
         ("settings.shape", [2**40, 2**40], r"which no array can have"),
         ("settings.shape", [9, "11"], r"its `shape` can't be"),
-        ("settings.classes", [0, 1], r"labels that its manifest\.json lists, and has '2'"),
+        ("settings.classes", [0, 1], r"the labels in its manifest\.json, and has '2'"),
         ("settings.classes", [0, 0], r"its `classes` can't be"),
         ("settings.classes", [0, "1", 2], r"its `classes` can't be"),
         ("settings.classes", ["0", "1", "2\0"], r"its `classes` can't be"),

@@ -193,7 +193,7 @@ def test_missing_folders_are_made(tmp_path):
         ("new/", IsADirectoryError, r"new/` is the name of a folder\. Give the name of a file"),
         ("file/model.dwm", NotADirectoryError, r"file` can't be a folder: .*\. Choose another"),
         ("a" * 300, OSError, r"can't be written: .*\. Choose a folder"),
-        ("a\0b.dwm", ValueError, r"must be a path that the system can have, got .*\. Use another"),
+        ("a\0b.dwm", ValueError, r"must be a valid path on this system, got .*\. Use another"),
         (None, TypeError, r"`path` must be a str or a pathlib.Path, got None \(NoneType\)"),
         (7, TypeError, r"`path` must be a str or a pathlib.Path, got 7 \(int\)"),
         (b"a.dwm", TypeError, r"`path` must be a str or a pathlib.Path, got b'a.dwm' \(bytes\)"),

@@ -173,7 +173,7 @@ def choose_cells(samples: DataSet) -> tuple[int, ...]:
     Flat samples whose length is a square number may be images: they count as series only if the
     data set says so.
     """
-    from dreamwarp.data.axes import count_spatial_axes
+    from dreamwarp.data.dataset import count_spatial_axes
 
     shape = samples.X.shape[1:]
     if samples.n_axes is None and len(shape) == 1 and math.isqrt(shape[0]) ** 2 == shape[0]:

@@ -1,7 +1,7 @@
-"""Work on a cluster of dask.distributed: one function, something that all tasks share, many tasks.
+"""Work on a dask.distributed cluster: one function, one shared object, many tasks.
 
-The tasks of a worker that is lost are run again by others. Results depend on the task alone, so
-they are the same.
+If a worker is lost, others run its tasks again. A result depends only on the task, so it stays the
+same.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from distributed import Client, Future
 
-# Seconds to wait for a scheduler to answer.
+# Seconds to wait for the scheduler to answer.
 ANSWER_SECONDS = 10.0
-# Seconds to wait for workers if a scheduler has none: lost ones may restart.
+# Seconds to wait for workers if there are none: lost ones may restart.
 WORKER_SECONDS = 30.0
-# Attempts, if all workers that hold the shared object are lost.
+# Attempts if all workers that hold the shared object are lost.
 ATTEMPTS = 5
 
 
@@ -42,14 +42,13 @@ def connect(address: str) -> Client:
 def run_on(
     client: Client, function: Callable[..., Any], shared: Any, tasks: Sequence[tuple[Any, ...]]
 ) -> Iterator[tuple[int, Any]]:
-    """Index of each task and ``function(shared, *task)``, in the order of completion.
+    """Yield the index and ``function(shared, *task)`` of each task, in order of completion.
 
     Parameters
     ----------
     client : distributed.Client
     function : callable
-        Of a module that workers can import, and without side effects that matter when it is called
-        twice.
+        Must be importable by workers and safe to call twice with the same task.
     shared : object
         Sent to every worker once.
     tasks : sequence of tuple
@@ -63,15 +62,15 @@ def run_on(
             yield place, result
     if left:
         raise OSError(
-            f"the cluster's workers were lost again and again, and {len(left)} of {len(tasks)} "
-            "tasks are not done. See the workers' logs; they may be short of memory."
+            f"the cluster lost its workers {ATTEMPTS} times, and {len(left)} of {len(tasks)} tasks "
+            "are not done. See the workers' logs; they may be short of memory."
         )
 
 
 def _run_once(
     client: Client, function: Callable[..., Any], shared: Any, tasks: dict[int, tuple[Any, ...]]
 ) -> Iterator[tuple[int, Any]]:
-    """Index and result of every task that did not lose its worker."""
+    """Yield the index and result of every task whose worker was not lost."""
     from distributed import as_completed
 
     sent = _send(client, shared)
@@ -83,7 +82,7 @@ def _run_once(
             if not _is_lost(future):
                 yield futures[future], future.result()
     finally:
-        # Cancel tasks that have not begun. Fails if the scheduler is gone.
+        # Cancel tasks that have not started. Fails if the scheduler is gone.
         with suppress(OSError, RuntimeError):
             client.cancel(list(futures))
 
@@ -91,7 +90,7 @@ def _run_once(
 def _send(client: Client, shared: Any) -> Future[Any]:
     """Send an object to every worker."""
     try:
-        # Without a hash, which takes longer than sending large data.
+        # Without a hash: for large data it takes longer than sending.
         return client.scatter(shared, broadcast=True, hash=False, timeout=WORKER_SECONDS)
     except TimeoutError as error:
         known = client.scheduler_info()
@@ -104,7 +103,7 @@ def _send(client: Client, shared: Any) -> Future[Any]:
 
 
 def _is_lost(future: Future[Any]) -> bool:
-    """Whether a task failed for want of a worker, rather than by itself."""
+    """Whether a task failed because its worker was lost, rather than by itself."""
     from distributed import KilledWorker
 
     if future.status in ("cancelled", "lost"):

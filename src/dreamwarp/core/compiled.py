@@ -1,21 +1,20 @@
-"""How kernels are compiled, cached and spread over threads.
+"""Compiling, caching and multithreading of kernels.
 
-A kernel is a plain loop over a range of tasks, ``kernel(first, last, *arrays)``, that holds no
-Python object and lets go of the interpreter lock. ``spread`` cuts the range into blocks and lets
-threads take them in turn. Which thread takes a block changes nothing in the result, because no two
-tasks write the same place. Plain threads rather than numba's own parallel loops: those are not safe
-to enter from two threads at once, nor after a fork, and both happen inside data loaders.
+A kernel is a loop over a range of tasks, ``kernel(first, last, *arrays)``, that uses no Python
+objects and releases the interpreter lock. ``spread`` splits the range into blocks, which threads
+take in turn. No two tasks write to the same place, so results do not depend on the threads. We use
+plain threads because numba's parallel loops must not be entered from two threads at once or after
+a fork, and both happen in data loaders.
 
 The decorators:
 
 ``kernel``       float64 sums stay in the order written, so results do not depend on vector width
-``part``         a piece of kernels that allocates nothing, and so needs no reference counts
-``inlined``      a piece so small that a call would cost more than it does
-``lane_kernel``  a part that is a loop over lanes; the compiler may fuse and reorder operations
+``part``         called by kernels; allocates nothing, so it needs no reference counts
+``inlined``      called by kernels; too small for a function call
+``lane_kernel``  a part that loops over lanes; the compiler may fuse and reorder operations
 
-Compiled code is cached on disk: beside the source or, where that can't be written, in the user's
-cache directory. Where neither can, kernels compile anew in each process. Compiling that takes
-long shows a notice.
+Compiled code is cached on disk: beside the source if that is writable, else in the user's cache
+directory. If neither is writable, every process compiles. Long compiling prints a notice.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
@@ -37,11 +37,11 @@ from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
 from numba.core.registry import cpu_target
 from threadpoolctl import ThreadpoolController
 
-from dreamwarp.core.progress import Notice
+from dreamwarp.core.progress import notify
 
-# Seconds of compiling, in total, after which a notice is shown.
+# Total seconds of compiling before the notice.
 TELL_SECONDS = 2.0
-# Blocks per thread: more even out the load, fewer cost less overhead.
+# More blocks per thread balance the load, fewer cost less overhead.
 BLOCKS_PER_THREAD = 4
 
 
@@ -57,11 +57,11 @@ def _kernel_stamp() -> str:
 
 
 class _KernelCache(FunctionCache):
-    """Numba's cache, but aware that kernels call kernels in other files.
+    """Numba's cache, invalidated when any kernel changes.
 
-    Numba looks at the date of a function's own file, and would go on using a compiled caller after
-    what it calls has changed. The hash is in the file names too: numba unpickles an index before it
-    looks at its stamp, and an index of another version may name classes that are gone.
+    Numba checks only the date of a function's own file, and would reuse a compiled caller after a
+    function it calls has changed. File names include the hash as well: numba unpickles an index
+    before it compares stamps, and an index of another version may name classes that are gone.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -83,8 +83,8 @@ def _compiler(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return decorate
 
 
-# Only kernels are called from Python. Other functions need no wrapper, which for tuples of arrays
-# takes as long to compile as the function itself.
+# Only kernels are called from Python. The others need no wrapper, which for tuples of arrays takes
+# as long to compile as the function itself.
 BARE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 kernel = _compiler(no_cfunc_wrapper=True)
 part = _compiler(_nrt=False, **BARE)
@@ -93,9 +93,9 @@ lane_kernel = _compiler(_nrt=False, fastmath={"nsz", "arcp", "contract", "afn", 
 
 
 def mark_of(compiled: Any, name: str) -> Path | None:
-    """Marker file beside a kernel's cache that shows it was filled; None without a cache.
+    """Path of a marker file beside a kernel's cache; None without a cache.
 
-    Another version of the kernels, or another processor, has another mark.
+    The path depends on the version of the kernels and on the processor.
     """
     if isinstance(compiled._cache, NullCache):
         return None
@@ -105,55 +105,54 @@ def mark_of(compiled: Any, name: str) -> Path | None:
 
 
 class _CompilingNotice(event.Listener):
-    """Shows a notice while kernels are compiled rather than read from the cache.
+    """Prints one notice per process when compiling takes long; reading the cache does not count.
 
-    Numba has a lock for all compiling, so events of several threads do not mix.
+    Functions compile within the compilation of their callers, so events are frequent and nested.
+    Numba's global lock keeps events of several threads apart.
     """
 
     def __init__(self) -> None:
-        self._notice: Notice | None = None
+        self._depth, self._seconds, self._last, self._is_done = 0, 0.0, 0.0, False
 
     def on_start(self, event: event.Event) -> None:
-        """Numba begins to compile a function, which may be part of another."""
-        dispatcher = event.data["dispatcher"]
-        if _is_ours(dispatcher):
-            if self._notice is None:
-                self._notice = Notice(_describe_compiling(dispatcher), patience=TELL_SECONDS)
-            self._notice.begin()
+        """Numba starts to compile a function."""
+        self._count(event.data["dispatcher"], 1)
 
     def on_end(self, event: event.Event) -> None:
-        """It has done so, or failed."""
-        if self._notice is not None and _is_ours(event.data["dispatcher"]):
-            self._notice.end()
+        """Numba has compiled a function, or failed to."""
+        self._count(event.data["dispatcher"], -1)
 
-
-def _is_ours(dispatcher: Any) -> bool:
-    return dispatcher.py_func.__module__.partition(".")[0] == __name__.partition(".")[0]
-
-
-def _describe_compiling(dispatcher: Any) -> str:
-    if isinstance(dispatcher._cache, NullCache):
-        return "compiling (about a minute; set NUMBA_CACHE_DIR to keep what comes of it)"
-    return "compiling (about a minute, then kept on disk)"
+    def _count(self, dispatcher: Any, step: int) -> None:
+        if self._is_done or not dispatcher.py_func.__module__.startswith("dreamwarp."):
+            return
+        now = time.monotonic()
+        self._seconds += now - self._last if self._depth > 0 else 0.0
+        self._last, self._depth = now, self._depth + step
+        if self._seconds > TELL_SECONDS:
+            is_kept = not isinstance(dispatcher._cache, NullCache)
+            remedy = (
+                ", then kept on disk" if is_kept else "; set NUMBA_CACHE_DIR to keep the result"
+            )
+            self._is_done = notify(f"compiling (about a minute{remedy})")
 
 
 event.register("numba:compile", _CompilingNotice())
 
 
 def thread_count(n_threads: int | None = None) -> int:
-    """Threads to use: as asked, else as numba is set (``NUMBA_NUM_THREADS``)."""
+    """Number of threads: ``n_threads``, or numba's setting (``NUMBA_NUM_THREADS``)."""
     if n_threads is None:
         return int(numba.get_num_threads())
     if not isinstance(n_threads, Integral) or isinstance(n_threads, bool) or n_threads < 1:
         raise ValueError(
-            f"`n_threads` must be a positive whole number, got {n_threads!r}. "
-            "Leave it out to use every core that NUMBA_NUM_THREADS allows."
+            f"`n_threads` must be a positive whole number, got {n_threads!r}. Leave it out to use "
+            "every core that NUMBA_NUM_THREADS allows."
         )
     return int(n_threads)
 
 
 def count_chunks(n_items: int, size: int) -> int:
-    """How many chunks of at most ``size`` hold all items."""
+    """Number of chunks of at most ``size`` items."""
     return -(-n_items // size)
 
 
@@ -172,7 +171,7 @@ def spread(
 ) -> None:
     """Run ``kernel(first, last, *arguments)`` over ``range(n_tasks)`` on several threads.
 
-    ``smallest_block`` tasks should take well over the 50 µs that handing a block over may cost.
+    ``smallest_block`` tasks should take well over 50 µs, the cost of starting a block.
     """
     n_threads = min(thread_count(n_threads), max(n_tasks // smallest_block, 1))
     if n_threads == 1:
@@ -190,17 +189,17 @@ def spread(
     pool = _pool(n_threads - 1, os.getpid())
     helpers = [pool.submit(work) for _ in range(n_threads - 1)]
     try:
-        work()  # this thread need not be woken up
+        work()  # in this thread too
     finally:
         for helper in helpers:
-            if not helper.cancel():  # nothing is left for one that has not begun
+            if not helper.cancel():  # no block is left for one that has not started
                 helper.result()
 
 
 def map_on_threads(
     function: Callable[[Any], Any], items: Sequence[Any], n_threads: int | None = None
 ) -> list[Any]:
-    """``function`` of every item, in order, on threads that stay alive between calls."""
+    """``function(item)`` of every item, in order, on threads that stay alive between calls."""
     n_threads = min(thread_count(n_threads), len(items))
     if n_threads <= 1:
         return [function(item) for item in items]
@@ -209,9 +208,9 @@ def map_on_threads(
 
 @cache
 def _algebra_libraries() -> ThreadpoolController:
-    return ThreadpoolController()  # which takes 2 ms to find them
+    return ThreadpoolController()  # takes 2 ms
 
 
 def single_threaded_algebra() -> AbstractContextManager[Any]:
-    """Have BLAS use one thread: on small matrices, its threads only wait for each other."""
+    """Limit BLAS to one thread within the block: on small matrices more are slower."""
     return _algebra_libraries().limit(limits=1)

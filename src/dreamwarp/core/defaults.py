@@ -1,11 +1,11 @@
-"""Defaults that functions, estimators and commands share. Light: commands read it as they start."""
+"""Defaults shared by functions, estimators and commands. Imports nothing: commands start fast."""
 
 from __future__ import annotations
 
-# Of the prior over alignments, as shares of the domain: root mean square displacement of points,
-# and the distance over which they move together.
+# Prior over alignments: root mean square displacement and correlation length of points, as
+# fractions of the domain.
 DISPLACEMENT, LENGTH = 0.08, 0.25
-# Of alignments: steps of a search at each resolution, and draws of each chain, at most.
+# Alignments: most steps of a search per resolution, and most draws per chain.
 MAX_STEPS, MAX_DRAWS = 50, 1600
-# Of the neighbour graph.
+# Neighbour graph.
 N_NEIGHBORS = 5

@@ -1,13 +1,13 @@
-"""Counter-based random numbers: those of sample k depend on the seed and k alone.
+"""Counter-based random numbers: those of sample k depend only on the seed and k.
 
-The source is Philox 4x32 with 10 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random numbers:
-as easy as 1, 2, 3", 2011): a function of a 64-bit key and a 128-bit counter, without state. The
-key is the seed. The counter holds the number of the sample (64 bits), the number of the block
-within the sample (32) and the stream (32), so any part of any sample can be drawn at any time, by
-any thread or machine, and streams never share bits.
+The generator is Philox 4x32 with 10 rounds (Salmon, Moraes, Dror and Shaw, "Parallel random
+numbers: as easy as 1, 2, 3", 2011), a stateless function of a 64-bit key and a 128-bit counter. The
+key is the seed. The counter holds the sample number (64 bits), the block within the sample (32)
+and the stream (32). So any thread or machine can draw any part of any sample, and streams never
+share bits.
 
-Kernels here are made of operations that every machine rounds alike, fused where it says ``fused``
-and nowhere else, and use no mathematical library. So the same bits come out everywhere.
+The kernels use only operations that every machine rounds alike, with fused multiply-add only where
+``fused`` is called, and no mathematical library. So results are bit-identical everywhere.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ INCREMENTS = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 N_ROUNDS = 10
 LOW, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 
-# Powers of s² and x² after which the series below have nothing to add to a float64.
+# Highest powers of s² and x² in the series below that still change a float64.
 N_LOGARITHM, N_SINE = 10, 8
 COSINE = tuple((-1.0) ** k / factorial(2 * k) for k in range(N_SINE + 1))
 SINE = tuple((-1.0) ** k / factorial(2 * k + 1) for k in range(N_SINE + 1))
 ROOT_HALF = np.uint64(0x3FE6A09E667F3BCD)  # the bits of sqrt(1/2)
 LOG_2 = float(np.log(2.0))
 
-# Float64 numbers per line of a processor's cache.
+# Float64 numbers per cache line.
 LINE = 8
-# Samples per task: it should take well over the 50 µs that starting it costs.
+# A block of tasks should take well over the 50 µs that starting it costs.
 TASKS_PER_BLOCK = 16
 MAX_CHOICES = 2**32 - 1
 
@@ -50,40 +50,40 @@ MAX_CHOICES = 2**32 - 1
 class Stream(IntEnum):
     """Purpose of random numbers. Draws from different streams are independent.
 
-    The values are part of what makes runs repeatable: they never change.
+    The values must never change: runs would no longer be repeatable.
     """
 
     WARP = 0
     """Normals that make a θ."""
     MIXTURE = 1
-    """Which part of a mixture, or in which proportions."""
+    """The component of a mixture, or mixing weights."""
     TEMPLATE = 2
-    """Which sample is warped."""
+    """The sample to warp."""
     LABEL = 3
-    """Which class."""
+    """The class."""
     APPLY = 4
     """Whether to warp at all."""
     ORDER = 5
     """Shuffling."""
     ALIGNMENT = 6
-    """Proposals of Markov chains, and draws of Laplace's approximation."""
+    """Proposals of Markov chains, and draws from the Laplace approximation."""
     ACCEPTANCE = 7
-    """Whether Markov chains take them."""
+    """Acceptance of proposals."""
     SEED = 2**32 - 1
-    """Seeds made of seeds."""
+    """Seeds derived from seeds."""
 
 
 # -- public functions
 
 
 def as_key(seed: Seed) -> int:
-    """The 64-bit key that a seed stands for.
+    """The 64-bit key for a seed.
 
     Parameters
     ----------
     seed : int, numpy.random.Generator, numpy.random.RandomState or None
-        A whole number below 2^64 is the key itself. A generator gives its next 64 bits, and so
-        another key each time. None: another key each time, from the operating system.
+        An integer below 2^64 is the key itself. A generator gives its next 64 bits, so each call
+        returns another key. None: 64 bits from the operating system.
     """
     if seed is None:
         return secrets.randbits(64)
@@ -100,7 +100,7 @@ def as_key(seed: Seed) -> int:
 
 
 def derive_seed(seed: Seed, *steps: int) -> int:
-    """A seed for part of a run, such as ``derive_seed(seed, epoch)``; different for every part."""
+    """A seed for one part of a run, such as ``derive_seed(seed, epoch)``."""
     key = as_key(seed)
     for step in steps:
         key = int(_words(key, [step], 1, Stream.SEED, None)[0, 0])
@@ -116,10 +116,10 @@ def normals(
     dtype: Any = np.float64,
     n_threads: int | None = None,
 ) -> NDArray[Any]:
-    """Standard normal numbers: row i depends on (seed, stream, numbers[i]) alone.
+    """Standard normal numbers: row i depends only on (seed, stream, numbers[i]).
 
-    By the transformation of Box and Muller, with 64 bits for a radius and 64 for an angle, so that
-    tails reach to 9.4 standard deviations, and computed in float64 whatever ``dtype``.
+    Box-Muller transform with 64 bits for the radius and 64 for the angle, so tails reach 9.4
+    standard deviations. Computed in float64 for any ``dtype``.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def normals(
     numbers : (n,) int
         Sample numbers, not negative.
     dim : int
-        Numbers per sample. The first of them do not depend on how many.
+        Numbers per sample. A smaller ``dim`` gives the first columns of a larger one.
     stream : int
     dtype : numpy.float64 or numpy.float32
     n_threads : int, optional
@@ -139,11 +139,8 @@ def normals(
     if np.dtype(dtype) not in (np.float64, np.float32):
         raise ValueError(f"`dtype` must be float64 or float32, got {np.dtype(dtype)}.")
     key, rows = as_key(seed), check_numbers(numbers)
-    out = np.empty((len(rows), _check_count("dim", dim)), dtype)
-    spread(
-        _normals, count_chunks(len(rows), LANES), *split_key(key), _check_stream(stream), rows, out,
-        n_threads=n_threads, smallest_block=TASKS_PER_BLOCK,
-    )  # fmt: skip
+    out = np.empty((len(rows), _check_uint32("dim", dim)), dtype)
+    _fill(_fill_normals, key, stream, rows, out, n_threads)
     return out
 
 
@@ -155,8 +152,8 @@ def uniforms(
     stream: int = Stream.MIXTURE,
     n_threads: int | None = None,
 ) -> NDArray[np.float64]:
-    """Uniform numbers in [0, 1), whole multiples of 2^-53: (n, dim). As :func:`normals`."""
-    words = _words(as_key(seed), numbers, _check_count("dim", dim), stream, n_threads)
+    """Uniform numbers in [0, 1), multiples of 2^-53: (n, dim). Parameters as :func:`normals`."""
+    words = _words(as_key(seed), numbers, dim, stream, n_threads)
     words >>= np.uint64(11)
     return np.multiply(words, 2.0**-53, dtype=np.float64)
 
@@ -169,15 +166,15 @@ def integers(
     stream: int = Stream.TEMPLATE,
     n_threads: int | None = None,
 ) -> NDArray[np.int64]:
-    """A whole number from 0 to n_choices - 1 for every sample number: (n,).
+    """A uniform integer from 0 to n_choices - 1 for every sample number: (n,).
 
     Parameters
     ----------
     seed, numbers, stream, n_threads
         As for :func:`normals`.
     n_choices : int or (n,) int
-        Below 2^32; for all samples, or for each. Probabilities are equal to within 2^-32 of
-        themselves.
+        Below 2^32; one for all samples, or one each. Probabilities are equal to a relative error
+        of 2^-32.
     """
     choices = np.asarray(n_choices)
     if choices.dtype.kind not in "iu" or choices.ndim > 1:
@@ -192,13 +189,13 @@ def integers(
             f"`n_choices` must be one number or as many as `numbers`, got {len(choices)} and "
             f"{len(words)}."
         )
-    # floor(word * choices / 2^64), with no product past 64 bits.
+    # floor(word * choices / 2^64), without a product of more than 64 bits.
     wide = choices.astype(np.uint64)
     below = ((words & LOW) * wide) >> HALF
     return (((words >> HALF) * wide + below) >> HALF).astype(np.int64)
 
 
-# -- checks and parts of the above
+# -- checks
 
 
 def check_numbers(numbers: ArrayLike) -> NDArray[np.int64]:
@@ -208,8 +205,7 @@ def check_numbers(numbers: ArrayLike) -> NDArray[np.int64]:
         values = values.astype(np.int64)
     if values.dtype.kind not in "iu" or values.ndim != 1:
         raise TypeError(
-            "`numbers` must be whole numbers of shape (n,), got an array of "
-            f"{values.dtype} and shape {values.shape}."
+            f"`numbers` must be whole numbers of shape (n,), got {values.dtype} {values.shape}."
         )
     if values.size and not 0 <= values.min() <= values.max() < 2**63:
         raise ValueError(
@@ -220,19 +216,13 @@ def check_numbers(numbers: ArrayLike) -> NDArray[np.int64]:
 
 
 def split_key(key: int) -> tuple[np.uint64, np.uint64]:
-    """The two 32-bit halves of a key, low first, as kernels take it."""
+    """The low and the high 32 bits of a key."""
     return np.uint64(key & 0xFFFFFFFF), np.uint64(key >> 32)
 
 
-def _check_stream(stream: int) -> np.uint64:
-    if not isinstance(stream, int | np.integer) or not 0 <= stream < 2**32:
-        raise ValueError(f"`stream` must be a whole number below 2^32, got {stream!r}.")
-    return np.uint64(stream)
-
-
-def _check_count(name: str, value: int) -> int:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or not 0 <= value < 2**32:
+def _check_uint32(name: str, value: int) -> int:
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_integer or not 0 <= value < 2**32:
         raise ValueError(f"`{name}` must be a whole number from 0 to 2^32 - 1, got {value!r}.")
     return int(value)
 
@@ -240,14 +230,26 @@ def _check_count(name: str, value: int) -> int:
 def _words(
     key: int, numbers: ArrayLike, dim: int, stream: int, n_threads: int | None
 ) -> NDArray[np.uint64]:
-    """64 random bits each: (n, dim)."""
+    """Random 64-bit words (n, dim)."""
     rows = check_numbers(numbers)
-    out = np.empty((len(rows), dim), np.uint64)
-    spread(
-        _fill_words, count_chunks(len(rows), LANES), *split_key(key), _check_stream(stream), rows,
-        out, n_threads=n_threads, smallest_block=TASKS_PER_BLOCK,
-    )  # fmt: skip
+    out = np.empty((len(rows), _check_uint32("dim", dim)), np.uint64)
+    _fill(_fill_words, key, stream, rows, out, n_threads)
     return out
+
+
+def _fill(
+    fill_fn: Any,
+    key: int,
+    stream: int,
+    rows: NDArray[np.int64],
+    out: NDArray[Any],
+    n_threads: int | None,
+) -> None:
+    spread(
+        fill_fn, count_chunks(len(rows), LANES), *split_key(key),
+        np.uint64(_check_uint32("stream", stream)), rows, out,
+        n_threads=n_threads, smallest_block=TASKS_PER_BLOCK,
+    )  # fmt: skip
 
 
 # -- kernels
@@ -296,9 +298,9 @@ def radius_squared(word):
 
 @inlined
 def direction(word):
-    """A point on the unit circle, uniform: 62 bits for an angle within ±45°, two for the quarter.
+    """A uniform point on the unit circle: 62 bits give an angle within ±45°, two the quadrant.
 
-    Quarters are reached by mirroring in the diagonal (bit 62) and in the origin (bit 63).
+    Quadrants are reached by mirroring in the diagonal (bit 62) and in the origin (bit 63).
     """
     fraction = np.int64(word & np.uint64(2**62 - 1)) - np.int64(2**61)
     x = np.float64(fraction) * (np.pi / 2.0 * 2.0**-62)
@@ -320,7 +322,7 @@ def normal_pairs(key_low, key_high, stream, counters, active, target, out):
     Parameters
     ----------
     counters : (2 * LANES,) uint64
-        Sample numbers, then numbers of blocks, in rows of lanes.
+        A row of sample numbers, then a row of block numbers.
     out : rows of lanes, float64
     """
     for w in range(active):
@@ -334,9 +336,9 @@ def normal_pairs(key_low, key_high, stream, counters, active, target, out):
 
 @part
 def normal_rows(key_low, key_high, stream, numbers, start, active, dim, counters, out):
-    """``dim`` normals of samples ``numbers[start:start + active]``, side by side.
+    """``dim`` normals of samples ``numbers[start:start + active]``, one sample per lane.
 
-    ``out`` has an even number of rows of lanes, at least ``dim``; normal j goes into row j.
+    Normal j goes into row j of ``out``, which has an even number of rows, at least ``dim``.
     """
     for w in range(active):
         write(counters, 0, w, np.uint64(numbers[start + w]))
@@ -347,25 +349,25 @@ def normal_rows(key_low, key_high, stream, numbers, start, active, dim, counters
 
 
 @part
-def transpose(abreast, active, dim, start, out):
-    """Rows of lanes into rows of ``out``: out[start + w, j] = row j, lane w."""
+def transpose(lanes, active, dim, start, out):
+    """Lanes to rows of ``out``: out[start + w, j] = row j, lane w."""
     for base in range(0, active, LINE):
         for j in range(dim):
             for w in range(base, min(base + LINE, active)):
-                out[start + w, j] = read(abreast, j, w)
+                out[start + w, j] = read(lanes, j, w)
 
 
 @kernel
-def _normals(first, last, key_low, key_high, stream, numbers, out):
+def _fill_normals(first, last, key_low, key_high, stream, numbers, out):
     """Normals (n, dim); one task is ``LANES`` samples."""
     dim = out.shape[1]
     counters = np.empty(2 * LANES, np.uint64)
-    abreast = np.empty((dim + 1) // 2 * 2 * LANES)
+    lanes = np.empty((dim + 1) // 2 * 2 * LANES)
     for task in range(first, last):
         start = task * LANES
         active = min(LANES, len(numbers) - start)
-        normal_rows(key_low, key_high, stream, numbers, start, active, dim, counters, abreast)
-        transpose(abreast, active, dim, start, out)
+        normal_rows(key_low, key_high, stream, numbers, start, active, dim, counters, lanes)
+        transpose(lanes, active, dim, start, out)
 
 
 @kernel

@@ -14,13 +14,12 @@ from typing import Any
 
 from dreamwarp.core.progress import Meter
 
-# An address as a path has it, with one slash left of two. The name of a drive is a single letter.
+# A URL, possibly with its double slash reduced to one by pathlib. Drive names have one letter.
 ADDRESS = re.compile(r"[A-Za-z][\w.+-]+:[/\\]")
 # Bytes copied at a time.
 CHUNK = 2**20
 
-
-# Files and folders that go unless they are finished.
+# Temporary files and folders, removed if the process is stopped.
 _unfinished: set[Path] = set()
 
 
@@ -29,10 +28,10 @@ _unfinished: set[Path] = set()
 
 @contextmanager
 def write_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a temporary name beside ``path``, and rename that file to ``path`` after the block.
+    """Yield a temporary name beside ``path``, and rename that file to ``path`` after the block.
 
-    If the block fails or is interrupted, the temporary file goes and whatever stood at ``path``
-    stays. Missing folders are made. The temporary name keeps the suffix, which tells writers the
+    If the block fails or is interrupted, the temporary file is removed and ``path`` is unchanged.
+    Missing folders are made. The temporary name keeps the suffix, by which writers choose the
     format.
     """
     target = _prepare_target(path)
@@ -55,14 +54,14 @@ def unfinished(path: Path) -> Iterator[None]:
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A folder that goes after the block, or when the process is stopped within it."""
+    """A folder that is removed after the block, or when the process is stopped within it."""
     folder = Path(tempfile.mkdtemp(prefix="dreamwarp-"))
     with unfinished(folder):
         yield folder
 
 
 def remove_unfinished() -> None:
-    """Remove what is being written: for a process that is about to be stopped."""
+    """Remove all temporary files; called before the process is stopped."""
     for path in list(_unfinished):
         _remove(path)
 
@@ -75,20 +74,20 @@ def _remove(path: Path) -> None:
 
 
 def refuse_existing(path: str | os.PathLike[str]) -> None:
-    """Raise if a file exists, unless it may be replaced."""
+    """Raise if a file exists."""
     if Path(path).is_file():
         raise existing(path)
 
 
 def existing(path: str | os.PathLike[str]) -> FileExistsError:
-    """The error for a file that would be replaced."""
+    """The error for a file that would be overwritten."""
     return FileExistsError(
         f"`{path}` exists, and is not replaced. Give `--overwrite`, or choose another name."
     )
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Raise if a file can't be written; to be called before the work whose result it will hold."""
+    """Raise if a file can't be written. Call it before computing what the file will hold."""
     _prepare_target(path)
 
 
@@ -98,7 +97,7 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise NotADirectoryError(
-            f"`{folder}` can't be a folder: a file stands in its way. Choose another."
+            f"`{folder}` can't be made: a file of that name exists. Choose another folder."
         ) from None
     except OSError as error:
         raise OSError(
@@ -107,34 +106,34 @@ def make_folder(folder: Path) -> None:
 
 
 def refuse_address(path: str | os.PathLike[str]) -> None:
-    """Raise if a path is an address: it would be written to a folder called ``s3:``."""
+    """Raise if a path is a URL, which would be written to a local folder called ``s3:``."""
     if ADDRESS.match(os.fspath(path)):
         raise ValueError(
-            f"`{path}` is an address, and must be a path on this machine. Write to a folder here, "
-            "and copy what is in it."
+            f"`{path}` is an address, and must be a path on this machine. Write to a local folder, "
+            "then copy it."
         )
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
-    """A path, if it can be one."""
+    """``path`` as a Path; raise if it is no valid path."""
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str):
         raise TypeError(
             f"`path` must be a str or a pathlib.Path, got {path!r} ({type(path).__name__})."
         )
     try:
-        is_name = text != "" and b"\0" not in os.fsencode(text)
+        is_valid = text != "" and b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:
-        is_name = False
-    if not is_name:
+        is_valid = False
+    if not is_valid:
         raise ValueError(
-            f"`path` must be a path that the system can have, got {text!r}. Use another name."
+            f"`path` must be a valid path on this system, got {text!r}. Use another name."
         )
     return Path(text)
 
 
 def _prepare_target(path: str | os.PathLike[str]) -> Path:
-    """A path that a file may be written to; its folder is there."""
+    """The path of a writable file; its folder is made."""
     target = as_path(path)
     refuse_address(path)
     if os.fspath(path).endswith(("/", os.sep)):
@@ -144,15 +143,14 @@ def _prepare_target(path: str | os.PathLike[str]) -> Path:
             raise IsADirectoryError(f"`{target}` is a folder. Give the name of a file.")
         if target.exists() and not target.is_file():
             raise FileExistsError(
-                f"`{target}` is a device, pipe or socket, which a file must not take the place of. "
-                "Give another name."
+                f"`{target}` is a device, pipe or socket, which is not replaced. Give another name."
             )
         make_folder(target.parent)
-        # Try it: permissions do not bind every user and file system.
+        # Try to write: permission bits do not apply to every user and file system.
         with tempfile.TemporaryFile(dir=target.parent):
             pass
     except OSError as error:
-        if error.errno is None:  # one of ours, which says why
+        if error.errno is None:  # raised above
             raise
         raise type(error)(
             f"`{target}` can't be written: {error.strerror}. Choose a folder that you can write to."
@@ -160,22 +158,22 @@ def _prepare_target(path: str | os.PathLike[str]) -> Path:
     return target
 
 
-# -- reading from elsewhere
+# -- remote files
 
 
 def is_address(source: str | os.PathLike[str]) -> bool:
-    """Whether this is an address for fsspec, such as ``s3://bucket/file``, rather than a path."""
+    """Whether this is a URL for fsspec, such as ``s3://bucket/file``, rather than a path."""
     return isinstance(source, str) and "://" in source
 
 
 @contextmanager
 def local_copy(source: str | os.PathLike[str]) -> Iterator[Path]:
-    """A file on this machine: ``source`` itself, or a copy that goes after the block.
+    """A local file: ``source`` itself, or a copy that is removed after the block.
 
     Parameters
     ----------
     source : path or address
-        An address is anything fsspec knows. Errors in the block name it rather than its copy.
+        An address is any URL that fsspec supports. Errors in the block name it, not the copy.
     """
     if not is_address(source):
         yield Path(source)
@@ -192,23 +190,23 @@ def local_copy(source: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def find_system(address: str) -> tuple[Any, str]:
-    """The file system of fsspec that an address belongs to, and a path in it."""
+    """The fsspec file system of an address, and the path in it."""
     try:
         from fsspec.core import url_to_fs
     except ImportError:
         raise ImportError(
-            f"`{address}` is reached through fsspec, which is not installed. Use "
+            f"`{address}` needs fsspec, which is not installed. Use "
             "`pip install dreamwarp[cluster]`."
         ) from None
     try:
         system, path = url_to_fs(address)
-    except ImportError as error:  # what fsspec needs for a kind of address
+    except ImportError as error:  # the package for this kind of address
         raise ImportError(f"`{address}` can't be reached: {error}.") from error
     return system, path
 
 
 def _copy(address: str, system: Any, path: str, copy: Path) -> None:
-    """Copy a file here, as long as there is room for it."""
+    """Copy a remote file; raise if the disk is too small."""
     try:
         stream = system.open(path, "rb")
     except FileNotFoundError:
@@ -223,8 +221,8 @@ def _copy(address: str, system: Any, path: str, copy: Path) -> None:
         while chunk := stream.read(CHUNK):
             if max(meter.done + len(chunk), meter.total or 0) > n_free:
                 raise OSError(
-                    f"`{address}` must fit into {copy.parent.parent}, and there is room for "
-                    f"{n_free:,} bytes. Set TMPDIR to a larger disk."
+                    f"`{address}` must fit into {copy.parent.parent}, which has {n_free:,} free "
+                    "bytes. Set TMPDIR to a larger disk."
                 )
             target.write(chunk)
             meter.advance(len(chunk))

@@ -1,10 +1,11 @@
 # mypy: disallow-untyped-defs=False, disallow-untyped-decorators=False, check-untyped-defs=False
-"""Kernels of ``resample``: values of a grid of pixels between the pixels, and their derivatives.
+"""Kernels of ``resample``: interpolation on a grid of pixels, and its derivatives.
 
-They work on ``LANES`` points at a time, as in ``core.lanes``: first where the pixels round each
-point lie and what they weigh (its taps), once for all channels; then, channel by channel, the
-pixels' values, combined axis by axis, last axis first. The number of axes, the stencil and the
-dtypes are part of the arguments' types, so a kernel is compiled for each combination in use.
+They process ``LANES`` points at a time, as in ``core.lanes``. Step 1, once for all channels: find
+the taps of each point, that is the offsets and weights of the surrounding pixels. Step 2, per
+channel: load the pixel values and combine them axis by axis, last axis first. The number of axes,
+the stencil and the dtypes are part of the argument types, so each combination in use is compiled
+separately.
 """
 
 from __future__ import annotations
@@ -18,36 +19,36 @@ from dreamwarp.core.lanes import LANES, read, write
 
 # Rules for pixels beyond the border, in the order of ``resample.FILLS``.
 EDGE, CONSTANT, REFLECT, WRAP = range(4)
-# Stencils: pixels that count along an axis, numbered from the one at or below the point.
+# Stencils: pixels used along an axis, relative to the one at or below the point.
 NEAREST, LINEAR, CUBIC = (0,), (0, 1), (-1, 0, 1, 2)
 
 # Points per task.
 CHUNK = 4096
-# Offset of a missing pixel. Three of these fit into 32 bits, and one stays negative
-# whatever the other axes add to it.
+# Offset of a pixel outside the image. The sum over three axes fits into 32 bits, and stays negative
+# if any axis is outside.
 OUTSIDE = -(2**29)
 MAX_PIXELS = 2**29
-# Coordinates are clipped to this many pixels, so that pixel numbers stay finite.
+# Coordinates are clipped to ± this many pixels, so that pixel indices stay finite.
 FAR = 2.0**30
-# A point beyond the border by less than this, in the unit domain, has the border pixel as its
-# nearest: rounding must not let the fill value in where a warp keeps the border in place.
+# A point outside the unit domain by less than this counts as inside for the nearest pixel.
+# Otherwise rounding would let in the fill value where a warp keeps the border fixed.
 BORDER_SLACK = 1e-5
 
 
 class Layout(NamedTuple):
-    """Offsets of quantities in the work array, in rows of ``LANES``."""
+    """First row of each quantity in the work array; a row has ``LANES`` entries."""
 
-    weights: int  # of every axis and tap
-    slopes: int  # derivatives of the weights by the coordinate
-    fractions: int  # of every axis: the coordinate, then how far it lies beyond its pixel
-    pixels: int  # of one axis: the number of the pixel at or below the point
+    weights: int  # per axis and tap
+    slopes: int  # per axis and tap: derivatives of the weights by the coordinate
+    fractions: int  # per axis: the coordinate, later its distance from the pixel below
+    pixels: int  # of the current axis: index of the pixel at or below the point
     levels: int  # see ``combine``
     size: int
 
 
 @inlined
 def layout(stencil, shape):
-    """Rows for a stencil and as many axes as the shape has."""
+    """The layout for a stencil and an image shape."""
     ndim, n_taps = len(shape), len(stencil)
     slopes = ndim * n_taps
     fractions = 2 * slopes
@@ -56,12 +57,12 @@ def layout(stencil, shape):
     return Layout(0, slopes, fractions, pixels, levels, levels + (ndim + 1) ** 2 * n_taps)
 
 
-# -- where the taps are and what they weigh
+# -- offsets and weights of the taps
 
 
 @part
 def read_positions(shape, positions, start, count, row, work):
-    """Rows of coordinates from positions (m * ndim,), flat so that they load as whole vectors."""
+    """Load coordinates from positions (m * ndim,); flat, so that they load as vectors."""
     ndim = len(shape)
     for i in range(count):
         for k in range(ndim):
@@ -70,11 +71,11 @@ def read_positions(shape, positions, start, count, row, work):
 
 @part
 def split(size, fraction, pixel, work):
-    """Number of the pixel at or below each coordinate, and the fraction beyond it."""
+    """Index of the pixel at or below each coordinate, and the distance from it."""
     number = work.dtype.type
     half, far = number(0.5), number(FAR)
     for i in range(LANES):
-        x = max(-far, min(far, read(work, fraction, i) * size - half))  # NaN: far
+        x = max(-far, min(far, read(work, fraction, i) * size - half))  # NaN becomes far
         whole = np.floor(x)
         write(work, pixel, i, whole)
         write(work, fraction, i, x - whole)
@@ -82,7 +83,7 @@ def split(size, fraction, pixel, work):
 
 @part
 def find_nearest(size, coordinate, pixel, work):
-    """Number of the pixel that holds each coordinate."""
+    """Index of the pixel that contains each coordinate."""
     number = work.dtype.type
     zero, one, far, slack = number(0), number(1), number(FAR), number(BORDER_SLACK)
     for i in range(LANES):
@@ -95,7 +96,7 @@ def find_nearest(size, coordinate, pixel, work):
 
 @part
 def weigh(stencil, fraction, row, work):
-    """Weights of the taps of one axis; linear or Catmull-Rom."""
+    """Weights of the taps of one axis: linear or Catmull-Rom."""
     number = work.dtype.type
     half, one, three_halves = number(0.5), number(1), number(1.5)
     for i in range(LANES):
@@ -113,7 +114,7 @@ def weigh(stencil, fraction, row, work):
 
 @part
 def weigh_slopes(stencil, size, fraction, row, work):
-    """Derivatives of those weights by the coordinate."""
+    """Derivatives of the weights by the coordinate."""
     number = work.dtype.type
     half, two, nine_halves, five = number(0.5), number(2), number(4.5), number(5)
     for i in range(LANES):
@@ -131,7 +132,7 @@ def weigh_slopes(stencil, size, fraction, row, work):
 
 @part
 def place(size, stride, rule, shift, pixel, target, places, work):
-    """Offsets of one tap's pixels along one axis, by the rule for pixels beyond the border."""
+    """Pixel offsets of one tap along one axis, with the rule for pixels outside the image."""
     number = work.dtype.type
     zero, one, shift = number(0), number(1), number(shift)
     last = size - one
@@ -145,8 +146,8 @@ def place(size, stride, rule, shift, pixel, target, places, work):
             inside = max(zero, min(last, x))
             write(places, target, i, np.int32(inside) * stride if x == inside else OUTSIDE)
     else:
-        # A reflected sample repeats after twice its length, a wrapped one after once; there the
-        # minimum never takes the mirrored number, which is past the end.
+        # A reflected image has period 2 * size, a wrapped one size. When wrapping, the mirrored
+        # index is never the smaller one.
         period = size + size if rule == REFLECT else size
         mirror = last + size
         for i in range(LANES):
@@ -158,7 +159,7 @@ def place(size, stride, rule, shift, pixel, target, places, work):
 
 @part
 def find_taps(stencil, shape, sizes, rule, n_slopes, positions, start, count, places, work):
-    """Offsets and weights of the taps of ``count`` points; slopes too unless ``n_slopes`` is 0."""
+    """Offsets and weights of the taps of ``count`` points; slopes if ``n_slopes`` > 0."""
     rows, n_taps = layout(stencil, shape), len(stencil)
     read_positions(shape, positions, start, count, rows.fractions, work)
     stride = 1
@@ -181,7 +182,7 @@ def find_taps(stencil, shape, sizes, rule, n_slopes, positions, start, count, pl
 
 @part
 def gather(stencil, shape, line, rule, data, fill, places, target, work):
-    """Values of the taps along the last axis, for one choice of taps on the axes before it."""
+    """Load the taps along the last axis, for one choice of taps on the other axes."""
     ndim, n_taps = len(shape), len(stencil)
     for i in range(LANES):
         start = 0
@@ -199,9 +200,9 @@ def gather(stencil, shape, line, rule, data, fill, places, target, work):
 
 @part
 def add_taps(stencil, weights, source, target, is_slope, work):
-    """Weighted sum of taps. Weights sum to one, or to zero for a slope, so one tap needs none.
+    """Weighted sum of taps, written with differences to the middle tap.
 
-    Sums of differences, so that equal taps give exactly their value, or zero.
+    Weights sum to 1, slopes to 0. So equal taps give exactly their value, or a slope of 0.
     """
     n_taps = len(stencil)
     center = (n_taps - 1) // 2
@@ -216,7 +217,7 @@ def add_taps(stencil, weights, source, target, is_slope, work):
 
 @part
 def close_axis(stencil, shape, k, tap, n_slopes, work):
-    """Turn the taps of axis k into one tap of the axis before it: see ``combine``."""
+    """Reduce the taps of axis k to one tap of the axis before it: see ``combine``."""
     rows, n_taps, ndim = layout(stencil, shape), len(stencil), len(shape)
     source = rows.levels + (k + 1) * (ndim + 1) * n_taps
     target = rows.levels + k * (ndim + 1) * n_taps + tap
@@ -232,10 +233,10 @@ def close_axis(stencil, shape, k, tap, n_slopes, work):
 
 @part
 def combine(stencil, shape, rule, n_slopes, data, fill, places, work):
-    """Interpolate: value, and derivatives by the coordinates unless ``n_slopes`` is 0.
+    """Interpolate: the value, and its derivatives by the coordinates if ``n_slopes`` > 0.
 
-    Level k + 1 holds, tap by tap of axis k, what the axes after it have been combined to: the
-    value, then the derivatives by those axes. Level 0 holds the result, in its first tap.
+    Level k + 1 holds, for each tap of axis k, the result over the axes after k: the value, then
+    its derivatives by those axes. Level 0 holds the final result, in its first tap.
     """
     rows, n_taps, ndim = layout(stencil, shape), len(stencil), len(shape)
     pixels = rows.levels + ndim * (ndim + 1) * n_taps
@@ -252,7 +253,7 @@ def combine(stencil, shape, rule, n_slopes, data, fill, places, work):
 
 @part
 def scatter(stencil, shape, cotangent, places, work, target):
-    """Add the weights of all taps of a row of points, times its cotangent, to the pixels."""
+    """Add cotangent times weight to the pixel of every tap, for a row of points."""
     ndim, n_taps = len(shape), len(stencil)
     weights = layout(stencil, shape).weights
     for i in range(len(cotangent)):
@@ -271,23 +272,23 @@ def scatter(stencil, shape, cotangent, places, work, target):
 #
 # values     (n or 1, channels, pixels)
 # positions  (n or 1, m * ndim)
-# out        (n, channels, m), or more points, of which those from ``start`` on are written
-# sizes      (ndim,), the shape as numbers of the type to calculate in
-# fill       of that type, or in ``pick`` of the type of the values
+# out        (n, channels, m) or longer; points are written from index ``start`` on
+# sizes      (ndim,), the shape in the dtype of the computation
+# fill       in that dtype; in ``pick``, in the dtype of the values
 #
-# One task is a sample and CHUNK points; in ``pull_values`` it is a channel of an image.
+# A task is CHUNK points of a sample; in ``pull_values``, a channel of an image.
 
 
 @inlined
 def scratch(stencil, shape, sizes):
-    """Offsets and work rows. Zeros, so that lanes without a point hold harmless numbers."""
+    """Arrays for offsets and work rows. Zeros, so that unused lanes hold valid numbers."""
     places = np.zeros(len(shape) * len(stencil) * LANES, np.int32)
     return places, np.zeros(layout(stencil, shape).size * LANES, sizes.dtype)
 
 
 @inlined
 def locate(task, shape, positions):
-    """Sample, first and last point of a task, and the sample's row of positions."""
+    """Sample, first point, end point and row of positions of a task."""
     m = positions.shape[1] // len(shape)
     n_chunks = (m + CHUNK - 1) // CHUNK
     s, chunk = task // n_chunks, task % n_chunks * CHUNK
@@ -317,7 +318,7 @@ def pick(first, last, shape, sizes, rule, fill, values, positions, start, out):
 def interpolate(
     first, last, stencil, shape, sizes, rule, fill, limits, values, positions, start, out
 ):
-    """Interpolated values, clipped to the first two ``limits``, with the third added."""
+    """Interpolated values, clipped to [limits[0], limits[1]], plus limits[2]."""
     places, work = scratch(stencil, shape, sizes)
     result = layout(stencil, shape).levels
     low, high, shift = limits
@@ -331,7 +332,7 @@ def interpolate(
                 combine(stencil, shape, rule, 0, data, fill, places, work)
                 for i in range(count):
                     value = read(work, result, i)
-                    value = low if value < low else value  # in this form, NaN stays
+                    value = low if value < low else value  # keeps NaN
                     value = high if value > high else value
                     row[np.uint64(start + p + i)] = value + shift
 
@@ -380,9 +381,9 @@ def pull_positions(
 
 @kernel
 def pull_values(first, last, stencil, shape, sizes, rule, positions, cotangent, by_values):
-    """Add the taps' weights, times the cotangent, to ``by_values`` (n or 1, channels, pixels).
+    """Add cotangent times weight of every tap to ``by_values`` (n or 1, channels, pixels).
 
-    All samples that look into one image add to it in turn, so no two threads do.
+    One task adds all samples of an image, so no two threads write to it.
     """
     places, work = scratch(stencil, shape, sizes)
     n_images, n_channels = by_values.shape[:2]

@@ -1,8 +1,7 @@
-"""The gate for labels: every entrance reads the labels of samples by these functions.
+"""Reading of labels. All public functions use these.
 
-A label is a whole number, a word or a boolean. Of what users pass, whole numbers in floating point
-become integers, bytes become words, and a column (n, 1) becomes (n,). Booleans stay what they are;
-True and 1 are the same label, and False and 0.
+A label is an integer, a string or a boolean. Integral floats become integers, bytes become strings,
+and a column (n, 1) becomes (n,). Booleans stay booleans; True equals 1 and False equals 0.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ Label: TypeAlias = "str | int | bool"
 
 TYPES = (str, int, bool)
 MAX_NUMBER = 2**63 - 2
-# Whole numbers below this are exact in float64.
+# Integers below this are exact in float64.
 MAX_WHOLE = 2**53
 
 
@@ -45,7 +44,7 @@ def as_labels(y: ArrayLike, n_samples: int, name: str = "`y`") -> NDArray[Any]:
     y : (n,) or (n, 1)
     n_samples : int
     name : str
-        What errors call the labels.
+        Name of the labels in errors.
     """
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
@@ -71,8 +70,8 @@ def as_labels(y: ArrayLike, n_samples: int, name: str = "`y`") -> NDArray[Any]:
 
 
 def encode_labels(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Place of each label (n,) among sorted classes; -1 where it is none of them."""
-    # Words and numbers never match, and numpy would make words of numbers to compare them.
+    """Index of each label (n,) in the sorted classes; -1 if it is not among them."""
+    # Strings never match numbers, but numpy would convert numbers to strings to compare them.
     if (labels.dtype.kind == "U") != (classes.dtype.kind == "U"):
         return np.full(len(labels), -1)
     places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
@@ -80,7 +79,7 @@ def encode_labels(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int
 
 
 def _as_plain(labels: NDArray[Any], name: str) -> NDArray[Any]:
-    """Labels of dtype object as an array of what they are."""
+    """Labels of dtype object as an array of a plain dtype."""
     kinds = sorted({type(label).__name__ for label in labels})
     words = {isinstance(label, str) for label in labels}
     plain = np.array(labels.tolist()) if len(words) == 1 else labels
@@ -98,7 +97,7 @@ def _are_whole(labels: NDArray[Any]) -> bool:
 
 
 def _find_wrong(labels: NDArray[Any]) -> tuple[Any, str]:
-    """The first value that is no label, and what to do about it."""
+    """The first invalid label, and a remedy."""
     if labels.dtype.kind == "c":
         return labels[0].item(), "Complex data not supported."
     if labels.dtype.kind != "f":

@@ -1,14 +1,14 @@
-"""Many paths side by side in one array, for vector instructions.
+"""Vectorised work on many points, stored in one array.
 
-The fast flow works on ``LANES`` points at a time, held as rows of one flat float32 array: quantity
-q of lane i is ``work[q * LANES + i]``. With one array and constant offsets the compiler sees that
-rows never overlap and turns every loop over lanes into vector instructions; ``read`` and ``write``
-leave out the check for negative indices, which would hide that from it.
+The fast flow processes ``LANES`` points at a time. They are rows of one flat float32 array:
+quantity q of lane i is ``work[q * LANES + i]``. With one array and constant offsets the compiler
+can prove that rows do not overlap, and vectorises every loop over lanes. ``read`` and ``write``
+omit the check for negative indices, which would prevent that.
 
-The one thing it cannot turn is the lookup of each lane's affine map, so that is spelled out here:
-eight rows of eight numbers are read whole and transposed in registers, several times faster than
-the processors' own gather instructions. Sums of rows are spelled out too: the compiler would store
-the sum and read it back for every row, because it can't know that the rows are not the sum itself.
+Two operations the compiler can't vectorise are written out here. ``transpose_rows`` looks up each
+lane's affine map: it loads eight rows of eight numbers and transposes them in registers, several
+times faster than gather instructions. ``sum_rows`` keeps the sum in registers: the compiler would
+store and reload it for every row, because it must assume that the arrays overlap.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from numba.core.errors import TypingError
 from numba.extending import intrinsic
 
 LANES = 32
-# Numbers that are read, written and added together: a vector register of float32.
+# Float32 numbers in a vector register.
 ROW = 8
-# Fields whose θ are turned into velocities together: enough to keep float64 units busy.
+# Number of θ converted to velocities together: enough to keep the float64 units busy.
 FIELDS = 32
 
 
 def _data(context: Any, builder: Any, signature: Any, arguments: Any, position: int) -> Any:
-    """Pointer to the first entry of an array argument, whose entries must follow one another."""
+    """Pointer to the first entry of an array argument, which must be contiguous."""
     array_type = signature.args[position]
     if array_type.layout != "C":
         raise TypingError(f"argument {position} must be a contiguous array, got {array_type}")
@@ -37,7 +37,7 @@ def _data(context: Any, builder: Any, signature: Any, arguments: Any, position: 
 
 
 def _entry(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-    """Pointer to a quantity of a lane."""
+    """Pointer to one quantity of one lane."""
     work = _data(context, builder, signature, arguments, 0)
     row = builder.mul(arguments[1], ir.Constant(ir.IntType(64), LANES))
     return builder.gep(work, [builder.add(row, arguments[2])], inbounds=True)
@@ -108,7 +108,7 @@ def transpose_rows(typing_context, table, rows, lane, work, target):  # type: ig
 
 
 def _row_summer(width: int, *, listed: bool) -> Any:
-    """An intrinsic that sums multiples of rows of ``width`` numbers: ``sum_rows`` and others."""
+    """Make an intrinsic that sums multiples of rows of ``width`` numbers."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         dtype = signature.args[6].dtype
@@ -146,7 +146,7 @@ def _row_summer(width: int, *, listed: bool) -> Any:
     def sum_listed(  # type: ignore[no-untyped-def]
         typing_context, factors, first, rows, source, pitch, count, sums, target, numbers, start
     ):
-        """The same with ``numbers[start + q]``, of type int64, in the place of q."""
+        """As ``sum_rows``, with row ``numbers[start + q]`` (int64) instead of q."""
         listing = types.void(factors, whole, rows, whole, whole, whole, sums, whole, numbers, whole)
         return listing, generate
 

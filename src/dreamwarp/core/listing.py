@@ -1,4 +1,4 @@
-"""Names that ``dir`` shows and a prompt completes."""
+"""Names listed by ``dir`` and by tab completion."""
 
 from __future__ import annotations
 
@@ -7,6 +7,6 @@ from typing import Any
 
 
 def public_names(module: Mapping[str, Any], *more: str) -> list[str]:
-    """``__all__`` of a module's globals, and the names that Python itself gave it."""
-    given = (name for name in module if name.startswith("__") and name.endswith("__"))
-    return sorted({*module["__all__"], *given, *more})
+    """``__all__`` of a module, its dunder names, and ``more``."""
+    dunders = (name for name in module if name.startswith("__") and name.endswith("__"))
+    return sorted({*module["__all__"], *dunders, *more})

@@ -1,10 +1,11 @@
-"""Progress of long work: bars on terminals (by rich) and in notebooks, lines in logs.
+"""Progress of long work: a bar on a terminal (by rich) or in a notebook, lines in a log.
 
-Work is counted where it is done, by ``Meter.advance``, which costs next to nothing. A thread looks
-at all meters a few times a second and shows them, so that a bar moves even
-while nothing can be counted. Everything goes to standard error, except in notebooks.
+Workers call ``Meter.advance``, which only adds a number. Each meter has a thread that redraws it a
+few times per second, so a bar moves even while nothing can be counted. Output goes to standard
+error, or to the notebook's cell.
 
-Why a layer of our own: rich and tqdm write no lines for logs, and need ipywidgets in notebooks.
+Why not rich or tqdm alone: neither writes plain lines to logs, and both need ipywidgets in
+notebooks.
 """
 
 from __future__ import annotations
@@ -15,38 +16,42 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-# What callers may ask for; see ``track``.
+# Values of the ``progress`` argument; see ``track``.
 ProgressOption = bool | Callable[[int, int], None] | None
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
-# Work that ends before this shows no bar, and leaves no line in a log.
+# Work shorter than this shows no bar, or leaves no line in a log.
 PATIENCE_SECONDS, LOG_PATIENCE_SECONDS = 1.0, 5.0
-# Time between two looks at what has been done.
+# Time between two updates.
 TICK_SECONDS = 0.2
-# Lines of a log come after three times as long as the one before, but at least as often as this
-# many over the whole work, as far as that is known: about ten lines, be it a minute or a day.
-LOG_LINES = 8
+# A log gets a line each time the elapsed time doubles, and at least this often.
+LOG_GAP_SECONDS = 1800.0
+
+_lock = threading.RLock()  # guards the three below and all drawing
+_active: list[Meter] = []
+_n_silent = 0
 
 
 class Meter:
-    """Counts work done, and shows it once it has gone on for a while.
+    """Counts work, and shows it if it takes long. Use as a context manager.
 
     Parameters
     ----------
     title : str
     total : int or None
-        Amount of work, if it is known.
+        Amount of work, if known.
     in_bytes : bool
         Show amounts as file sizes.
     patience : float, optional
-        Seconds until it shows. Default: 1 for a bar, 5 for a line in a log.
+        Seconds before it shows. Default: 1 for a bar, 5 for a log.
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class Meter:
         self._start = time.monotonic()
         self._first: tuple[float, int] | None = None
         self._view: View | None = None
+        self._is_closed = threading.Event()
 
     def advance(self, amount: int) -> None:
         """Count work just done."""
@@ -74,14 +80,40 @@ class Meter:
 
     @property
     def rate(self) -> float | None:
-        """Work per second, without work done before the first look, such as by an earlier run."""
+        """Work per second. Excludes work counted before the first update, e.g. a resumed part."""
         if self._first is None:
             return None
         seconds, done = self.seconds - self._first[0], self.done - self._first[1]
         return done / seconds if seconds > 0.0 and done > 0 else None
 
-    def refresh(self) -> None:
-        """Show progress, if it is time. Called by the watching thread."""
+    def close(self) -> None:
+        """Draw the final state and remove the bar. May be called twice, and from any thread."""
+        with _lock:
+            if self not in _active:
+                return
+            _active.remove(self)
+            self._is_closed.set()
+            self._update()
+            if self._view is not None:
+                with suppress(OSError, ValueError):  # the output is closed
+                    self._view.close(self)
+
+    def __enter__(self) -> Meter:
+        with _lock:
+            _active.append(self)
+        threading.Thread(target=self._watch, name="dreamwarp-progress", daemon=True).start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def _watch(self) -> None:
+        while not self._is_closed.wait(TICK_SECONDS):
+            with _lock:
+                if not self._is_closed.is_set():
+                    self._update()
+
+    def _update(self) -> None:
         if self._first is None:
             self._first = self.seconds, self.done
         if self._view is None:
@@ -93,25 +125,6 @@ class Meter:
             self._view = _choose_view(self)
         with suppress(OSError, ValueError):  # the output is closed
             self._view.update(self)
-
-    def hide(self) -> None:
-        """Take it off the screen."""
-        view, self._view = self._view, None
-        if view is not None:
-            with suppress(OSError, ValueError):
-                view.close(self)
-
-    def __enter__(self) -> Meter:
-        _watch.add(self)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        _watch.remove(self)
 
 
 @contextmanager
@@ -127,22 +140,34 @@ def track(
     """
     done = 0
 
-    def tell(amount: int) -> None:
+    def report(amount: int) -> None:
         nonlocal done
         done += amount
         if callable(progress):
             progress(done, total)
 
     if progress is False or callable(progress):
-        yield tell
+        yield report
         return
     with Meter(title, total) as meter:
         yield meter.advance
 
 
+def map_tracked(
+    title: str, function: Callable[[Item], Result], items: Sequence[Item]
+) -> list[Result]:
+    """``function(item)`` of every item, with a meter that counts items."""
+    results = []
+    with Meter(title, len(items)) as meter:
+        for item in items:
+            results.append(function(item))
+            meter.advance(1)
+    return results
+
+
 @contextmanager
 def show_waiting(title: str, progress: ProgressOption = None) -> Iterator[None]:
-    """Show a title and the time, where nothing can be counted."""
+    """Show a title and the elapsed time during work that can't be counted."""
     if progress is False or callable(progress):
         yield
         return
@@ -150,158 +175,64 @@ def show_waiting(title: str, progress: ProgressOption = None) -> Iterator[None]:
         yield
 
 
-# -- the thread that watches
+@contextmanager
+def silenced(progress: ProgressOption = False) -> Iterator[None]:
+    """Print no notices within the block, if ``progress`` is False."""
+    global _n_silent
+    amount = 1 if progress is False else 0
+    with _lock:
+        _n_silent += amount
+    try:
+        yield
+    finally:
+        with _lock:
+            _n_silent -= amount
 
 
-class _Watch:
-    """Shows meters from a thread of its own, which is there as long as there are meters."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self._meters: list[Meter] = []
-        self._thread: threading.Thread | None = None
-        self._wake = threading.Event()
-
-    def add(self, meter: Meter) -> None:
-        with self.lock:
-            if meter not in self._meters:
-                self._meters.append(meter)
-            if self._thread is None:
-                self._wake.clear()
-                self._thread = threading.Thread(
-                    target=self._look, name="dreamwarp-progress", daemon=True
-                )
-                self._thread.start()
-
-    def remove(self, meter: Meter) -> None:
-        """Show a meter for the last time, and forget it."""
-        with self.lock:
-            if meter in self._meters:
-                self._meters.remove(meter)
-                meter.refresh()
-                meter.hide()
-            if not self._meters:
-                self._wake.set()
-
-    def clear(self) -> None:
-        with self.lock:
-            for meter in list(self._meters):
-                self.remove(meter)
-
-    def _look(self) -> None:
-        while True:
-            self._wake.wait(TICK_SECONDS)
-            with self.lock:
-                if not self._meters:
-                    self._thread = None
-                    return
-                for meter in list(self._meters):
-                    meter.refresh()
-
-
-_watch = _Watch()
+def notify(text: str) -> bool:
+    """Print a one-line notice, unless silenced; whether it was printed."""
+    if _n_silent:
+        return False
+    with _lock, suppress(OSError, ValueError):
+        print(f"dreamwarp: {text}", file=sys.stderr, flush=True)
+    return True
 
 
 def clear_screen() -> None:
-    """Remove all meters from the screen, before the process ends."""
-    _watch.clear()
+    """Close all meters, before the process ends."""
+    for meter in list(_active):
+        meter.close()
 
 
 atexit.register(clear_screen)
 
 
 def _forget() -> None:
-    """Drop the meters of the parent after a fork: the child has no thread to show them."""
-    global _watch
-    _watch, _Bar._block = _Watch(), None
+    """After a fork, drop the parent's meters: their threads do not exist in the child."""
+    global _lock
+    _lock, _Bar.block = threading.RLock(), None
+    _active.clear()
 
 
 if hasattr(os, "register_at_fork"):  # Windows does not fork
     os.register_at_fork(after_in_child=_forget)
 
 
-# -- notices
-
-_n_silent = 0
-
-
-@contextmanager
-def silenced(progress: ProgressOption = False) -> Iterator[None]:
-    """Show no notice of compiling within the block, if ``progress`` is False."""
-    global _n_silent
-    amount = 1 if progress is False else 0
-    with _watch.lock:
-        _n_silent += amount
-    try:
-        yield
-    finally:
-        with _watch.lock:
-            _n_silent -= amount
-
-
-class Notice(Meter):
-    """Shows that background work, such as compiling, goes on; it may pause and resume.
-
-    ``begin`` and ``end`` may come from several threads. It shows once ``patience`` seconds have
-    been spent on it in all, and goes when it has paused for a while.
-    """
-
-    PAUSE_SECONDS = 1.0
-
-    def __init__(self, title: str, *, patience: float) -> None:
-        super().__init__(title, None, patience=patience)
-        self._depth, self._spent, self._since = 0, 0.0, 0.0
-
-    @property
-    def seconds(self) -> float:
-        """Time spent, without pauses."""
-        return self._spent + (time.monotonic() - self._since if self._depth else 0.0)
-
-    def begin(self) -> None:
-        """Begin work. It ends after as many calls of ``end``."""
-        with _watch.lock:
-            if self._depth == 0:
-                self._since = time.monotonic()
-            self._depth += 1
-            _watch.add(self)
-
-    def end(self) -> None:
-        """End or pause work."""
-        with _watch.lock:
-            now = time.monotonic()
-            self._depth -= 1
-            if self._depth == 0:
-                self._spent += now - self._since
-                self._since = now
-
-    def refresh(self) -> None:
-        """Show or hide the notice."""
-        if self._depth == 0 and time.monotonic() - self._since > self.PAUSE_SECONDS:
-            _watch.remove(self)
-        elif _n_silent == 0 and self._depth:
-            super().refresh()
-
-    def hide(self) -> None:
-        """Hide the notice. A log continues where it stopped."""
-        if isinstance(self._view, _Cell | _Bar):
-            super().hide()
-
-
-# -- how it is shown
+# -- views
 
 
 class View(Protocol):
     """Shows a meter."""
 
     def update(self, meter: Meter) -> None:
-        """Show how far it is."""
+        """Show the current state."""
 
     def close(self, meter: Meter) -> None:
-        """Show the end."""
+        """Show the final state."""
 
 
 def shows_bars() -> bool:
-    """Whether there is a terminal or a notebook, rather than a log."""
+    """Whether output goes to a terminal or a notebook rather than a log."""
     return _is_terminal() or _notebook_display() is not None
 
 
@@ -317,7 +248,7 @@ def _choose_view(meter: Meter) -> View:
 
 
 def _notebook_display() -> Callable[..., Any] | None:
-    """IPython's ``display``, where this process is the kernel of a notebook."""
+    """IPython's ``display`` if this process is a notebook kernel."""
     find_shell = getattr(sys.modules.get("IPython"), "get_ipython", None)
     if find_shell is None or getattr(find_shell(), "kernel", None) is None:
         return None
@@ -327,30 +258,26 @@ def _notebook_display() -> Callable[..., Any] | None:
 
 
 class _Lines:
-    """A plain line now and then."""
+    """Plain lines at growing intervals."""
 
     def __init__(self) -> None:
         self._next = 0.0
 
     def update(self, meter: Meter) -> None:
         seconds = meter.seconds
-        if seconds < self._next:
-            return
-        _write_line(meter, describe_progress(meter))
-        left = seconds_left(meter)
-        gap = 2.0 * seconds if left is None else min(2.0 * seconds, (seconds + left) / LOG_LINES)
-        self._next = seconds + max(gap, LOG_PATIENCE_SECONDS)
+        if seconds >= self._next:
+            self._write(meter, describe_progress(meter))
+            self._next = seconds + min(max(seconds, LOG_PATIENCE_SECONDS), LOG_GAP_SECONDS)
 
     def close(self, meter: Meter) -> None:
-        _write_line(meter, describe_end(meter))
+        self._write(meter, describe_end(meter))
 
-
-def _write_line(meter: Meter, words: str) -> None:
-    print(f"dreamwarp: {meter.title}: {words}", file=sys.stderr, flush=True)
+    def _write(self, meter: Meter, text: str) -> None:
+        print(f"dreamwarp: {meter.title}: {text}", file=sys.stderr, flush=True)
 
 
 class _Cell:
-    """A bar in the output of a notebook's cell: plain HTML."""
+    """An HTML bar in the output of a notebook cell."""
 
     def __init__(self, display: Callable[..., Any]) -> None:
         self._display = display
@@ -363,10 +290,10 @@ class _Cell:
     def close(self, meter: Meter) -> None:
         self._show(meter.title, describe_end(meter), "")
 
-    def _show(self, title: str, words: str, bar: str) -> None:
+    def _show(self, title: str, text: str, bar: str) -> None:
         content = {
-            "text/plain": f"{title}: {words}",
-            "text/html": f"<div>{html.escape(title)} {bar}{html.escape(words)}</div>",
+            "text/plain": f"{title}: {text}",
+            "text/html": f"<div>{html.escape(title)} {bar}{html.escape(text)}</div>",
         }
         if self._handle is None:
             self._handle = self._display(content, raw=True, display_id=True)
@@ -375,30 +302,28 @@ class _Cell:
 
 
 class _Bar:
-    """A line at the foot of a terminal; all bars are lines of one block."""
+    """One line of a block of bars at the bottom of the terminal."""
 
-    _block: Progress | None = None
+    block: Progress | None = None  # shared by all bars
 
     def __init__(self, meter: Meter) -> None:
-        if _Bar._block is None:
-            _Bar._block = _make_block()
-            _Bar._block.start()
-        self._task: TaskID = _Bar._block.add_task(meter.title, total=meter.total, words="")
+        if _Bar.block is None:
+            _Bar.block = _make_block()
+            _Bar.block.start()
+        self._block = _Bar.block
+        self._task: TaskID = self._block.add_task(meter.title, total=meter.total, text="")
 
     def update(self, meter: Meter) -> None:
-        if _Bar._block is not None:
-            _Bar._block.update(
-                self._task, completed=meter.done, total=meter.total,
-                words=describe_progress(meter), refresh=True,
-            )  # fmt: skip
+        text = describe_progress(meter)
+        self._block.update(
+            self._task, completed=meter.done, total=meter.total, text=text, refresh=True
+        )
 
     def close(self, meter: Meter) -> None:
-        if _Bar._block is None:
-            return
-        _Bar._block.remove_task(self._task)
-        if not _Bar._block.tasks:
-            _Bar._block.stop()
-            _Bar._block = None
+        self._block.remove_task(self._task)
+        if not self._block.tasks:
+            self._block.stop()
+            _Bar.block = None
 
 
 def _make_block() -> Progress:
@@ -408,7 +333,7 @@ def _make_block() -> Progress:
     return progress.Progress(
         progress.TextColumn("{task.description}", markup=False),
         progress.BarColumn(bar_width=20),
-        progress.TextColumn("{task.fields[words]}", markup=False),
+        progress.TextColumn("{task.fields[text]}", markup=False),
         console=Console(stderr=True),
         auto_refresh=False,
         transient=True,
@@ -417,35 +342,28 @@ def _make_block() -> Progress:
     )
 
 
-# -- in words
+# -- text
 
 
 def describe_progress(meter: Meter) -> str:
-    """How much is done, how fast, and how long the rest will take."""
-    left, rate, parts = seconds_left(meter), meter.rate, [describe_amount(meter)]
+    """Amount done, rate, and estimated time left."""
+    rate, parts = meter.rate, [describe_amount(meter)]
     if rate is not None:
         parts.append(f"{(describe_bytes if meter.in_bytes else describe_rate)(rate)} per second")
-    parts.append(
-        f"{describe_time(meter.seconds)} so far"
-        if left is None
-        else f"about {describe_time(left)} left"
-    )
+    if rate is None or meter.total is None:
+        parts.append(f"{describe_time(meter.seconds)} so far")
+    else:
+        parts.append(f"about {describe_time((meter.total - meter.done) / rate)} left")
     return ", ".join(part for part in parts if part)
 
 
 def describe_end(meter: Meter) -> str:
-    """How much was done, and how long it took."""
+    """Amount done and time taken."""
     return f"{describe_amount(meter)} after {describe_time(meter.seconds)}".strip()
 
 
-def seconds_left(meter: Meter) -> float | None:
-    """Estimated time left, or None."""
-    rate = meter.rate
-    return None if meter.total is None or rate is None else (meter.total - meter.done) / rate
-
-
 def describe_amount(meter: Meter) -> str:
-    """What is done of how much; nothing where nothing is counted."""
+    """Amount done, out of the total if known; empty if nothing is counted."""
     show = describe_bytes if meter.in_bytes else "{:,}".format
     if meter.total is None:
         return show(meter.done) if meter.done else ""
@@ -454,19 +372,19 @@ def describe_amount(meter: Meter) -> str:
 
 
 def describe_bytes(n: float) -> str:
-    """A file's size in words."""
+    """A file size with its unit."""
     from rich.filesize import decimal
 
     return decimal(int(n))
 
 
 def describe_rate(rate: float) -> str:
-    """A rate in words, with no more digits than it deserves."""
+    """A rate, to two digits below 10."""
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
 def describe_time(seconds: float) -> str:
-    """A time in words, with no more digits than it deserves."""
+    """A time in seconds, minutes or hours."""
     if seconds < 99.5:
         return f"{seconds:.0f} s"
     minutes = seconds / 60.0

@@ -1,7 +1,7 @@
-"""The gate for samples: every entrance reads and checks what users pass by these functions.
+"""Reading and checking of samples. All public functions use these.
 
-Samples are arrays of real numbers, (n, *spatial) or (n, channels, *spatial). How many axes are
-spatial, ``ndim``, is known from the cells of a space.
+Samples are arrays of real numbers, (n, *spatial) or (n, channels, *spatial). The number of spatial
+axes, ``ndim``, is given by the cells of a warp space.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# Channels seem to come last if the last axis has at most so many entries and the axes before it
-# have at least so many: colours and opacity, and more pixels than any channels that come first.
+# Channels seem to be last if the last axis has at most MOST_CHANNELS entries (RGBA) and all axes
+# before it at least LEAST_PIXELS, more than channels that come first.
 MOST_CHANNELS, LEAST_PIXELS = 4, 8
-# Bytes checked together: samples may be a map of what memory can't hold.
+# Bytes checked at a time: samples may be a memory map larger than memory.
 PART_BYTES = 16 * 2**20
 LEAVE_OUT = "Leave out such samples, or fill in what is missing."
 
@@ -58,13 +58,13 @@ def check_layout(name: str, shape: Sequence[int], ndim: int, remedy: str = "") -
 
 
 def are_channels_last(sample_shape: Sequence[int], ndim: int) -> bool:
-    """Whether a sample with channels, read as (channels, *spatial), seems to have them last."""
+    """Whether the shape of a sample with channels looks like (*spatial, channels)."""
     *others, last = sample_shape
     return len(others) == ndim and last <= MOST_CHANNELS and min(others) >= LEAST_PIXELS
 
 
 def refuse_channels_last(name: str, shape: tuple[int, ...], axis: int) -> None:
-    """The error for channels that come last and belong to ``axis``."""
+    """Raise the error for channels that must move from the last axis to ``axis``."""
     raise ValueError(
         f"`{name}` must have its channels before its spatial axes, and seems to have them last: "
         f"got {shape}. Use `np.moveaxis({name}, -1, {axis})`, or `.movedim` for tensors."
@@ -74,11 +74,11 @@ def refuse_channels_last(name: str, shape: tuple[int, ...], axis: int) -> None:
 def check_finite(
     name: str, values: NDArray[Any], *, at_most: float = math.inf, remedy: str = LEAVE_OUT
 ) -> None:
-    """Raise if any value is NaN, infinite or larger in size than ``at_most``."""
+    """Raise if any value is NaN, infinite or larger in magnitude than ``at_most``."""
     if values.dtype.kind != "f":
         return
     for first, part in parts(values):
-        # In float64, in which bounds are given: float16 would take them for infinity.
+        # Compare in float64: the bound may overflow to infinity in float16.
         if np.isfinite(part).all() and (
             at_most == math.inf or float(np.abs(part).max(initial=0)) <= at_most
         ):
@@ -94,7 +94,7 @@ def check_finite(
 
 
 def parts(X: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Number of the first, and samples, of one part after the other."""
+    """Parts of the samples: index of the first sample, and the samples."""
     step = max(1, PART_BYTES * len(X) // max(1, X.nbytes))
     return ((first, X[first : first + step]) for first in range(0, len(X), step))
 
@@ -108,7 +108,7 @@ def add_channels(X: NDArray[Any], ndim: int) -> NDArray[Any]:
 
 
 def unflatten(name: str, X: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
-    """Rows (n, features) as samples of a shape."""
+    """Rows (n, features) as samples (n, *shape)."""
     if math.prod(shape) != X.shape[1]:
         raise ValueError(
             f"`{name}` must have rows of {math.prod(shape)} features for image_shape="
@@ -119,7 +119,7 @@ def unflatten(name: str, X: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
 
 
 def check_image_shape(image_shape: Sequence[int], ndim: int) -> tuple[int, ...]:
-    """The shape of one sample: (*spatial) or (channels, *spatial)."""
+    """``image_shape`` as a tuple (*spatial) or (channels, *spatial); raise if it is neither."""
     sizes = tuple(np.ravel(image_shape).tolist())
     whole = all(isinstance(size, int) and size > 0 for size in sizes)
     if not whole or len(sizes) not in (ndim, ndim + 1):

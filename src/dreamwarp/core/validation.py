@@ -1,4 +1,4 @@
-"""Checks of what users pass in. Messages say what must hold, what came, what to do."""
+"""Checks of arguments. Messages state the rule, the value and the remedy."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Choice = TypeVar("Choice", bound=str)
 
 
 def as_finite_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """A C-ordered float64 array without NaN or infinity."""
+    """``values`` as a C-ordered float64 array; raise if any is NaN or infinite."""
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"`{name}` must be an array of real numbers, got dtype {array.dtype}.")
-    with np.errstate(over="ignore"):  # long doubles may overflow; the check below says so
+    with np.errstate(over="ignore"):  # long doubles may overflow to infinity, caught below
         array = np.asarray(array, dtype=np.float64, order="C")
-    if not array.flags.writeable:  # numba would compile other kernels for it
+    if not array.flags.writeable:  # numba would compile a second kernel
         array = array.copy()
     if not np.isfinite(array).all():
         first = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
@@ -41,7 +41,7 @@ def check_choice(name: str, value: Choice, choices: Sequence[str]) -> Choice:
 
 
 def check_whole(name: str, value: Any, lowest: int) -> int:
-    """``value`` as int; raise unless it is a whole number, at least ``lowest``."""
+    """``value`` as int; raise unless it is an integer of at least ``lowest``."""
     is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not is_whole or value < lowest:
         raise ValueError(f"`{name}` must be a whole number, at least {lowest}, got {value!r}.")
@@ -49,7 +49,7 @@ def check_whole(name: str, value: Any, lowest: int) -> int:
 
 
 def check_factor(name: str, value: Any, or_else: str = "") -> float:
-    """``value`` as float; raise if it is negative or not finite. ``or_else`` names alternatives."""
+    """``value`` as float; raise if negative or not finite. ``or_else``: other accepted values."""
     is_real = isinstance(value, Real) and not isinstance(value, bool)
     if not is_real or not 0.0 <= float(value) < np.inf:
         raise ValueError(f"`{name}` must be a finite number, not negative{or_else}, got {value!r}.")
@@ -57,18 +57,18 @@ def check_factor(name: str, value: Any, or_else: str = "") -> float:
 
 
 def check_resolution(name: str, shape: Sequence[int], cells: Sequence[int]) -> None:
-    """Raise if samples of shape (n, ..., *spatial) are too small to show warps.
+    """Raise if samples of shape (n, ..., *spatial) have a single pixel along a warped axis.
 
-    ``shape`` has the spatial axes last, as many as there are ``cells``.
+    The last ``len(cells)`` axes are spatial.
     """
     spatial = tuple(shape)[len(shape) - len(cells) :]
     size = " x ".join(map(str, spatial))
     if min(spatial) < 2 <= max(spatial):
         is_series = sum(n > 1 for n in spatial) == 1
         raise ValueError(
-            f"`{name}` must have at least 2 pixels along every axis that is warped, got shape "
-            f"{tuple(shape)}, which {len(cells)} numbers of `cells` make samples of {size} pixels. "
-            "Use `cells` with one number for each longer axis: "
+            f"`{name}` must have at least 2 pixels along every warped axis, got shape "
+            f"{tuple(shape)}: with {len(cells)} numbers in `cells`, samples have {size} pixels. "
+            "Give `cells` one number per axis of more than 1 pixel: "
             f"{'cells=(10,) for series' if is_series else 'cells=(4, 4) for images'}."
         )
 
@@ -80,14 +80,14 @@ def warn_of_fine_cells(shape: Sequence[int], cells: Sequence[int]) -> None:
         size, asked = (" x ".join(map(str, sizes)) for sizes in (spatial, cells))
         warn_user(
             f"samples of {size} pixels have fewer pixels than the {asked} cells along an axis: "
-            "warps finer than pixels can't be learned, and take long. Use fewer `cells`, with "
+            "warps finer than a pixel can't be learned, and are slow. Use fewer `cells`, with "
             "several pixels each.",
             UserWarning,
         )
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn at the line outside this package that the call came from."""
+    """Warn with the line of the caller outside this package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(PACKAGE):
         frame, level = frame.f_back, level + 1

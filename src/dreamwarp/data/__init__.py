@@ -1,14 +1,13 @@
-"""Data in: readers of many kinds of files, and data sets by name."""
+"""Readers of many kinds of files, and data sets by name."""
 
 from dreamwarp.core.listing import public_names
 from dreamwarp.data.dataset import DataSet, PaperSplit, Part, paper_split
 from dreamwarp.data.idx import read_idx, write_idx
 from dreamwarp.data.images import read_image
 from dreamwarp.data.meshes import load_shapes, read_mesh, write_mesh
-from dreamwarp.data.named import digits, fashion_mnist, mnist
+from dreamwarp.data.named import digits, fashion_mnist, mnist, mnist_small
 from dreamwarp.data.readers import load
 from dreamwarp.data.shapes import Box, ShapeSet
-from dreamwarp.data.shipped import mnist_small
 from dreamwarp.data.volumes import VoxelGrid, read_volume, write_volume
 
 __all__ = [

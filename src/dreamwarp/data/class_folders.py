@@ -1,4 +1,4 @@
-"""Folders with a folder of files per class, and perhaps a train and a test part."""
+"""Folders that hold one folder of files per class, possibly in a train and a test part."""
 
 from __future__ import annotations
 
@@ -9,41 +9,44 @@ TEST_NAMES = ("test", "val", "validation")
 
 
 class ClassFile(NamedTuple):
-    """A file, and the class whose folder it is in."""
+    """A file and its class, the name of its folder."""
 
     path: Path
     label: str
 
 
-def list_classes(root: Path, suffixes: tuple[str, ...], what: str) -> list[list[ClassFile]]:
-    """Files of the part to learn from and, if there is one, of the test part, in order of names.
+def list_classes(
+    root: Path, suffixes: tuple[str, ...], what: str, refused: tuple[str, ...] = ()
+) -> list[list[ClassFile]]:
+    """Files of the training part and of the test part, if there is one; sorted by name.
 
-    If the folders are called ``train`` and ``test`` (or ``val``), with a folder per class in each,
-    the second is the test part.
+    If ``root`` holds ``train`` and ``test`` (or ``val``), each with a folder per class, the second
+    is the test part. Other arguments as for :func:`list_part`.
     """
     folders = [root]
-    if (root / "train").is_dir() and not _files(root / "train", suffixes):
+    if (root / "train").is_dir() and not _list_files(root / "train", suffixes, what, refused):
         tests = [root / name for name in TEST_NAMES if (root / name).is_dir()]
         folders = [root / "train", *tests[:1]]
-    return [_list_part(folder, suffixes, what) for folder in folders]
+    return [list_part(folder, suffixes, what, refused) for folder in folders]
 
 
-def has_class_folders(root: Path, suffixes: tuple[str, ...]) -> bool:
-    """Whether any folder inside holds such files, at one or two levels."""
-    return any(
-        has_suffix(file, suffixes) for pattern in ("*/*", "*/*/*") for file in root.glob(pattern)
-    )
+def list_part(
+    root: Path, suffixes: tuple[str, ...], what: str, refused: tuple[str, ...] = ()
+) -> list[ClassFile]:
+    """Files of all classes, sorted by name.
 
-
-def has_suffix(file: Path, suffixes: tuple[str, ...]) -> bool:
-    """Whether a name ends as one of ``suffixes``, in any case."""
-    return file.name.lower().endswith(suffixes)
-
-
-def _list_part(root: Path, suffixes: tuple[str, ...], what: str) -> list[ClassFile]:
+    Parameters
+    ----------
+    what : str
+        What the files hold, for errors.
+    refused : tuple of str
+        Suffixes that raise an error. Files with other suffixes are ignored.
+    """
     folders = sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
     listed = [
-        ClassFile(file, folder.name) for folder in folders for file in _files(folder, suffixes)
+        ClassFile(file, folder.name)
+        for folder in folders
+        for file in _list_files(folder, suffixes, what, refused)
     ]
     if not listed:
         raise ValueError(
@@ -53,9 +56,26 @@ def _list_part(root: Path, suffixes: tuple[str, ...], what: str) -> list[ClassFi
     return listed
 
 
-def _files(folder: Path, suffixes: tuple[str, ...]) -> list[Path]:
-    return sorted(
-        file
-        for file in folder.iterdir()
-        if file.is_file() and not file.name.startswith(".") and has_suffix(file, suffixes)
+def has_class_folders(root: Path, suffixes: tuple[str, ...]) -> bool:
+    """Whether any folder in ``root``, or any folder in those, holds such files."""
+    return any(
+        has_suffix(file, suffixes) for pattern in ("*/*", "*/*/*") for file in root.glob(pattern)
     )
+
+
+def has_suffix(file: Path, suffixes: tuple[str, ...]) -> bool:
+    """Whether a name ends in one of ``suffixes``, in any case."""
+    return file.name.lower().endswith(suffixes)
+
+
+def _list_files(
+    folder: Path, suffixes: tuple[str, ...], what: str, refused: tuple[str, ...]
+) -> list[Path]:
+    files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
+    for file in files:
+        if refused and has_suffix(file, refused):
+            raise ValueError(
+                f"`{file}` is not supported: {what} must be {', '.join(suffixes)}. Convert or "
+                "remove it."
+            )
+    return [file for file in files if has_suffix(file, suffixes)]

@@ -1,25 +1,32 @@
-"""DataSet: samples, their labels, and a test part if there is one. Also the paper's split."""
+"""DataSet: samples, labels and an optional test part. Also the paper's split."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.labels import as_labels
-from dreamwarp.data.guards import refuse_bomb
+from dreamwarp.core.progress import map_tracked
+from dreamwarp.data.guards import check_file, refuse_bomb
 
 Samples = NDArray[Any]
 Labels = NDArray[Any]
 
 # The paper holds out the last images of the training part for validation.
 N_VALIDATION = 10_000
-# Types and shapes that an error lists, at most.
-MAX_LISTED = 5
+# Names that an error lists, at most.
+MAX_LISTED = 20
+# Samples with fewer rows than this are taken for series with as many channels.
+MIN_ROWS = 8
+# Images have at most this many channels; a longer axis is the depth of a volume.
+MAX_COLORS = 4
 
 
 class Part(NamedTuple):
@@ -31,22 +38,22 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DataSet:
-    """Samples and labels, and a test part where the source has one.
+    """Samples and labels, and a test part if the source has one.
 
     Attributes
     ----------
     name : str
-        Of the data set, or where it was read.
+        Name of the data set, or the path it was read from.
     X : (n, *spatial) or (n, channels, *spatial)
-        Samples to learn from, in the type they were stored in.
+        Training samples, in the dtype they were stored in.
     y : (n,)
-        Their labels: integers or strings.
+        Training labels: integers or strings.
     test : Part or None
-        Samples and labels to test with.
+        Test samples and labels.
     n_axes : int or None
-        Spatial axes of a sample, where the source says: 1 for series, 2 images, 3 volumes.
+        Spatial axes of a sample, if the source states them: 1 for series, 2 images, 3 volumes.
     affine : (4, 4) or None
-        Of volumes: from voxel to world coordinates, in millimetres, as NIfTI has them.
+        For volumes: maps voxel indices to world coordinates in millimetres, as in NIfTI.
     """
 
     name: str
@@ -64,8 +71,8 @@ class DataSet:
         object.__setattr__(self, "test", Part(X, check_part(f"{self.name} (test)", X, y)))
         if X.shape[1:] != self.X.shape[1:]:
             raise ValueError(
-                f"`{self.name}` must have samples of one shape, got {self.X.shape[1:]} to learn "
-                f"from and {X.shape[1:]} to test with."
+                f"`{self.name}` must have samples of one shape, got {self.X.shape[1:]} for "
+                f"training and {X.shape[1:]} for testing."
             )
 
     @property
@@ -80,14 +87,14 @@ class DataSet:
 
     @cached_property
     def classes(self) -> Labels:
-        """The labels to learn from, once each, in order."""
+        """The distinct training labels, sorted."""
         return np.unique(self.y)
 
     @property
     def _test(self) -> Part:
         if self.test is None:
             raise ValueError(
-                f"`{self.name}` has no test part. Hold some of its {len(self.X):,} samples out, "
+                f"`{self.name}` has no test part. Hold out some of its {len(self.X):,} samples, "
                 "for example with sklearn.model_selection.train_test_split."
             )
         return self.test
@@ -96,7 +103,7 @@ class DataSet:
         return f"<DataSet {self.describe()}>"
 
     def describe(self) -> str:
-        """Name, counts and shape, in a line."""
+        """Name, counts and shape in one line."""
         test = "" if self.test is None else f" + {len(self.test.X):,} test"
         n_classes = len(self.classes)
         return (
@@ -106,8 +113,66 @@ class DataSet:
         )
 
 
+def check_part(name: str, X: Samples, y: ArrayLike) -> Labels:
+    """The labels (n,) of samples (n, ...); raise if either is invalid."""
+    if X.ndim < 2 or X.size == 0 or X.dtype.kind not in "buif":
+        raise ValueError(
+            f"`{name}` must hold samples of shape (n, *spatial) or (n, channels, *spatial), of "
+            f"real numbers, at least one of them, got {X.dtype} of shape {X.shape}."
+        )
+    labels = as_labels(y, len(X), f"labels of `{name}`")
+    # Most file formats have no booleans.
+    return labels.astype(np.int64) if labels.dtype.kind == "b" else labels
+
+
+def count_spatial_axes(data: DataSet) -> int:
+    """1 for series, 2 for images, 3 for volumes: as the source states, else by the shape."""
+    return data.n_axes if data.n_axes is not None else guess_axes(data.X.shape[1:])
+
+
+def guess_axes(shape: Sequence[int]) -> int:
+    """Most likely number of spatial axes of samples of a shape.
+
+    ======================  ====================================================
+    shape of a sample       taken for
+    ======================  ====================================================
+    (time)                  a series
+    (few, time)             a series with channels, such as (1, 150)
+    (rows, columns)         an image
+    (1 to 4, rows, columns) an image with channels
+    (more, rows, columns)   a volume
+    four axes               a volume with channels
+    ======================  ====================================================
+
+    Examples
+    --------
+    >>> [guess_axes(s) for s in ((150,), (1, 150), (28, 28), (3, 64, 64), (28, 28, 28))]
+    [1, 1, 2, 2, 3]
+    """
+    if len(shape) == 1:
+        return 1
+    if len(shape) == 2:
+        return 1 if shape[0] < MIN_ROWS < shape[1] else 2
+    return 2 if len(shape) == 3 and shape[0] <= MAX_COLORS else 3
+
+
+# -- parts read from several files
+
+
+def read_files(
+    path: str | os.PathLike[str], suffix: str, read_fn: Callable[[Path], Part]
+) -> DataSet:
+    """Samples of one file, or of all files of a folder with a suffix, sorted by name."""
+    given = Path(path)
+    files = sorted(given.glob(f"*{suffix}")) if given.is_dir() else [given]
+    if not files:
+        raise FileNotFoundError(f"`{given}` must hold {suffix} files, and holds none.")
+    parts = map_tracked("reading files", lambda file: read_fn(check_file(file)), files)
+    return DataSet(str(given), *join_parts(str(given), parts))
+
+
 def join_parts(name: str, parts: Sequence[Part]) -> Part:
-    """Parts of one data set, such as shards, one after the other."""
+    """Concatenate parts; raise if their samples or labels differ in kind."""
     if len(parts) == 1:
         return parts[0]
     check_forms(name, ((X.dtype, X.shape[1:]) for X, _ in parts))
@@ -122,15 +187,15 @@ def join_parts(name: str, parts: Sequence[Part]) -> Part:
 
 
 def as_words(name: object, words: Sequence[str]) -> Labels:
-    """Strings as an array."""
+    """Strings as an array; raise if it would take too much memory."""
     _refuse_wide(name, [(4 * len(word), 1) for word in words])
     return np.array(words, str)
 
 
 def _refuse_wide(name: object, labels: Sequence[tuple[int, int]]) -> None:
-    """Raise if labels, by bytes of each and count, would take too much memory as an array.
+    """Raise if labels, given as (bytes, count), would take too much memory as one array.
 
-    An array takes as much memory for each label as for the longest.
+    In an array, every label takes as much memory as the longest.
     """
     refuse_bomb(
         f"{name} (labels)",
@@ -141,26 +206,19 @@ def _refuse_wide(name: object, labels: Sequence[tuple[int, int]]) -> None:
 
 
 def check_forms(name: object, forms: Iterable[tuple[np.dtype[Any], tuple[int, ...]]]) -> None:
-    """Raise if parts have samples of different types or shapes."""
+    """Raise if samples have different dtypes or shapes."""
     found = sorted({f"{dtype} {shape}" for dtype, shape in forms})
     if len(found) > 1:
-        more = ", ..." if len(found) > MAX_LISTED else ""
         raise ValueError(
             f"`{name}` must have samples of one type and shape throughout, got "
-            f"{', '.join(found[:MAX_LISTED])}{more}."
+            f"{list_some(found, 5)}."
         )
 
 
-def check_part(name: str, X: Samples, y: ArrayLike) -> Labels:
-    """The labels (n,) of samples (n, ...); raise if either is malformed."""
-    if X.ndim < 2 or X.size == 0 or X.dtype.kind not in "buif":
-        raise ValueError(
-            f"`{name}` must hold samples of shape (n, *spatial) or (n, channels, *spatial), of "
-            f"real numbers, at least one of them, got {X.dtype} of shape {X.shape}."
-        )
-    labels = as_labels(y, len(X), f"labels of `{name}`")
-    # Files know no booleans.
-    return labels.astype(np.int64) if labels.dtype.kind == "b" else labels
+def list_some(names: Collection[str], n_most: int = MAX_LISTED) -> str:
+    """The first names, separated by commas."""
+    few = ", ".join(list(names)[:n_most])
+    return f"{few}, ..." if len(names) > n_most else few or "nothing"
 
 
 # -- the paper's split
@@ -168,16 +226,16 @@ def check_part(name: str, X: Samples, y: ArrayLike) -> Labels:
 
 @dataclass(frozen=True, eq=False)
 class PaperSplit:
-    """Indices into a training part, as the paper divides it.
+    """Indices of the paper's division of a training part.
 
     Attributes
     ----------
     train : (n_train,)
-        To learn from: 0, 1, ..., 49999 of MNIST's 60,000.
+        For training: 0, 1, ..., 49999 of MNIST's 60,000.
     validation : (n_validation,)
-        To choose settings by: 50000, ..., 59999.
+        For the choice of settings: 50000, ..., 59999.
     few : (n_classes * n_per_class,)
-        The small training set ("500"), a part of ``train``, in ascending order.
+        The small training set ("500"), a subset of ``train``, sorted.
     """
 
     train: NDArray[np.int64]
@@ -192,7 +250,7 @@ def paper_split(
     seed: int | np.random.Generator | None = None,
     n_validation: int = N_VALIDATION,
 ) -> PaperSplit:
-    """The paper's division of the training images; its test images are the data set's own.
+    """The paper's division of the training images. Its test images are those of the data set.
 
     Parameters
     ----------
@@ -201,10 +259,10 @@ def paper_split(
     n_per_class : int
         Images per class in the small training set.
     seed : int, Generator or None
-        ``None``: the first ``n_per_class`` images of each class among the training images. Else
-        they are drawn without replacement; a smaller draw with the same seed is part of a larger.
+        ``None``: the first ``n_per_class`` training images of each class. Otherwise they are drawn
+        without replacement; with the same seed, a smaller draw is part of a larger one.
     n_validation : int
-        Images at the end that are held out: 10,000 in the paper.
+        Images held out at the end: 10,000 in the paper.
 
     Examples
     --------
@@ -231,7 +289,7 @@ def _choose_few(
     labels: Labels, n_per_class: int, seed: int | np.random.Generator | None
 ) -> NDArray[np.int64]:
     classes = np.unique(labels)
-    # One generator per class: draws of a class do not depend on other classes.
+    # One generator per class, so that classes do not affect each other's draws.
     generators = (
         [None] * len(classes) if seed is None else np.random.default_rng(seed).spawn(len(classes))
     )
@@ -240,8 +298,8 @@ def _choose_few(
         members = np.flatnonzero(labels == label)
         if len(members) < n_per_class:
             raise ValueError(
-                f"`n_per_class` must be at most {len(members)}, as many as class {label} has among "
-                f"the training images, got {n_per_class}."
+                f"`n_per_class` must be at most {len(members)}, the number of training images of "
+                f"class {label}, got {n_per_class}."
             )
         order = members if generator is None else generator.permutation(members)
         chosen.append(order[:n_per_class])

@@ -1,14 +1,17 @@
-"""Fetching of data sets: from sources in turn, verified by SHA-256, cached, written atomically."""
+"""Download of data sets: sources are tried in turn, files verified by SHA-256 and cached."""
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import os
+import threading
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import IO, Any, Protocol, cast
 
 from dreamwarp.core.files import write_beside
@@ -17,6 +20,14 @@ from dreamwarp.data.guards import CHUNK
 from dreamwarp.data.idx import GZIP_MAGIC
 
 CACHE_VARIABLE = "DREAMWARP_DATA"
+# A mirror that has sent no answer by then is skipped.
+ANSWER_SECONDS = 5.0
+# To connect, and between two pieces of an answer.
+TIMEOUT_SECONDS = (5.0, 15.0)
+# Attempts per file before the next source is tried.
+ATTEMPTS = 3
+# Gzip makes incompressible data at most this much larger.
+SLACK_BYTES = 2**16
 
 
 class SourceError(Exception):
@@ -25,7 +36,7 @@ class SourceError(Exception):
 
 @dataclass(frozen=True)
 class KnownFile:
-    """Name, size and SHA-256 of a file, unpacked."""
+    """Name, size and SHA-256 of a file, uncompressed."""
 
     name: str
     n_bytes: int
@@ -37,10 +48,10 @@ class Source(Protocol):
 
     @property
     def title(self) -> str:
-        """What it is, for people."""
+        """Name of the source in messages."""
 
     def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:
-        """Put files into a folder, through ``place``, or raise SourceError."""
+        """Put files into a folder by calling ``place``, or raise SourceError."""
 
 
 def cache_folder() -> Path:
@@ -56,13 +67,13 @@ def cache_folder() -> Path:
 def fetch(title: str, files: Sequence[KnownFile], sources: Sequence[Source], folder: Path) -> None:
     """Fetch the files that a folder lacks, each from the first source that has it.
 
-    What is there already is verified and kept. Several processes may do this at once: each file
-    appears whole, by a rename.
+    Files already in the folder are verified and kept. Several processes may fetch at once: files
+    are renamed into place when complete.
 
     Raises
     ------
     ConnectionError
-        If no source has them: it says what was tried, and what to put where by hand.
+        If no source has the files. The message lists what was tried and how to add them by hand.
     """
     missing = [file for file in files if not is_sound(folder / file.name, file)]
     if missing:
@@ -95,15 +106,17 @@ def is_sound(path: Path, file: KnownFile) -> bool:
     return pooch.file_hash(str(path), alg="sha256") == file.sha256
 
 
-def place(stream: IO[bytes], file: KnownFile, folder: Path) -> None:
-    """Unpack a stream if it is packed, verify it, and put it into a folder under its name.
+def place(stream: Any, file: KnownFile, folder: Path) -> None:
+    """Decompress a buffered stream if necessary, verify it, and store it in a folder.
 
-    At most one byte more than the file's size is unpacked.
+    At most one byte more than the expected size is decompressed.
     """
+    is_packed = stream.peek(2)[:2] == GZIP_MAGIC
+    content = cast(IO[bytes], gzip.GzipFile(fileobj=stream) if is_packed else stream)
     with write_beside(folder / file.name) as temporary:
         with temporary.open("wb") as target:
             try:
-                n_bytes, sha256 = _copy(_unpacked(stream), target, file)
+                n_bytes, sha256 = _copy(content, target, file)
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 raise SourceError(f"{file.name} is damaged gzip ({error})") from error
         if n_bytes != file.n_bytes:
@@ -113,14 +126,8 @@ def place(stream: IO[bytes], file: KnownFile, folder: Path) -> None:
             raise SourceError(f"{file.name} has SHA-256 {sha256}, not {file.sha256}")
 
 
-def _unpacked(stream: Any) -> IO[bytes]:
-    """The stream, which is buffered, or what is packed in it."""
-    is_packed = stream.peek(2)[:2] == GZIP_MAGIC
-    return cast(IO[bytes], gzip.GzipFile(fileobj=stream) if is_packed else stream)
-
-
 def _copy(stream: IO[bytes], target: IO[bytes], file: KnownFile) -> tuple[int, str]:
-    """Copy at most one byte more than a file should have; bytes copied and their SHA-256."""
+    """Copy at most one byte more than the expected size; bytes copied and their SHA-256."""
     digest, n_bytes = hashlib.sha256(), 0
     with Meter(f"checking {file.name}", file.n_bytes, in_bytes=True) as meter:
         while n_bytes <= file.n_bytes:
@@ -135,7 +142,7 @@ def _copy(stream: IO[bytes], target: IO[bytes], file: KnownFile) -> tuple[int, s
 
 
 def explain(error: BaseException) -> str:
-    """The cause at the bottom of an error, in a line."""
+    """The original cause of an error, in one line."""
     while isinstance(error.__context__, Exception):
         error = error.__context__
     return " ".join(str(error).split())[:200] or type(error).__name__
@@ -144,14 +151,120 @@ def explain(error: BaseException) -> str:
 def _check_writable(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        writable = os.access(folder, os.W_OK)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
-        raise OSError(f"{_UNWRITABLE.format(folder)} ({error.strerror})") from error
-    if not writable:
-        raise OSError(_UNWRITABLE.format(folder))
+        raise OSError(
+            f"`{folder}`, where data is kept, can't be written to: {error.strerror}. Choose "
+            f"another folder, or set {CACHE_VARIABLE} to one."
+        ) from error
 
 
-_UNWRITABLE = (
-    "`{}` can't be written to, and is where data is kept. Choose another folder, or set "
-    f"{CACHE_VARIABLE} to one"
-)
+# -- folders and mirrors
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A local folder of files, plain or gzip."""
+
+    path: Path
+
+    @property
+    def title(self) -> str:
+        """The folder's path."""
+        return f"folder {self.path}"
+
+    def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:
+        """Copy the files that the folder has."""
+        failures = []
+        for file in files:
+            # The gzip file first: the plain one may be the damaged copy to replace.
+            named = [self.path / name for name in (f"{file.name}.gz", file.name)]
+            found = [path for path in named if path.is_file()]
+            if not found:
+                failures.append(f"no {file.name}")
+                continue
+            try:
+                with found[0].open("rb") as stream:
+                    place(stream, file, folder)
+            except SourceError as error:
+                failures.append(str(error))
+        if failures:
+            raise SourceError(", ".join(failures))
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """Gzip files below a web address."""
+
+    address: str
+
+    @property
+    def title(self) -> str:
+        """The address."""
+        return self.address
+
+    def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:
+        """Download files."""
+        addresses = [f"{self.address.rstrip('/')}/{file.name}.gz" for file in files]
+        _check_reachable(addresses[0])
+        for file, address in zip(files, addresses, strict=True):
+            with TemporaryFile() as packed:
+                _download(address, packed, file.n_bytes + SLACK_BYTES)
+                place(packed, file, folder)
+
+
+def _check_reachable(address: str) -> None:
+    """Raise SourceError within seconds if there is no internet.
+
+    Name look-ups have no time limit, and the limit on connecting applies to each IP address of a
+    host. So the request runs in a thread that is not waited for.
+    """
+    failure = [f"no answer within {ANSWER_SECONDS:g} s"]
+
+    def ask() -> None:
+        import requests
+
+        try:
+            requests.head(address, timeout=TIMEOUT_SECONDS).close()
+            failure.clear()  # any answer will do
+        except requests.RequestException as error:
+            failure[:] = [explain(error)]
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(ANSWER_SECONDS)
+    if failure:
+        raise SourceError(failure[0])
+
+
+def _download(address: str, packed: IO[bytes], max_bytes: int) -> None:
+    """Download to an empty file; retry if the connection breaks."""
+    import requests
+
+    for attempt in range(1, ATTEMPTS + 1):
+        packed.seek(0)
+        packed.truncate()
+        try:
+            _download_once(address, packed, max_bytes)
+            break
+        except requests.RequestException as error:
+            if attempt == ATTEMPTS or isinstance(error, requests.HTTPError):
+                raise SourceError(explain(error)) from error
+    packed.seek(0)
+
+
+def _download_once(address: str, packed: IO[bytes], max_bytes: int) -> None:
+    import requests
+
+    headers = {"Accept-Encoding": "identity"}  # do not decompress on the way
+    with requests.get(address, stream=True, timeout=TIMEOUT_SECONDS, headers=headers) as answer:
+        answer.raise_for_status()
+        length = answer.headers.get("Content-Length", "")
+        total = int(length) if length.isdigit() else None
+        with Meter(f"fetching {address.rpartition('/')[2]}", total, in_bytes=True) as meter:
+            for chunk in answer.iter_content(2**16):
+                if meter.done + len(chunk) > max_bytes:
+                    raise SourceError(f"sent more than {max_bytes:,} bytes")
+                packed.write(chunk)
+                meter.advance(len(chunk))

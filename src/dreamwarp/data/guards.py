@@ -1,4 +1,4 @@
-"""Checks that keep hostile files harmless: of sizes, before anything is allocated."""
+"""Checks against hostile files: sizes are compared before memory is allocated."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from numpy.typing import NDArray
 
 from dreamwarp.core.progress import Meter
 
-# Deflate codes at best 258 bytes in 2 bits: what claims to hold more than this lies.
+# Deflate's best ratio: 258 bytes in 2 bits. A file that declares more is damaged.
 MOST_EXPANSION = 1032
-# Past both of these, packed data is taken for a bomb: a thousand MNIST-like images pack 4 to 1,
-# drawings 50 to 1, and what is small does no harm whatever its ratio.
+# Data that exceeds both of these is taken for a decompression bomb. MNIST-like images compress 4 to
+# 1 and drawings 50 to 1; small data is harmless at any ratio.
 BOMB_RATIO = 250
 BOMB_BYTES = 2**28
 UNPACK = "unpack it yourself, and load the unpacked files"
-# What NumPy before 2.0 allows.
+# NumPy's limit before 2.0.
 MAX_AXES = 32
-# Bytes taken at a time from a compressed stream.
+# Bytes read at a time from a compressed stream.
 CHUNK = 2**20
 
 
 def check_file(path: str | os.PathLike[str]) -> Path:
-    """``path``; raises if it is missing, a folder, or a device or pipe that could block."""
+    """``path``; raise if it is missing, a folder, or a device or pipe that could block."""
     file = Path(path)
     if not file.exists():
         raise FileNotFoundError(f"`{file}` does not exist.")
@@ -39,8 +39,8 @@ def check_file(path: str | os.PathLike[str]) -> Path:
 
 
 def count_bytes(what: object, shape: Sequence[int], dtype: np.dtype[np.generic]) -> int:
-    """Bytes of an array; raises if no array can have that shape."""
-    # An array of no elements still has to keep the product of its other axes within range.
+    """Bytes of an array; raise if no array can have that shape."""
+    # NumPy limits the product of the other axes even if one axis is empty.
     most = math.prod(max(1, size) for size in shape) * max(1, dtype.itemsize)
     if most >= 2**63 or len(shape) > MAX_AXES or min(shape, default=0) < 0:
         raise ValueError(
@@ -50,7 +50,7 @@ def count_bytes(what: object, shape: Sequence[int], dtype: np.dtype[np.generic])
 
 
 def check_expansion(what: object, *, packed: int, unpacked: int) -> None:
-    """Raise if compressed data can't, or shouldn't, hold as much as it declares."""
+    """Raise if deflated data can't hold as much as it declares, or looks like a bomb."""
     if unpacked > MOST_EXPANSION * packed:
         raise ValueError(
             f"`{what}` declares {unpacked:,} bytes, more than its {packed:,} compressed bytes can "
@@ -60,16 +60,16 @@ def check_expansion(what: object, *, packed: int, unpacked: int) -> None:
 
 
 def refuse_bomb(what: object, *, packed: int, unpacked: int, remedy: str = UNPACK) -> None:
-    """Raise if data would take far more memory than it takes on disk."""
+    """Raise if data would take far more memory than disk space."""
     if unpacked > BOMB_BYTES and unpacked > BOMB_RATIO * packed:
         raise ValueError(
-            f"`{what}` would grow from {packed:,} to {unpacked:,} bytes, as a decompression bomb "
-            f"does. If it is meant so, {remedy}."
+            f"`{what}` would grow from {packed:,} to {unpacked:,} bytes, like a decompression "
+            f"bomb. If that is intended, {remedy}."
         )
 
 
 def fill_array(what: object, stream: io.BufferedIOBase, array: NDArray[np.generic]) -> int:
-    """Read into a C-ordered array until it is full or the stream ends; bytes read."""
+    """Read into a C-ordered array until it is full or the stream ends; return bytes read."""
     space = array.reshape(-1).view(np.uint8).data
     filled = 0
     with Meter(f"reading {what}", len(space), in_bytes=True) as meter:

@@ -1,4 +1,7 @@
-"""IDX files: the format of MNIST. Big-endian, a header of element type and shape, then values."""
+"""IDX, the format of MNIST: a header of dtype and shape, then values, big-endian.
+
+Also data sets of IDX files: pairs of images and labels with matching names.
+"""
 
 from __future__ import annotations
 
@@ -16,25 +19,34 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.files import write_beside
-from dreamwarp.data.dataset import check_forms
-from dreamwarp.data.guards import check_expansion, check_file, count_bytes, fill_array, refuse_bomb
+from dreamwarp.data.dataset import DataSet, Part, check_forms
+from dreamwarp.data.guards import (
+    MAX_AXES,
+    check_expansion,
+    check_file,
+    count_bytes,
+    fill_array,
+    refuse_bomb,
+)
 
-# Type codes of the format, and what they mean.
+# Type codes of the format and their dtypes.
 TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
-# What they are called in file names, as in MNIST's "train-images-idx3-ubyte".
+# Their names in file names, as in MNIST's "train-images-idx3-ubyte".
 WORDS = {"u1": "ubyte", "i1": "byte", ">i2": "short", ">i4": "int", ">f4": "float", ">f8": "double"}
 CODES = {np.dtype(name).newbyteorder("="): code for code, name in TYPES.items()}
-# The format allows 255 axes; NumPy before 2.0 allows this many.
-MAX_AXES = 32
 GZIP_MAGIC = b"\x1f\x8b"
-# How names say that a file is IDX: MNIST's "images-idx3-ubyte", others' "images.idx".
-TELLING = re.compile(r"[-_.]idx\d?([-_.]|$)", re.IGNORECASE)
+# Names of IDX files: MNIST's "images-idx3-ubyte", others' "images.idx".
+IDX_NAME = re.compile(r"[-_.]idx\d?([-_.]|$)", re.IGNORECASE)
+# Names of the files of a test part.
+TEST_NAME = re.compile(r"(^|[-_.])(t10k|test)([-_.]|$)", re.IGNORECASE)
+# The type at the end of a name.
+TYPE_WORD = re.compile(rf"(?<=[-_.])({'|'.join(WORDS.values())})$")
 # Bytes converted and written at a time.
 BLOCK_BYTES = 16 * 2**20
 
 
 class IdxHeader(NamedTuple):
-    """What an IDX file declares."""
+    """Header of an IDX file."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -54,10 +66,9 @@ def read_idx(path: str | os.PathLike[str], *, memory_map: bool = False) -> NDArr
     Parameters
     ----------
     path : path
-        Compression is told by the content, not by the name.
+        Compression is detected by the content, not by the name.
     memory_map : bool
-        Leave the values on disk, and read what is touched. Plain files only; the array is
-        read-only and keeps the format's byte order.
+        Return a read-only memory map in the format's byte order. Plain files only.
 
     Returns
     -------
@@ -66,19 +77,22 @@ def read_idx(path: str | os.PathLike[str], *, memory_map: bool = False) -> NDArr
     Raises
     ------
     ValueError
-        If the file is not IDX, or holds fewer or more bytes than its header declares. Sizes are
-        compared before memory is taken.
+        If the file is not IDX, or its size differs from that in its header. Sizes are compared
+        before memory is allocated.
     """
     return _map(check_file(path)) if memory_map else read_idx_files(path, [path])
 
 
 def read_idx_files(name: object, paths: Sequence[str | os.PathLike[str]]) -> NDArray[Any]:
-    """The arrays of IDX files, one after the other along their first axis, in one array.
+    """The arrays of IDX files, concatenated along the first axis.
 
-    All sizes are checked first, and memory is taken once.
+    All sizes are checked before memory is allocated, once.
     """
     files = [check_file(path) for path in paths]
-    headers = [_look(file) for file in files]
+    headers = []
+    for file in files:
+        with _open_values(file) as (header, _):
+            headers.append(header)
     dtype, (_, *rest) = headers[0]
     check_forms(name, ((header.dtype, header.shape[1:]) for header in headers))
     shape = (sum(header.shape[0] for header in headers), *rest)
@@ -94,12 +108,9 @@ def read_idx_files(name: object, paths: Sequence[str | os.PathLike[str]]) -> NDA
 
 
 def is_idx(path: str | os.PathLike[str]) -> bool:
-    """Whether a file begins as IDX does, plain or gzip, or is called so.
-
-    The reader checks the rest.
-    """
+    """Whether a file has the name or the first bytes of an IDX file, plain or gzip."""
     file = check_file(path)
-    if TELLING.search(file.name):
+    if IDX_NAME.search(file.name):
         return True
     try:
         with file.open("rb") as raw, unpack(file, raw) if _is_packed(raw) else raw as stream:
@@ -114,7 +125,7 @@ def write_idx(path: str | os.PathLike[str], array: ArrayLike) -> Path:
     Parameters
     ----------
     path : path
-        Appears whole or not at all.
+        Written atomically.
     array : uint8, int8, int16, int32, float32 or float64, of 1 to 32 axes
 
     Returns
@@ -130,12 +141,91 @@ def write_idx(path: str | os.PathLike[str], array: ArrayLike) -> Path:
     return target
 
 
+# -- data sets
+
+
+def read_idx_set(path: str | os.PathLike[str], *, memory_map: bool = False) -> DataSet:
+    """Images and labels from IDX files, plain or gzip.
+
+    Parameters
+    ----------
+    path : path
+        A file of images, or a folder of them. Names of images contain ``images``; their labels are
+        beside them under the same name with ``labels`` and ``idx1``, and their own type, such as
+        ``ubyte``. In a folder, files named ``t10k`` or ``test`` are the test part, and numbered
+        files are joined.
+    memory_map : bool
+        Memory-map the images.
+    """
+    given = Path(path)
+    if not given.is_dir():
+        return DataSet(str(given), *_read_pairs(given, [check_file(given)], memory_map))
+    files = list_images(given)
+    tests = [file for file in files if TEST_NAME.search(file.name)]
+    parts = [
+        _read_pairs(given, part, memory_map)
+        for part in ([file for file in files if file not in tests], tests)
+        if part
+    ]
+    return DataSet(str(given), *parts[0], *parts[1:])
+
+
+def list_images(folder: Path) -> list[Path]:
+    """IDX files of images in a folder; the plain file if there is a gzip copy too."""
+    named = sorted(file for file in folder.glob("*images*") if not file.name.startswith("."))
+    return [
+        file
+        for file in named
+        if file.is_file()
+        and is_idx(file)
+        and not (file.suffix == ".gz" and file.with_suffix("") in named)
+    ]
+
+
+def _read_pairs(given: Path, files: list[Path], memory_map: bool) -> Part:
+    patterns = {re.sub(r"\d+", "#", file.name.removesuffix(".gz")) for file in files}
+    if len(patterns) > 1:
+        raise ValueError(
+            f"`{given}` must hold one data set, and has {', '.join(f.name for f in files)}. Give "
+            "one of these files."
+        )
+    if memory_map and len(files) > 1:
+        raise ValueError(
+            f"`{given}` holds {len(files)} files of images, and `memory_map` takes one. Give one "
+            "of these files, or leave `memory_map` out."
+        )
+    images = read_idx(files[0], memory_map=True) if memory_map else read_idx_files(given, files)
+    labels = [_find_labels(file) for file in files]
+    return Part(images, read_idx_files(f"{given} (labels)", labels))
+
+
+def _find_labels(images: Path) -> Path:
+    plain = images.name.removesuffix(".gz")
+    if "images" not in plain:
+        raise ValueError(
+            f"`{images}` must have the word 'images' in its name, so that its labels can be found "
+            "beside it under the same name with 'labels'."
+        )
+    name = re.sub(r"idx\d", "idx1", plain.replace("images", "labels"))
+    # Labels are mostly bytes, whatever the type of the images.
+    stem = TYPE_WORD.sub("", name)
+    names = [name] if stem == name else [name, *(stem + word for word in WORDS.values())]
+    for candidate in names:
+        for file in (images.with_name(candidate), images.with_name(f"{candidate}.gz")):
+            if file.is_file():
+                return file
+    other = "" if stem == name else f", or with another of the words {', '.join(WORDS.values())}"
+    raise FileNotFoundError(
+        f"`{images}` needs its labels beside it, as `{name}` or `{name}.gz`{other}."
+    )
+
+
 # -- reading
 
 
 @contextmanager
 def _open_values(file: Path) -> Iterator[tuple[IdxHeader, BufferedIOBase]]:
-    """What a file declares, if its size allows that, and a stream of its values."""
+    """Header of a file, checked against its size, and a stream of its values."""
     with file.open("rb") as raw:
         n_bytes = os.fstat(raw.fileno()).st_size
         if not _is_packed(raw):
@@ -150,25 +240,20 @@ def _open_values(file: Path) -> Iterator[tuple[IdxHeader, BufferedIOBase]]:
             yield header, stream
 
 
-def _look(file: Path) -> IdxHeader:
-    with _open_values(file) as (header, _):
-        return header
-
-
 def _map(file: Path) -> NDArray[Any]:
     with _open_values(file) as (header, stream):
         if isinstance(stream, gzip.GzipFile):
             raise ValueError(f"`{file}` is compressed and can't be mapped. Unpack it with gunzip.")
-        if 0 in header.shape:  # nothing can't be mapped
+        if 0 in header.shape:  # can't be mapped
             return np.empty(header.shape, header.dtype)
         return np.memmap(stream, header.dtype, "r", header.n_bytes, header.shape)
 
 
 def _fill(file: Path, header: IdxHeader, array: NDArray[Any]) -> None:
-    """Read a file's values into an array of the shape it declares."""
+    """Read a file's values into an array of the declared shape."""
     with _open_values(file) as (found, stream):
         if found != header:
-            raise ValueError(f"`{file}` changes while it is read. Wait until it is complete.")
+            raise ValueError(f"`{file}` has changed while it was read. Wait until it is complete.")
         _check_size(file, header, fill_array(file, stream, array))
         if stream.read(1):
             raise ValueError(f"`{file}` declares {header}, and holds more than that.")
@@ -178,8 +263,9 @@ def _read_header(file: Path, stream: BufferedIOBase) -> IdxHeader:
     start = stream.read(4)
     if not _is_start(start):
         raise ValueError(
-            f"`{file}` is not an IDX file: it begins with {start.hex(' ') or 'nothing'}, where two "
-            "zero bytes, an element type (08, 09, 0b, 0c, 0d or 0e) and the number of axes belong."
+            f"`{file}` is not an IDX file: it must begin with two zero bytes, an element type (08, "
+            "09, 0b, 0c, 0d or 0e) and the number of axes, and begins with "
+            f"{start.hex(' ') or 'nothing'}."
         )
     n_axes = start[3]
     if not 1 <= n_axes <= MAX_AXES:
@@ -193,18 +279,18 @@ def _read_header(file: Path, stream: BufferedIOBase) -> IdxHeader:
     return IdxHeader(np.dtype(TYPES[start[2]]), tuple(np.frombuffer(sizes, ">u4").tolist()))
 
 
-def _check_size(file: Path, header: IdxHeader, there: int) -> None:
+def _check_size(file: Path, header: IdxHeader, found: int) -> None:
     declared = count_bytes(file, header.shape, header.dtype)
-    if there != declared:
-        state = "truncated" if there < declared else "not what its header says"
+    if found != declared:
+        state = "truncated" if found < declared else "longer than its header declares"
         raise ValueError(
-            f"`{file}` declares {header}, {declared:,} bytes, and holds {there:,}. It is {state}: "
+            f"`{file}` declares {header}, {declared:,} bytes, and holds {found:,}. It is {state}: "
             "make or fetch it again."
         )
 
 
 def _is_start(start: bytes) -> bool:
-    """Whether four bytes are how IDX begins."""
+    """Whether these are the first four bytes of an IDX file."""
     return len(start) == 4 and start[:2] == b"\0\0" and start[2] in TYPES
 
 
@@ -216,7 +302,7 @@ def _is_packed(raw: BufferedIOBase) -> bool:
 
 @contextmanager
 def unpack(file: object, raw: BufferedIOBase) -> Iterator[BufferedIOBase]:
-    """The unpacked stream; whatever is wrong with the compression is a ValueError."""
+    """The decompressed stream; damaged gzip is a ValueError."""
     try:
         with gzip.GzipFile(fileobj=raw, mode="rb") as stream:
             yield stream
@@ -228,7 +314,7 @@ def unpack(file: object, raw: BufferedIOBase) -> Iterator[BufferedIOBase]:
 
 
 def encode_header(values: NDArray[Any]) -> bytes:
-    """The header of a file that holds an array like this."""
+    """The header for an array."""
     code = CODES.get(values.dtype.newbyteorder("="))
     if code is None:
         raise TypeError(
@@ -249,13 +335,13 @@ def _open_to_write(path: Path) -> Iterator[IO[bytes]]:
         if path.suffix != ".gz":
             yield raw
             return
-        # Without name and time, the same values give the same bytes.
+        # Without name and time stamp: the same values give the same bytes.
         with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as stream:
             yield cast(IO[bytes], stream)
 
 
 def _blocks(values: NDArray[Any]) -> Iterator[memoryview]:
-    """The values as the format has them, a few rows at a time."""
+    """The values in the format's byte order, a few rows at a time."""
     big_endian = np.dtype(TYPES[CODES[values.dtype.newbyteorder("=")]])
     if values.size == 0:
         return

@@ -1,4 +1,4 @@
-"""Pictures: single files, and folders with a folder of pictures per class."""
+"""Images: single files, and folders with one folder of images per class."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.core.progress import Meter
+from dreamwarp.core.progress import Meter, map_tracked
+from dreamwarp.data.class_folders import ClassFile, list_classes, list_part
 from dreamwarp.data.dataset import DataSet, Part
 from dreamwarp.data.guards import check_file, refuse_bomb
 
@@ -23,21 +24,20 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 FORMATS = ("PNG", "JPEG", "TIFF", "WEBP")
-# Pictures that would be left out in silence if these names were ignored as other files are.
+# Image formats that are refused: other unknown files are ignored, images must not be.
 OTHER_SUFFIXES = (".bmp", ".gif", ".ppm")
-# More pixels than a picture to learn warps from ever has; a bomb has many more.
+# More pixels than any image to learn warps from, and far fewer than a decompression bomb.
 MAX_PIXELS = 2**26
-# Pillow's names for pictures of one channel, of one channel of 16 bits, and of real numbers.
+# Pillow's modes of grey images with 8 and with 16 bits, of real numbers, and with alpha.
 GREY_MODES, DEEP_MODES = ("1", "L", "LA", "La"), ("I", "I;16", "I;16B", "I;16L", "I;16N")
 REAL_MODE = "F"
 ALPHA_MODES = ("LA", "La", "PA", "RGBA", "RGBa")
 # What Pillow raises for malformed files.
 UNREADABLE = (OSError, SyntaxError, EOFError, ValueError, LookupError, TypeError, struct.error)
-TEST_NAMES = ("test", "val", "validation")
 
 
-class PictureForm(NamedTuple):
-    """Size and mode of a picture, before it is decoded."""
+class ImageForm(NamedTuple):
+    """Size and Pillow mode of an image, read before it is decoded."""
 
     rows: int
     columns: int
@@ -45,14 +45,14 @@ class PictureForm(NamedTuple):
 
     @property
     def size(self) -> str:
-        """Rows x columns, in words."""
+        """Rows x columns."""
         return f"{self.rows} x {self.columns}"
 
 
 def read_image(path: str | os.PathLike[str]) -> NDArray[Any]:
-    """A PNG, JPEG, TIFF or WebP picture: (rows, columns) if grey, (3, rows, columns) if coloured.
+    """A PNG, JPEG, TIFF or WebP image: (rows, columns) if grey, (3, rows, columns) if coloured.
 
-    uint8, uint16 for grey of 16 bits, float32 for a TIFF of real numbers.
+    uint8; uint16 for 16-bit grey; float32 for a TIFF of real numbers.
     """
     file = check_file(path)
     mode = _common_mode([read_form(file, file)])
@@ -60,100 +60,86 @@ def read_image(path: str | os.PathLike[str]) -> NDArray[Any]:
 
 
 def read_folder(path: str | os.PathLike[str], *, resize: tuple[int, int] | None = None) -> DataSet:
-    """PNG, JPEG, TIFF and WebP pictures of a folder that has a folder per class.
+    """PNG, JPEG, TIFF and WebP images of a folder that holds one folder per class.
 
     Parameters
     ----------
     path : path
-        Class names are the names of the folders in it. If those are ``train`` and ``test`` (or
-        ``val``) with a folder per class in each, the second is the test part.
+        The names of its folders are the classes. If they are ``train`` and ``test`` (or ``val``),
+        with a folder per class in each, the second is the test part.
     resize : (rows, columns)
-        Bring every picture to this size. Without it, all must have one size.
+        Resize every image to this size. Without it, all must have the same size.
 
     Returns
     -------
     DataSet
-        X is (n, rows, columns) if all pictures are grey, else (n, 3, rows, columns), uint8;
-        uint16 if all are grey with 16 bits, float32 if all hold real numbers. y are the class
-        names. In the order of the names.
+        X is (n, rows, columns) if all images are grey, else (n, 3, rows, columns), uint8; uint16
+        if all are 16-bit grey, float32 if all hold real numbers. y are the class names. Sorted by
+        name.
     """
     root = Path(path)
-    folders = [root]
-    if (root / "train").is_dir() and not _pictures(root / "train"):
-        tests = [root / name for name in TEST_NAMES if (root / name).is_dir()]
-        folders = [root / "train", *tests[:1]]
-    return _read_listed(root, [_list_pictures(folder) for folder in folders], resize)
+    return _read_listed(root, list_classes(root, SUFFIXES, "images", OTHER_SUFFIXES), resize)
 
 
 def read_numbered(
     path: str | os.PathLike[str], *, resize: tuple[int, int] | None = None
 ) -> DataSet:
-    """As :func:`read_folder`, in the order of the numbers that pictures have for names.
+    """As :func:`read_folder`, for files named by numbers: sorted by number over all classes.
 
-    All folders are classes, whatever they are called.
+    Every folder is a class, even ``train`` and ``test``.
     """
     root = Path(path)
-    listed = _list_pictures(root)
-    # Numbers are padded with zeros, and those that need more digits are larger.
-    listed.sort(key=lambda entry: (len(entry[0].name), entry[0].name))
+    listed = list_part(root, SUFFIXES, "images", OTHER_SUFFIXES)
+    # Numbers are padded with zeros; longer ones are larger.
+    listed.sort(key=lambda file: (len(file.path.name), file.path.name))
     return _read_listed(root, [listed], resize)
 
 
 def _read_listed(
-    root: Path, listed: list[list[tuple[Path, str]]], resize: tuple[int, int] | None
+    root: Path, listed: list[list[ClassFile]], resize: tuple[int, int] | None
 ) -> DataSet:
-    """Pictures and their classes, of one part or two."""
-    files = [file for part in listed for file, _ in part]
-    forms = _read_forms(files)
-    mode = _common_mode(forms)
-    size = _check_resize(resize) or _check_sizes(files, forms)
-    if resize is None:
-        _check_growth(root, sum(file.stat().st_size for file in files), len(files), mode, size)
-    parts = [
-        Part(_read_pictures(part, mode, size), np.array([label for _, label in part]))
-        for part in listed
-    ]
+    """Images and their classes, of one part or two."""
+    files = [file.path for part in listed for file in part]
+    forms = map_tracked("checking images", lambda file: read_form(check_file(file), file), files)
+    n_bytes = sum(file.stat().st_size for file in files)
+    mode, size = _common_form(root, files, forms, n_bytes, resize)
+    parts = []
+    for part in listed:
+        X = _empty_samples(len(part), mode, size)
+        with Meter("reading images", len(part)) as meter:
+            for k, (file, _) in enumerate(part):
+                X[k] = decode(file, file, mode, size)
+                meter.advance(1)
+        parts.append(Part(X, np.array([file.label for file in part])))
     return DataSet(str(root), *parts[0], *parts[1:], n_axes=2)
 
 
-def is_image_folder(path: Path) -> bool:
-    """Whether any folder inside holds pictures, at one or two levels."""
-    return any(
-        file.suffix.lower() in SUFFIXES + OTHER_SUFFIXES
-        for pattern in ("*/*", "*/*/*")
-        for file in path.glob(pattern)
-    )
-
-
 def decode_all(
-    pictures: Sequence[bytes], names: Sequence[str], *, resize: tuple[int, int] | None
+    images: Sequence[bytes], names: Sequence[str], *, resize: tuple[int, int] | None
 ) -> NDArray[Any]:
-    """Encoded pictures (n,), as a column of a table holds them, as one array of samples."""
-    forms = [read_form(io.BytesIO(data), n) for data, n in zip(pictures, names, strict=True)]
-    mode = _common_mode(forms)
-    size = _check_resize(resize) or _check_sizes(names, forms)
-    if resize is None:
-        _check_growth(names[0], sum(map(len, pictures)), len(pictures), mode, size)
-    samples = _empty_samples(len(pictures), mode, size)
-    for k, data in enumerate(pictures):
+    """Encoded images as one array of samples."""
+    forms = [read_form(io.BytesIO(data), n) for data, n in zip(images, names, strict=True)]
+    mode, size = _common_form(names[0], names, forms, sum(map(len, images)), resize)
+    samples = _empty_samples(len(images), mode, size)
+    for k, data in enumerate(images):
         samples[k] = decode(io.BytesIO(data), names[k], mode, size)
     return samples
 
 
-def read_form(source: Path | BinaryIO, name: object) -> PictureForm:
-    """Size and mode from the head of a picture."""
-    with _open_picture(source, name) as picture:
-        form = PictureForm(*picture.size[::-1], picture.mode)
-        n_frames, is_wide = getattr(picture, "n_frames", 1), picture.format == "TIFF"
+def read_form(source: Path | BinaryIO, name: object) -> ImageForm:
+    """Size and mode from the header of an image."""
+    with _open_image(source, name) as image:
+        form = ImageForm(*image.size[::-1], image.mode)
+        n_frames, is_tiff = getattr(image, "n_frames", 1), image.format == "TIFF"
     if n_frames > 1:
         raise ValueError(
-            f"`{name}` holds {n_frames} pictures, and must hold one. Save its pages or frames as "
-            "files of their own, or a stack of slices as .nii or .npz."
+            f"`{name}` holds {n_frames} images, and must hold one. Save pages or frames as single "
+            "files, or a stack of slices as .nii or .npz."
         )
-    if is_wide and form.mode == "I":
+    if is_tiff and form.mode == "I":
         raise ValueError(
-            f"`{name}` has whole numbers of 32 bits, and pictures must have 8 or 16 bits, or real "
-            "numbers. Convert it."
+            f"`{name}` has 32-bit integers, and images must have 8 or 16 bits, or real numbers. "
+            "Convert it."
         )
     if form.rows * form.columns > MAX_PIXELS:
         raise ValueError(
@@ -166,19 +152,18 @@ def read_form(source: Path | BinaryIO, name: object) -> PictureForm:
 def decode(
     source: Path | BinaryIO, name: object, mode: str, size: tuple[int, int] | None
 ) -> NDArray[Any]:
-    """A picture in a mode that all of its set share, and of a size (rows, columns) if given."""
+    """An image converted to a mode, and resized to (rows, columns) if given."""
     from PIL import Image
 
-    with _open_picture(source, name) as picture:
-        opaque = _is_opaque(picture)
-        picture = picture.convert(mode)
-        if size is not None and picture.size != size[::-1]:
-            picture = picture.resize(size[::-1], Image.Resampling.BILINEAR)
-        values = np.asarray(picture)
-    if not opaque:
+    with _open_image(source, name) as image:
+        is_opaque = _is_opaque(image)
+        image = image.convert(mode)
+        if size is not None and image.size != size[::-1]:
+            image = image.resize(size[::-1], Image.Resampling.BILINEAR)
+        values = np.asarray(image)
+    if not is_opaque:
         raise ValueError(
-            f"`{name}` has transparent pixels, and what lies behind them is unknown. Lay it over a "
-            "background first."
+            f"`{name}` has transparent pixels, and must be opaque. Put it on a background first."
         )
     return np.moveaxis(values, -1, 0) if values.ndim == 3 else values
 
@@ -187,90 +172,66 @@ def decode(
 
 
 @contextmanager
-def _open_picture(source: Path | BinaryIO, name: object) -> Iterator[Image]:
-    """A picture; whatever is wrong with it is a ValueError that names it."""
+def _open_image(source: Path | BinaryIO, name: object) -> Iterator[Image]:
+    """Open an image; errors in the file become a ValueError that names it."""
     from PIL import Image
 
     try:
         with warnings.catch_warnings():
-            # Harmless oddities of a file's extra records. Size is checked by us.
+            # Harmless defects of metadata. The size is checked by read_form.
             warnings.simplefilter("ignore")
-            with Image.open(source, formats=FORMATS) as picture:
-                yield picture
+            with Image.open(source, formats=FORMATS) as image:
+                yield image
     except Image.DecompressionBombError as error:
-        raise ValueError(f"`{name}` is far too big for a picture: {error}") from error
+        raise ValueError(f"`{name}` is far too large for an image: {error}") from error
     except UNREADABLE as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # the disk's fault, not the picture's
+            raise  # the disk's fault, not the image's
         raise ValueError(
-            f"`{name}` can't be read as a PNG, JPEG, TIFF or WebP picture: {error}. Replace or "
+            f"`{name}` can't be read as a PNG, JPEG, TIFF or WebP image: {error}. Replace or "
             "remove it."
         ) from error
 
 
-def _list_pictures(root: Path) -> list[tuple[Path, str]]:
-    """Pictures and their classes, in the order of the names."""
-    folders = sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
-    listed = [(file, folder.name) for folder in folders for file in _pictures(folder)]
-    if not listed:
-        raise ValueError(
-            f"`{root}` must hold a folder of PNG, JPEG, TIFF or WebP pictures per class, and holds "
-            "none."
-        )
-    return listed
+def _common_form(
+    what: object,
+    names: Sequence[object],
+    forms: Sequence[ImageForm],
+    n_bytes: int,
+    resize: tuple[int, ...] | None,
+) -> tuple[str, tuple[int, int]]:
+    """Mode and size (rows, columns) of all images; raise if they would take too much memory."""
+    mode = _common_mode(forms)
+    if resize is not None:
+        return mode, _check_resize(resize)
+    size = _check_sizes(names, forms)
+    refuse_bomb(
+        what,
+        packed=n_bytes,
+        unpacked=len(forms) * _empty_samples(1, mode, size).nbytes,
+        remedy="make the images smaller with `--resize 28x28` (`resize=(28, 28)`)",
+    )
+    return mode, size
 
 
-def _pictures(folder: Path) -> list[Path]:
-    files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
-    for file in files:
-        if file.suffix.lower() in OTHER_SUFFIXES:
-            raise ValueError(
-                f"`{file}` must be a PNG, JPEG, TIFF or WebP picture to be read. Convert or remove "
-                "it."
-            )
-    return [file for file in files if file.suffix.lower() in SUFFIXES]
-
-
-def _read_forms(files: list[Path]) -> list[PictureForm]:
-    forms = []
-    with Meter("looking at pictures", len(files)) as meter:
-        for file in files:
-            forms.append(read_form(check_file(file), file))
-            meter.advance(1)
-    return forms
-
-
-def _check_sizes(names: Sequence[object], forms: Sequence[PictureForm]) -> tuple[int, int]:
-    """The one size, (rows, columns), that all pictures have."""
+def _check_sizes(names: Sequence[object], forms: Sequence[ImageForm]) -> tuple[int, int]:
+    """The size (rows, columns) that all images share."""
     first = forms[0]
     for name, form in zip(names, forms, strict=True):
         if form[:2] != first[:2]:
             n_sizes = len({form[:2] for form in forms})
             raise ValueError(
-                f"pictures must have one size, got {n_sizes}: `{names[0]}` is {first.size} pixels, "
+                f"images must have one size, got {n_sizes}: `{names[0]}` is {first.size} pixels, "
                 f"`{name}` is {form.size}. Use `--resize 28x28` (`resize=(28, 28)`), with the "
                 "rows and columns you want."
             )
     return first[:2]
 
 
-def _check_growth(what: object, packed: int, n: int, mode: str, size: tuple[int, int]) -> None:
-    """Raise if pictures, small one by one, would take too much memory together."""
-    sample = _empty_samples(1, mode, size)
-    refuse_bomb(
-        what,
-        packed=packed,
-        unpacked=n * sample.nbytes,
-        remedy="make them smaller with `--resize 28x28` (`resize=(28, 28)`)",
-    )
-
-
-def _check_resize(resize: tuple[int, ...] | None) -> tuple[int, int] | None:
-    if resize is None:
-        return None
+def _check_resize(resize: tuple[int, ...]) -> tuple[int, int]:
     if len(resize) != 2:
         raise ValueError(
-            "`--resize` (`resize`) must be two whole numbers for pictures, such as 28x28, got "
+            "`--resize` (`resize`) must be two whole numbers for images, such as 28x28, got "
             f"{'x'.join(map(str, resize))}."
         )
     rows, columns = resize
@@ -282,45 +243,28 @@ def _check_resize(resize: tuple[int, ...] | None) -> tuple[int, int] | None:
     return rows, columns
 
 
-def _common_mode(forms: Sequence[PictureForm]) -> str:
-    """Pillow's name for what holds all pictures without loss: grey, deep grey or colour."""
+def _common_mode(forms: Sequence[ImageForm]) -> str:
+    """The Pillow mode that holds all images without loss."""
     modes = {form.mode for form in forms}
-    if REAL_MODE in modes:
-        if len(modes) > 1:
-            raise ValueError(
-                f"pictures must all hold real numbers or all whole ones, got modes "
-                f"{', '.join(sorted(modes))}. Convert some of them."
-            )
+    if modes == {REAL_MODE}:
         return REAL_MODE
     if modes <= set(DEEP_MODES):
         return "I;16"
-    if modes & set(DEEP_MODES):
+    if modes & {REAL_MODE, *DEEP_MODES}:
         raise ValueError(
-            f"pictures must all have 16 bits per pixel or all 8, got modes "
+            "images must all have 8 bits per pixel, all 16, or all real numbers, got modes "
             f"{', '.join(sorted(modes))}. Convert some of them."
         )
     return "L" if modes <= set(GREY_MODES) else "RGB"
 
 
-def _is_opaque(picture: Image) -> bool:
-    """Whether alpha is full everywhere; any other alpha would be lost."""
-    if picture.mode not in ALPHA_MODES and "transparency" not in picture.info:
+def _is_opaque(image: Image) -> bool:
+    if image.mode not in ALPHA_MODES and "transparency" not in image.info:
         return True
-    return bool(np.asarray(picture.convert("RGBA"))[..., 3].min() == 255)
+    return bool(np.asarray(image.convert("RGBA"))[..., 3].min() == 255)
 
 
 def _empty_samples(n: int, mode: str, size: tuple[int, int]) -> NDArray[Any]:
     channels = (3,) if mode == "RGB" else ()
     dtype = {"I;16": np.uint16, REAL_MODE: np.float32}.get(mode, np.uint8)
     return np.empty((n, *channels, *size), dtype)
-
-
-def _read_pictures(
-    listed: list[tuple[Path, str]], mode: str, size: tuple[int, int]
-) -> NDArray[Any]:
-    samples = _empty_samples(len(listed), mode, size)
-    with Meter("reading pictures", len(listed)) as meter:
-        for k, (file, _) in enumerate(listed):
-            samples[k] = decode(file, file, mode, size)
-            meter.advance(1)
-    return samples

@@ -1,4 +1,4 @@
-"""Look: which values of a data set are drawn light and which dark."""
+"""How values of a data set become shades in figures."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from numpy.typing import ArrayLike, NDArray
 
 Array = NDArray[Any]
 
-# Data with at least this share of values at its lowest is ink on paper: a background, and a figure.
+# Data is drawn as ink on paper if at least this fraction of its values is background.
 BACKGROUND_SHARE = 0.25
-# Shades between the lowest and the highest value that count as the background.
+# Values count as background up to this fraction of the range above the lowest.
 BACKGROUND_DEPTH = 0.02
 
 
 class Look(NamedTuple):
-    """How values become shades, the same for all samples of a data set.
+    """The range of shades, the same for all samples of a data set.
 
     Attributes
     ----------
     low, high : float
-        Values at both ends of the shades or, for signals, at the bottom and the top.
+        Values at the two ends of the range of shades, or of the vertical axis for signals.
     is_ink : bool
-        Whether high values are dark, as ink on paper.
+        Whether high values are dark, like ink on paper.
     """
 
     low: float
@@ -32,7 +32,7 @@ class Look(NamedTuple):
 
     @classmethod
     def of(cls, X: Array, n_most: int = 512) -> Look:
-        """The look of samples (n, ...), by up to ``n_most`` of them."""
+        """The look of samples (n, ...), from about ``n_most`` of them."""
         some = X[:: max(1, len(X) // n_most)]
         if X.dtype == np.bool_:
             low, high = 0.0, 1.0
@@ -46,5 +46,5 @@ class Look(NamedTuple):
         return cls(low, high, bool(np.mean(some <= depth) >= BACKGROUND_SHARE))
 
     def scale(self, values: ArrayLike) -> NDArray[np.float64]:
-        """Values from 0, the lowest, to 1, the highest."""
+        """Scale values so that ``low`` becomes 0 and ``high`` becomes 1."""
         return (np.asarray(values, dtype=np.float64) - self.low) / (self.high - self.low)

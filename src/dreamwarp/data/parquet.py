@@ -1,29 +1,29 @@
-"""Parquet tables: a column of samples, as numbers or as encoded pictures, and one of labels."""
+"""Parquet tables: a column of samples, as numbers or as encoded images, and one of labels."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from dreamwarp.core.progress import Meter
-from dreamwarp.data.dataset import DataSet, Part, as_words, join_parts
-from dreamwarp.data.guards import BOMB_BYTES, check_file, refuse_bomb
+from dreamwarp.data.dataset import DataSet, Part, as_words, read_files
+from dreamwarp.data.guards import BOMB_BYTES, refuse_bomb
 from dreamwarp.data.images import decode_all
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
-# Names that samples and labels go by.
+# Names of columns of samples and labels that are tried.
 SAMPLE_NAMES = ("X", "x", "image", "images", "img", "sample", "samples", "data")
 LABEL_NAMES = ("y", "label", "labels", "class", "target")
-# Bytes of a value of each of the format's types that have a size.
+# Bytes per value of the format's types of fixed size.
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
-# Strings and pictures read at a time, at most.
+# Most strings or encoded images read at a time.
 MAX_ROWS = 2**12
 REWRITE = "write it again without compression and dictionaries"
 
@@ -40,30 +40,22 @@ def read_parquet(
     ----------
     path : path
     fields : (str, str)
-        Names of the columns of samples and labels. Without it, the usual names are tried.
+        Names of the columns of samples and labels. Default: the usual names are tried.
     resize : (rows, columns)
-        Bring pictures to this size, for a column of encoded pictures.
+        Resize encoded images to this size.
 
     Returns
     -------
     DataSet
-        Columns of numbers: tensors of fixed shape, or lists that are as long in each row; lists
-        of lists are images. Columns of pictures: bytes of PNG or JPEG, or records with a field
-        ``bytes`` that holds them.
+        Samples are tensors of fixed shape, lists of equal length (lists of lists are images),
+        encoded PNG or JPEG images, or records whose field ``bytes`` holds an encoded image.
     """
-    given = Path(path)
-    files = sorted(given.glob("*.parquet")) if given.is_dir() else [check_file(given)]
-    if not files:
-        raise FileNotFoundError(f"`{given}` must hold Parquet files, and holds none.")
-    with Meter("reading tables", len(files)) as meter:
-        parts = []
-        for file in files:
-            parts.append(_read_file(file, fields, resize))
-            meter.advance(1)
-    return DataSet(str(given), *join_parts(str(given), parts))
+    return read_files(path, ".parquet", partial(_read_file, fields=fields, resize=resize))
 
 
-def _read_file(file: Path, fields: tuple[str, str] | None, resize: tuple[int, int] | None) -> Part:
+def _read_file(
+    file: Path, *, fields: tuple[str, str] | None, resize: tuple[int, int] | None
+) -> Part:
     with _open_table(file) as table:
         names = table.schema_arrow.names
         X_name, y_name = fields or (
@@ -83,13 +75,13 @@ def _read_file(file: Path, fields: tuple[str, str] | None, resize: tuple[int, in
 
 @contextmanager
 def _open_table(file: Path) -> Iterator[ParquetFile]:
-    """A table; whatever is wrong with the file is a ValueError that names it."""
+    """Open a table; errors in the file become a ValueError that names it."""
     try:
         import pyarrow as pa
         from pyarrow.parquet import ParquetFile
     except ImportError:
         raise ImportError(
-            "Parquet files are read with pyarrow, which is not installed. Use `pip install "
+            "Parquet files need pyarrow, which is not installed. Use `pip install "
             "dreamwarp[parquet]`."
         ) from None
     try:
@@ -97,9 +89,9 @@ def _open_table(file: Path) -> Iterator[ParquetFile]:
             yield table
     except (pa.ArrowException, OSError) as error:
         if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno):
-            raise  # the machine's fault, not the table's
+            raise  # not the table's fault
         raise ValueError(
-            f"`{file}` is not a sound Parquet file: {error}. Make or fetch it again."
+            f"`{file}` is not a valid Parquet file: {error}. Make or fetch it again."
         ) from error
 
 
@@ -115,10 +107,10 @@ def _choose(file: Path, names: list[str], usual: tuple[str, ...], what: str) -> 
 
 
 def _read_column(file: Path, table: ParquetFile, name: str) -> Any:
-    """A column of a table, unless it grows like a bomb.
+    """A column of a table; raise if it looks like a decompression bomb.
 
-    The size that a file declares is that of values as they are encoded, where one that repeats is
-    stored once. What numbers take follows from their count.
+    The declared size is that of encoded values, and a repeated value is stored once. For numbers,
+    the size in memory follows from their count.
     """
     chunks, packed = _chunks(table, name), file.stat().st_size
     unpacked = sum(c.num_values * WIDTHS.get(c.physical_type, 0) for c in chunks)
@@ -129,10 +121,9 @@ def _read_column(file: Path, table: ParquetFile, name: str) -> Any:
 
 
 def _read_long_values(file: Path, table: ParquetFile, name: str, longest: int) -> Any:
-    """A column of strings or pictures, whose size is known once they are read.
+    """A column of strings or encoded images, whose sizes are known only after reading.
 
-    They are read so few at a time that no step takes more than what does no harm, were each value
-    as long as the longest can be.
+    The batch size keeps every step below BOMB_BYTES, even if all values had the longest length.
     """
     import pyarrow as pa
 
@@ -146,7 +137,7 @@ def _read_long_values(file: Path, table: ParquetFile, name: str, longest: int) -
 
 
 def _chunks(table: ParquetFile, name: str) -> list[Any]:
-    """What a file says of each piece of a column, and of those nested in it."""
+    """Metadata of the chunks of a column and of its nested columns."""
     groups = [table.metadata.row_group(k) for k in range(table.metadata.num_row_groups)]
     chunks = [group.column(k) for group in groups for k in range(group.num_columns)]
     return [c for c in chunks if f"{c.path_in_schema}.".startswith(f"{name}.")]
@@ -169,16 +160,14 @@ def _as_samples(what: str, column: Any, resize: tuple[int, int] | None) -> NDArr
         names = [f"{what}, row {k}" for k in range(len(column))]
         return decode_all(column.to_pylist(), names, resize=resize)
     if resize is not None:
-        raise ValueError(
-            f"`--resize` (`resize`) is for encoded pictures, and `{what}` holds {kind}."
-        )
+        raise ValueError(f"`--resize` (`resize`) is for encoded images, and `{what}` holds {kind}.")
     if isinstance(column, pa.FixedShapeTensorArray):
         return column.to_numpy_ndarray()
     return _unnest(what, column)
 
 
 def _unnest(what: str, column: Any) -> NDArray[Any]:
-    """Lists, or lists of lists, as an array, if they are equally long throughout."""
+    """Lists, or lists of lists, of equal length as an array."""
     import pyarrow as pa
     import pyarrow.compute as compute
 
@@ -195,6 +184,6 @@ def _unnest(what: str, column: Any) -> NDArray[Any]:
     is_number = pa.types.is_integer(values.type) or pa.types.is_floating(values.type)
     if len(shape) == 1 or not is_number:
         raise ValueError(
-            f"`{what}` must hold tensors, lists of numbers or encoded pictures, got {column.type}."
+            f"`{what}` must hold tensors, lists of numbers or encoded images, got {column.type}."
         )
     return values.to_numpy().reshape(shape)

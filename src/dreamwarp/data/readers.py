@@ -1,4 +1,4 @@
-"""``load``: reads data of all kinds."""
+"""``load`` reads data of all supported kinds."""
 
 from __future__ import annotations
 
@@ -16,31 +16,30 @@ from dreamwarp.core.samples import are_channels_last
 from dreamwarp.data import images, meshes, numpy_files, series, volumes
 from dreamwarp.data.class_folders import has_class_folders
 from dreamwarp.data.dataset import DataSet, Part
-from dreamwarp.data.idx import is_idx
-from dreamwarp.data.idx_sets import list_images, read_idx_set
-from dreamwarp.data.named import NAMED, load_named
+from dreamwarp.data.idx import is_idx, list_images, read_idx_set
+from dreamwarp.data.named import NAMED
 from dreamwarp.data.parquet import read_parquet
 from dreamwarp.data.sample_sets import find_set
 from dreamwarp.data.webdataset import read_webdataset
 
 ACCEPTED = (
-    f"a name ({', '.join(NAMED)}); a folder with a folder per class of pictures (PNG, JPEG, TIFF, "
+    f"a name ({', '.join(NAMED)}); a folder with a folder per class of images (PNG, JPEG, TIFF, "
     "WebP), NIfTI volumes or meshes (.obj, .ply, .stl); IDX files, plain or gzip; .npz; X.npy with "
-    "y.npy beside it; .parquet; .tar as of WebDataset; .ts or .tsv; a folder of one of these; or "
-    "what `dreamwarp sample` wrote, in any format"
+    "y.npy beside it; .parquet; .tar of WebDataset; .ts or .tsv; a folder of one of these; or "
+    "the output of `dreamwarp sample`, in any format"
 )
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of data: what reads it, and which options that takes."""
+    """A kind of data: its reader, and the options of the reader."""
 
     title: str
     read_fn: Callable[..., DataSet]
     options: tuple[str, ...] = ()
 
 
-NAME = Kind("named data sets", load_named)
+NAME = Kind("named data sets", lambda name: NAMED[name]())
 IDX = Kind("IDX files", read_idx_set, ("memory_map",))
 PICTURES = Kind("image folders", images.read_folder, ("resize",))
 NPZ = Kind(".npz files", numpy_files.read_npz, ("fields", "shape"))
@@ -51,7 +50,7 @@ SERIES = Kind("time series", series.read_series, ("missing", "pad"))
 VOLUMES = Kind("folders of NIfTI volumes", volumes.read_nifti_folder, ("resize",))
 MESHES = Kind("folders of meshes", meshes.refuse_as_arrays)
 KINDS = (NAME, IDX, PICTURES, NPZ, NPY, PARQUET, WEBDATASET, SERIES, VOLUMES, MESHES)
-# Sets that `generate` wrote, by their format.
+# Sets written by `generate`, by format.
 SET_KINDS = {
     "idx": IDX,
     "npz": NPZ,
@@ -59,8 +58,6 @@ SET_KINDS = {
     "webdataset": WEBDATASET,
     "folder": replace(PICTURES, read_fn=images.read_numbered),
 }
-# What is read from addresses: the other kinds have labels beside, or many files.
-SINGLE_FILES = (".npz", ".parquet", ".tar", ".ts", ".tsv")
 SUFFIXES = {
     ".npz": NPZ,
     ".npy": NPY,
@@ -69,6 +66,8 @@ SUFFIXES = {
     ".ts": SERIES,
     ".tsv": SERIES,
 }
+# Kinds that can be read from addresses: the labels of .npy are in another file.
+SINGLE_FILES = tuple(suffix for suffix in SUFFIXES if suffix != ".npy")
 
 
 def load(
@@ -81,48 +80,47 @@ def load(
     missing: series.Missing | None = None,
     memory_map: bool = False,
 ) -> DataSet:
-    """Samples and labels, from whatever ``source`` is.
+    """Read samples and labels.
 
     Parameters
     ----------
     source : str or path
         The name of a data set (``"mnist"``, ``"mnist-small"``, ``"fashion-mnist"``,
         ``"digits"``), or a path: a folder with a folder per class of PNG, JPEG, TIFF or WebP
-        pictures or of NIfTI volumes (``.nii``, ``.nii.gz``); IDX files, plain or gzip; ``.npz``;
-        ``X.npy`` with ``y.npy`` beside it; ``.parquet``; ``.tar`` as of WebDataset; ``.ts``,
-        ``.tsv`` or ``.txt``; or a folder of one of these. The folder of a set that
-        :func:`generate` or ``dreamwarp sample`` wrote is read as a whole, whatever its format:
-        samples and labels as they were made, in their order. A path that is also a name is written
-        ``./mnist``, or given as a ``pathlib.Path``. A single ``.npz``, ``.parquet``, ``.tar``,
-        ``.ts`` or ``.tsv`` file may also be at an address that fsspec knows, such as
-        ``s3://bucket/data.npz``: it is copied for the time of reading.
+        images or of NIfTI volumes (``.nii``, ``.nii.gz``); IDX files, plain or gzip; ``.npz``;
+        ``X.npy`` with ``y.npy`` beside it; ``.parquet``; ``.tar`` of WebDataset; ``.ts``, ``.tsv``
+        or ``.txt``; or a folder of one of these. A folder written by :func:`generate` or
+        ``dreamwarp sample`` is read as a whole, in any format, with samples in the order of their
+        numbers. Write a path that is also a name as ``./mnist``, or pass a ``pathlib.Path``. A
+        single ``.npz``, ``.parquet``, ``.tar``, ``.ts`` or ``.tsv`` file may be at an address that
+        fsspec supports, such as ``s3://bucket/data.npz``; it is copied while it is read.
     fields : (str, str)
-        Names of samples and labels in ``.npz`` and Parquet files, of two ``.npy`` files, or the
-        endings of both in WebDataset files.
+        Names of samples and labels in ``.npz`` and Parquet files, of two ``.npy`` files, or their
+        endings in WebDataset files.
     shape : tuple of int
         Shape of one sample, for samples stored flat in ``.npz``, ``.npy``, Parquet and WebDataset
         files.
     resize : (rows, columns), or (x, y, z) for volumes
-        Bring pictures or volumes to one size.
+        Resize images or volumes to this size.
     pad : {"edge", "zero", "stretch"}
-        Bring time series to the length of the longest, by their last value, by zeros or by
-        interpolation over the whole length.
+        Extend time series to the length of the longest: repeat the last value, append zeros, or
+        interpolate over the whole length.
     missing : {"interpolate"}
-        Fill in missing values of time series; without it they are refused.
+        Interpolate missing values of time series. Without it, they are an error.
     memory_map : bool
-        Leave plain IDX images on disk, and read what is touched. ``.npy`` samples always are.
+        Memory-map plain IDX images. ``.npy`` samples are always memory-mapped.
 
     Returns
     -------
     DataSet
-        Samples (n, *spatial) or (n, channels, *spatial), in the type they are stored in. Images
-        whose channels, 4 at most, are stored last have them moved.
+        Samples (n, *spatial) or (n, channels, *spatial), in the stored dtype. Up to 4 channels
+        stored last are moved before the spatial axes.
 
     Raises
     ------
     ValueError, OSError
-        If there is no such data or it is not sound. Files are taken for hostile: sizes are checked
-        before memory is taken, and nothing pickled is opened.
+        If there is no such data, or it is invalid. Files may be hostile: sizes are checked before
+        memory is allocated, and nothing is unpickled.
     """
     if is_address(source):
         check_address(str(source))
@@ -148,20 +146,20 @@ def load(
             takers = ", ".join(other.title for other in KINDS if name in other.options)
             words = f"`{name}`" if name == "memory_map" else f"`--{name}` (`{name}`)"
             raise ValueError(
-                f"{words} is for {takers}; `{source}` counts among {kind.title}. Leave it out."
+                f"{words} is for {takers}; `{source}` is read as {kind.title}. Leave it out."
             )
     sample_shape = options.pop("shape", None)
     data = kind.read_fn(source, **options)
     if found is not None:
         data = found.restore(data, is_resized="resize" in options)
     if sample_shape is not None:
-        data = _arrange(data, lambda X: _reshape(data.name, X, sample_shape))
-    # A manifest states shapes, so channels need not be guessed.
-    return _arrange(data, _move_colors) if "shape" in kind.options and found is None else data
+        data = _map_samples(data, lambda X: _reshape(data.name, X, sample_shape))
+    # A manifest states the shape: channels need not be guessed.
+    return _map_samples(data, _move_colors) if "shape" in kind.options and found is None else data
 
 
 def check_address(address: str) -> None:
-    """Raise if an address is not of a single file."""
+    """Raise unless an address is that of a single file."""
     if not address.lower().endswith(SINGLE_FILES):
         raise ValueError(
             f"`{address}` is an address, and data at addresses must be one file: "
@@ -170,7 +168,7 @@ def check_address(address: str) -> None:
 
 
 def find_kind(source: str | os.PathLike[str]) -> Kind:
-    """What kind of data a name or path is."""
+    """The kind of data at a name or path."""
     if not os.fspath(source):
         raise ValueError(f"data must be given, and the name is empty. Data can be {ACCEPTED}.")
     if _is_name(source):
@@ -188,7 +186,7 @@ def find_kind(source: str | os.PathLike[str]) -> Kind:
 
 
 def are_meshes(source: str | os.PathLike[str]) -> bool:
-    """Whether a path is a folder of meshes, which :func:`load` does not read."""
+    """Whether a path is a folder of meshes, which :func:`load` can't read."""
     is_folder = not _is_name(source) and not is_address(source) and Path(source).is_dir()
     return is_folder and find_set(source) is None and _find_folder_kind(Path(source)) is MESHES
 
@@ -216,16 +214,20 @@ def _find_folder_kind(path: Path) -> Kind | None:
     ):
         if any(path.glob(pattern)):
             return kind
-    for kind, suffixes in ((VOLUMES, volumes.SUFFIXES), (MESHES, meshes.SUFFIXES)):
+    for kind, suffixes in (
+        (VOLUMES, volumes.SUFFIXES),
+        (MESHES, meshes.SUFFIXES),
+        (PICTURES, images.SUFFIXES + images.OTHER_SUFFIXES),
+    ):
         if has_class_folders(path, suffixes):
             return kind
-    return PICTURES if images.is_image_folder(path) else None
+    return None
 
 
-def _arrange(data: DataSet, arrange_fn: Callable[[NDArray[Any]], NDArray[Any]]) -> DataSet:
-    """The samples of both parts, arranged."""
-    test = data.test and Part(arrange_fn(data.test.X), data.test.y)
-    return replace(data, X=arrange_fn(data.X), test=test)
+def _map_samples(data: DataSet, function: Callable[[NDArray[Any]], NDArray[Any]]) -> DataSet:
+    """Apply a function to the samples of both parts."""
+    test = data.test and Part(function(data.test.X), data.test.y)
+    return replace(data, X=function(data.X), test=test)
 
 
 def _reshape(name: str, X: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -238,7 +240,7 @@ def _reshape(name: str, X: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]
 
 
 def _move_colors(X: NDArray[Any]) -> NDArray[Any]:
-    """Samples with their channels before their spatial axes."""
+    """Move channels before the spatial axes, if they seem to be last."""
     if are_channels_last(X.shape[1:], 2):
         X = np.moveaxis(X, -1, 1)
         X = X if isinstance(X, np.memmap) else np.ascontiguousarray(X)

@@ -1,7 +1,7 @@
-"""Sets of samples that ``generate`` wrote, known by their manifest.
+"""Sets of samples written by ``generate``, recognised by their manifest.
 
-It says what the files of some formats can't: classes that are numbers, from folders; a channel
-axis of length 1, from pictures; and how many samples there should be.
+The manifest holds what some formats can't store: numbers as class names of folders, a channel axis
+of length 1 of images, and the expected number of samples.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from dreamwarp.data.guards import count_bytes
 
 MANIFEST = "manifest.json"
 KIND, VERSION = "dreamwarp samples", 1
-# More than the longest list of shards with classes of the longest names takes.
+# Larger than any manifest: most shards, and classes of the longest names.
 MAX_BYTES = 64 * 2**20
-# Samples are numbered below this.
+# Sample numbers are below this.
 MAX_NUMBER = 2**62
 MAX_AXES = 4
-# Largest class that is a number, and most that the names of all may take.
+# Largest integer label, and most bytes of all class names as an array.
 MAX_LABEL, MAX_CLASSES_BYTES = 2**63 - 2, 2**28
-# Types that samples may have.
+# Dtypes of samples.
 DTYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
-# Longest value that an error quotes whole: hashes are.
+# Longest value that an error quotes in full, such as a hash.
 MAX_WORDS = 70
 FORMATS = ("idx", "npz", "parquet", "webdataset", "folder")
 
@@ -39,7 +39,7 @@ Checks = dict[str, Callable[[Any], Any]]
 
 @dataclass(frozen=True)
 class SampleSet:
-    """What a manifest says of the samples."""
+    """The samples that a manifest describes."""
 
     format: str
     n: int
@@ -48,42 +48,42 @@ class SampleSet:
     classes: list[Any]
 
     def restore(self, data: DataSet, *, is_resized: bool = False) -> DataSet:
-        """Samples and labels as they were written, from what the files of a format hold."""
+        """Samples and labels as generated, from data as read from the files."""
         found = (len(data.X), data.X.dtype.newbyteorder("="))
         if found != (self.n, self.dtype):
             raise ValueError(
                 f"`{data.name}` must hold {self.n:,} samples of {self.dtype}, as its {MANIFEST} "
-                f"says, and holds {found[0]:,} of {found[1]}. `dreamwarp verify` says which files "
-                "are missing or changed, and `dreamwarp sample --resume` makes them again."
+                f"says, and holds {found[0]:,} of {found[1]}. `dreamwarp verify` lists missing and "
+                "changed files, and `dreamwarp sample --resume` makes them again."
             )
-        there = data.X.shape[1:]
-        shape = (*self.shape[:-2], *there[-2:]) if is_resized else self.shape
-        if there != shape and np.prod(there) != np.prod(shape):
+        stored = data.X.shape[1:]
+        shape = (*self.shape[:-2], *stored[-2:]) if is_resized else self.shape
+        if np.prod(stored) != np.prod(shape):
             raise ValueError(
                 f"`{data.name}` must hold samples of shape {shape}, as its {MANIFEST} says, and "
-                f"holds {there}. Make it again."
+                f"holds {stored}. Make it again."
             )
-        X = data.X if there == shape else data.X.reshape(self.n, *shape)
+        X = data.X if stored == shape else data.X.reshape(self.n, *shape)
         return replace(data, X=X, y=self._restore_labels(data))
 
     def _restore_labels(self, data: DataSet) -> Any:
-        """Labels as the manifest lists them: names of folders may have been numbers."""
+        """Labels of the manifest: folder names may stand for numbers."""
         known = {str(label): label for label in self.classes}
         found, codes = np.unique(data.y, return_inverse=True)
         names = [str(label) for label in found.tolist()]
         unknown = [name for name in names if name not in known]
         if unknown:
             raise ValueError(
-                f"`{data.name}` must have labels that its {MANIFEST} lists, and has "
-                f"{brief(unknown[0])}. Remove what does not belong to it, or make it again."
+                f"`{data.name}` must have the labels in its {MANIFEST}, and has "
+                f"{brief(unknown[0])}. Remove files that do not belong to it, or make it again."
             )
         return np.array([known[name] for name in names])[codes]
 
 
 def find_set(folder: str | os.PathLike[str]) -> SampleSet | None:
-    """What the manifest in a folder says; None if there is none, or one of something else.
+    """The set that the manifest in a folder describes; None without a dreamwarp manifest.
 
-    ValueError if it is of a set that is not complete, or can't be what was written.
+    ValueError if the set is incomplete or the manifest is invalid.
     """
     file = Path(folder, MANIFEST)
     if not file.is_file():
@@ -110,14 +110,14 @@ def find_set(folder: str | os.PathLike[str]) -> SampleSet | None:
     return SampleSet(format, n, tuple(shape), np.dtype(dtype), classes)
 
 
-# -- what a manifest must be, wherever it is kept
+# -- checks of manifests
 
 
 def parse_record(title: object, content: bytes) -> Any:
-    """What a manifest's bytes hold; ``title`` is where they are."""
+    """Parse the content of a manifest; ``title`` names it in errors."""
 
     def refuse(word: str) -> None:
-        raise ValueError(f"{word} is no number")
+        raise ValueError(f"{word} is not a number")
 
     if len(content) > MAX_BYTES:
         raise malformed(title, f"it has more than {MAX_BYTES} bytes")
@@ -130,12 +130,12 @@ def parse_record(title: object, content: bytes) -> Any:
 
 
 def is_record(record: Any) -> bool:
-    """Whether this is a manifest of dreamwarp."""
+    """Whether this is a dreamwarp manifest."""
     return isinstance(record, dict) and record.get("kind") == KIND
 
 
 def check_record(title: object, record: Any) -> tuple[Any, Any]:
-    """Settings and shards of a manifest of a kind and version that are known."""
+    """Settings and shards of a manifest; raise if its kind or version is unknown."""
     if not is_record(record):
         raise malformed(title, "it is of another kind")
     if record.get("version") != VERSION:
@@ -147,7 +147,7 @@ def check_record(title: object, record: Any) -> tuple[Any, Any]:
 
 
 def check_settings(title: object, settings: Any, checks: Checks) -> None:
-    """Raise if settings are missing or fail their checks."""
+    """Raise if settings are missing or invalid."""
     if not isinstance(settings, dict) or not set(checks) <= set(settings):
         raise malformed(title, f"its settings must be {', '.join(checks)}")
     for name, is_good in checks.items():
@@ -160,7 +160,7 @@ def check_settings(title: object, settings: Any, checks: Checks) -> None:
 
 
 def malformed(title: object, reason: str) -> ValueError:
-    """The error for a malformed manifest."""
+    """The error for an invalid manifest."""
     return ValueError(
         f"`{title}` is not the manifest of a set of samples: {reason}. Remove the set and make it "
         "again."
@@ -168,17 +168,17 @@ def malformed(title: object, reason: str) -> ValueError:
 
 
 def is_whole(value: Any) -> bool:
-    """Whether a value is an integer, and no boolean."""
+    """Whether a value is an integer and not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_count(value: Any) -> bool:
-    """Whether there can be so many samples."""
+    """Whether a value is a valid number of samples."""
     return is_whole(value) and 1 <= value < MAX_NUMBER
 
 
 def brief(value: Any) -> str:
-    """A value as text, shortened if it is long."""
+    """A value as text, shortened if long."""
     text = repr(value)
     return text if len(text) <= MAX_WORDS else f"{text[: MAX_WORDS - 3]}..."
 
@@ -192,7 +192,7 @@ def _are_classes(value: Any) -> bool:
     if not isinstance(value, list) or not value:
         return False
     if all(isinstance(label, str) for label in value):
-        # As an array they take as much room each as the longest.
+        # In an array, every name takes as much memory as the longest.
         fit = 4 * len(value) * max(map(len, value)) <= MAX_CLASSES_BYTES
         are_names = fit and not any(label.endswith("\0") for label in value)
     else:

@@ -1,7 +1,7 @@
-"""Sets of shapes: points in the plane or in space, with or without faces, and the box round them.
+"""Sets of shapes: points in 2-D or 3-D, with or without faces, and their bounding boxes.
 
-Warps live in the unit domain. A :class:`Box` takes coordinates of the world there and back, by one
-factor for all axes, so that angles stay as they are.
+Warps act on the unit domain. A :class:`Box` converts world coordinates to it and back, with one
+scale for all axes, so angles are kept.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from dreamwarp.core.validation import as_finite_array, check_choice
 Array = NDArray[np.float64]
 Normalize = Literal["set", "each"]
 
-# Room left on every side of a box, as a share of its width: borders of warps may be held.
+# Margin on every side of a box, as a fraction of its width: warps may be fixed at the border.
 MARGIN = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """The cube (or square) that becomes the unit domain.
+    """The cube (or square) that is mapped to the unit domain.
 
     Attributes
     ----------
     low : (ndim,)
-        Its lowest corner.
+        The lowest corner.
     size : float
-        Its width along every axis.
+        Width along every axis.
     """
 
     low: Array
@@ -39,18 +39,18 @@ class Box:
 
     @classmethod
     def around(cls, points: Array, margin: float = MARGIN) -> Box:
-        """The box with points (m, ndim) in its middle and a margin on every side."""
+        """A box centred on points (m, ndim), with a margin on every side."""
         lowest, highest = points.min(axis=0), points.max(axis=0)
         size = float((highest - lowest).max()) / (1.0 - 2.0 * margin)
         size = size if size > 0.0 else 1.0  # a single point
         return cls((lowest + highest - size) / 2.0, size)
 
     def to_unit(self, points: Array) -> Array:
-        """Points of the world (..., ndim) in the unit domain."""
+        """World coordinates (..., ndim) to the unit domain."""
         return (points - self.low) / self.size
 
     def to_world(self, points: Array) -> Array:
-        """Points of the unit domain (..., ndim) in the world."""
+        """Points of the unit domain (..., ndim) to world coordinates."""
         return points * self.size + self.low
 
 
@@ -61,15 +61,15 @@ class ShapeSet:
     Attributes
     ----------
     name : str
-        Of the set, or where it was read.
+        Name of the set, or the path it was read from.
     points : tuple of (m_k, ndim)
         Vertices or landmarks of each shape, in world coordinates.
     y : (n,)
         Labels.
     boxes : tuple of Box
-        What becomes the unit domain, for each shape.
+        The box of each shape that is mapped to the unit domain.
     meshes : tuple
-        Objects of trimesh with faces and attributes; empty for bare points.
+        Trimesh objects with faces and attributes; empty if there are only points.
     """
 
     name: str
@@ -89,14 +89,14 @@ class ShapeSet:
         margin: float = MARGIN,
         meshes: Sequence[Any] = (),
     ) -> ShapeSet:
-        """Shapes from arrays of points (m_k, ndim), with boxes round them.
+        """A set of shapes from arrays of points (m_k, ndim).
 
         Parameters
         ----------
         normalize : {"set", "each"}
-            One box for all shapes, which keeps where they are and how large, or one for each.
+            One box for all shapes, which keeps their positions and sizes, or one per shape.
         margin : float
-            Room on every side, as a share of the box's width.
+            Margin on every side, as a fraction of the box's width.
         """
         check_choice("normalize", normalize, ("set", "each"))
         if not 0.0 <= margin < 0.5:
@@ -109,7 +109,7 @@ class ShapeSet:
                 f"shape {labels.shape}."
             )
         if len({shape.shape[1] for shape in shapes}) > 1:
-            raise ValueError("shapes must all lie in the plane or all in space, got both.")
+            raise ValueError("shapes must all be 2-D or all 3-D, got both. Split them into two.")
         if normalize == "set":
             boxes = (Box.around(np.concatenate(shapes), margin),) * len(shapes)
         else:
@@ -124,28 +124,28 @@ class ShapeSet:
 
     @property
     def ndim(self) -> int:
-        """2 in the plane, 3 in space."""
+        """Dimension of the points, 2 or 3."""
         return int(self.points[0].shape[1])
 
     @property
     def classes(self) -> NDArray[Any]:
-        """The labels, once each, in order."""
+        """The distinct labels, sorted."""
         return np.unique(self.y)
 
     def unit_points(self) -> list[Array]:
-        """The points of each shape in the unit domain."""
+        """Points of each shape in the unit domain."""
         return [box.to_unit(p) for box, p in zip(self.boxes, self.points, strict=True)]
 
     @property
     def corresponds(self) -> bool:
-        """Whether point k is the same place on all shapes: as many points, and the same faces."""
+        """Whether point k corresponds in all shapes: equal numbers of points and equal faces."""
         if len({len(points) for points in self.points}) > 1:
             return False
         faces = [getattr(mesh, "faces", None) for mesh in self.meshes]
         return all(_same_faces(faces[0], other) for other in faces[1:])
 
     def describe(self) -> str:
-        """Name and counts, in a line."""
+        """Name and counts in one line."""
         counts = sorted(len(points) for points in self.points)
         n_points = f"{counts[0]:,}" + (f" to {counts[-1]:,}" if counts[-1] > counts[0] else "")
         kind = "meshes" if self.meshes else "shapes"

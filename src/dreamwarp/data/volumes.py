@@ -1,4 +1,4 @@
-"""Volumes: NIfTI files, single and in folders with a folder per class, read by nibabel."""
+"""Volumes: NIfTI files, single or in folders with one folder per class, read by nibabel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.files import write_beside
-from dreamwarp.core.progress import Meter
+from dreamwarp.core.progress import Meter, map_tracked
 from dreamwarp.core.validation import as_finite_array, warn_user
 from dreamwarp.data.class_folders import ClassFile, list_classes
 from dreamwarp.data.dataset import DataSet, Part
@@ -25,23 +25,22 @@ from dreamwarp.data.guards import check_expansion, check_file, count_bytes
 Array = NDArray[np.float64]
 
 SUFFIXES = (".nii", ".nii.gz")
-# Volumes of a 4-D file that are taken for channels (modalities of one scan). More are a film.
+# A 4-D file with at most this many volumes has channels (modalities of a scan), else it is a film.
 MAX_CHANNELS = 8
-# Voxels whose sizes differ by less than this share are taken for equal: headers hold float32.
+# Relative difference up to which voxel sizes count as equal: headers hold float32.
 SAME_SPACING = 1e-3
-INSTALL = "Volumes need nibabel: `pip install 'dreamwarp[volumes]'`."
 
 
 @dataclass(frozen=True, eq=False)
 class VoxelGrid:
-    """Where the voxels of a volume are in the world.
+    """World coordinates of the voxels of a volume.
 
     Attributes
     ----------
     shape : (3,)
         Voxels along each axis.
     affine : (4, 4)
-        From voxel indices to world coordinates in millimetres.
+        Maps voxel indices to world coordinates in millimetres.
     """
 
     shape: tuple[int, int, int]
@@ -53,19 +52,19 @@ class VoxelGrid:
         return np.linalg.norm(self.affine[:3, :3], axis=0)
 
     def to_world(self, points: ArrayLike) -> Array:
-        """World coordinates of points (..., 3) of the unit cube, where warps live."""
+        """World coordinates of points (..., 3) of the unit cube, the domain of warps."""
         voxels = as_finite_array("points", points) * self.shape - 0.5
         return voxels @ self.affine[:3, :3].T + self.affine[:3, 3]
 
     def to_unit(self, points: ArrayLike) -> Array:
-        """Points of the unit cube for world coordinates (..., 3)."""
+        """Points of the unit cube with world coordinates (..., 3)."""
         moved = as_finite_array("points", points) - self.affine[:3, 3]
         return (np.linalg.solve(self.affine[:3, :3], moved[..., None])[..., 0] + 0.5) / self.shape
 
 
 @dataclass(frozen=True, eq=False)
 class VolumeForm:
-    """What a file says of its volume, with axes in the order left-right, back-front, down-up.
+    """Header of a volume, with axes in the order left-right, back-front, down-up.
 
     Attributes
     ----------
@@ -73,9 +72,9 @@ class VolumeForm:
     n_channels : int
         1 for a plain volume.
     dtype : numpy.dtype
-        Of the values after scaling.
+        Dtype of the values after scaling.
     has_affine : bool
-        Without one the axes stay as they are stored.
+        If False, axes keep their stored order.
     """
 
     grid: VoxelGrid
@@ -85,16 +84,16 @@ class VolumeForm:
 
     @property
     def size(self) -> str:
-        """Voxels, in words."""
+        """Channels and voxels, for messages."""
         channels = "" if self.n_channels == 1 else f"{self.n_channels} channels of "
         return channels + " x ".join(map(str, self.grid.shape))
 
 
 def read_volume(path: str | os.PathLike[str]) -> tuple[NDArray[Any], VoxelGrid]:
-    """A NIfTI volume, (x, y, z) or (channels, x, y, z), and where its voxels are.
+    """A NIfTI volume, (x, y, z) or (channels, x, y, z), and its voxel grid.
 
-    Axes are flipped and swapped so that they run to the right, the front and the top of the
-    patient, as near as can be without interpolation, if the file says where that is.
+    If the file has an affine, axes are flipped and swapped to run as nearly as possible to the
+    right, the front and the top of the patient. Values are not interpolated.
     """
     file = check_file(path)
     form = _read_form(file)
@@ -102,7 +101,7 @@ def read_volume(path: str | os.PathLike[str]) -> tuple[NDArray[Any], VoxelGrid]:
 
 
 def write_volume(path: str | os.PathLike[str], values: NDArray[Any], affine: ArrayLike) -> None:
-    """Write a volume (x, y, z) or (channels, x, y, z) as NIfTI; beside, then renamed."""
+    """Write a volume (x, y, z) or (channels, x, y, z) as NIfTI, atomically."""
     nibabel = _import_nibabel()
     file = Path(path)
     if not file.name.endswith(SUFFIXES):
@@ -126,28 +125,28 @@ def write_volume(path: str | os.PathLike[str], values: NDArray[Any], affine: Arr
 def read_nifti_folder(
     path: str | os.PathLike[str], *, resize: tuple[int, ...] | None = None
 ) -> DataSet:
-    """NIfTI volumes of a folder that has a folder per class.
+    """NIfTI volumes of a folder that holds one folder per class.
 
     Parameters
     ----------
     path : path
-        Class names are the names of the folders in it; ``train`` and ``test`` as for pictures.
+        The names of its folders are the classes; ``train`` and ``test`` as for images.
     resize : (3,)
-        Bring all volumes to this many voxels along each axis. The voxels are those of one box in
-        millimetres, as large as the largest volume, at whose centre every volume is put: what has
-        one size in the world keeps it. Outside a volume is its smallest value. Without it, all
-        must have one shape and one voxel size.
+        Resample all volumes to this many voxels along each axis. All share one box in
+        millimetres, as large as the largest volume, and are centred in it, so sizes in millimetres
+        are kept. Voxels outside a volume get its smallest value. Without ``resize``, all volumes
+        must have the same shape and voxel size.
 
     Returns
     -------
     DataSet
-        X is (n, x, y, z) or (n, channels, x, y, z), in the stored type, or float32 where values
-        are scaled or resized. ``affine`` is that of the first volume.
+        X is (n, x, y, z) or (n, channels, x, y, z), in the stored dtype, or float32 if values are
+        scaled or resized. ``affine`` is that of the first volume.
     """
     root = Path(path)
     listed = list_classes(root, SUFFIXES, "NIfTI volumes")
     files = [file for part in listed for file in part]
-    forms = _read_forms(files)
+    forms = map_tracked("checking volumes", lambda file: _read_form(check_file(file.path)), files)
     _check_affines(files, forms)
     _check_channels(files, forms)
     if resize is None:
@@ -174,17 +173,17 @@ def _import_nibabel() -> Any:
     try:
         import nibabel
     except ImportError as error:
-        raise ImportError(INSTALL) from error
+        raise ImportError("Volumes need nibabel: `pip install 'dreamwarp[volumes]'`.") from error
     return nibabel
 
 
 @contextmanager
 def _open_volume(file: Path) -> Iterator[Any]:
-    """A NIfTI image whose values have not been read; whatever is wrong is a ValueError."""
+    """Open a NIfTI image without reading its values; errors in the file become a ValueError."""
     nibabel = _import_nibabel()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # harmless oddities of headers
+            warnings.simplefilter("ignore")  # harmless defects of headers
             image = nibabel.load(file)
             if not isinstance(image, nibabel.Nifti1Image):
                 raise ValueError(f"it is of type {type(image).__name__}")
@@ -224,8 +223,8 @@ def _read_form(file: Path) -> VolumeForm:
         affine = np.asarray(affine, np.float64)
         if not np.isfinite(affine).all() or abs(np.linalg.det(affine[:3, :3])) < 1e-12:
             raise ValueError(
-                f"`{file}` has an affine that is not a map of space, {affine[:3].round(3).tolist()}"
-                ". Set its sform or qform."
+                f"`{file}` must have an invertible affine, got {affine[:3].round(3).tolist()}. Set "
+                "its sform or qform."
             )
         grid = VoxelGrid(spatial, affine)
         if has_affine:
@@ -235,23 +234,23 @@ def _read_form(file: Path) -> VolumeForm:
 
 
 def _check_size(file: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int) -> None:
-    """Raise if a file can't hold what its header says, before any memory is taken."""
-    declared, there = count_bytes(file, shape, dtype), file.stat().st_size
+    """Raise if a file is too small for its header, before memory is allocated."""
+    declared, n_bytes = count_bytes(file, shape, dtype), file.stat().st_size
     if file.name.lower().endswith(".gz"):
-        check_expansion(file, packed=there, unpacked=declared)
-    elif there < declared + offset:
+        check_expansion(file, packed=n_bytes, unpacked=declared)
+    elif n_bytes < declared + offset:
         raise ValueError(
-            f"`{file}` declares {declared:,} bytes of values, and has {there - offset:,}. It is "
+            f"`{file}` declares {declared:,} bytes of values, and has {n_bytes - offset:,}. It is "
             "truncated or damaged: make or fetch it again."
         )
 
 
 def _split_axes(file: Path, shape: tuple[int, ...]) -> tuple[tuple[int, int, int], int]:
-    """Voxels along three axes, and channels."""
+    """Voxels along three axes, and number of channels."""
     sizes = shape
     while len(sizes) > 3 and sizes[-1] == 1:
         sizes = sizes[:-1]
-    if len(sizes) == 5 and sizes[3] == 1:  # vectors have their components last
+    if len(sizes) == 5 and sizes[3] == 1:  # vectors: the fifth axis holds components
         sizes = (*sizes[:3], sizes[4])
     if len(sizes) not in (3, 4) or min(sizes) < 1 or (sizes[3:] or (1,))[0] > MAX_CHANNELS:
         raise ValueError(
@@ -264,7 +263,7 @@ def _split_axes(file: Path, shape: tuple[int, ...]) -> tuple[tuple[int, int, int
 
 
 def _orient(grid: VoxelGrid) -> VoxelGrid:
-    """The grid with its axes in the order and direction nearest to right, front, top."""
+    """The grid with axes in the order and direction nearest to right, front, top."""
     from nibabel import orientations
 
     turn = orientations.io_orientation(grid.affine)
@@ -297,15 +296,6 @@ def _read_values(file: Path, form: VolumeForm) -> NDArray[Any]:
 # -- folders
 
 
-def _read_forms(files: Sequence[ClassFile]) -> list[VolumeForm]:
-    forms = []
-    with Meter("looking at volumes", len(files)) as meter:
-        for file in files:
-            forms.append(_read_form(check_file(file.path)))
-            meter.advance(1)
-    return forms
-
-
 def _check_affines(files: Sequence[ClassFile], forms: Sequence[VolumeForm]) -> None:
     known = [form.has_affine for form in forms]
     if all(known):
@@ -318,8 +308,8 @@ def _check_affines(files: Sequence[ClassFile], forms: Sequence[VolumeForm]) -> N
             "example by `nibabel.Nifti1Image(values, affine)`."
         )
     warn_user(
-        f"`{without}` and the other volumes have no affine: their axes are taken as stored, for "
-        "the same in all.",
+        f"`{without}` and the other volumes have no affine: axes keep their stored order, assumed "
+        "to be the same in all.",
         UserWarning,
     )
 
@@ -328,13 +318,13 @@ def _check_channels(files: Sequence[ClassFile], forms: Sequence[VolumeForm]) -> 
     for file, form in zip(files, forms, strict=True):
         if form.n_channels != forms[0].n_channels:
             raise ValueError(
-                f"volumes must have as many channels each: `{files[0].path}` has "
-                f"{forms[0].n_channels}, `{file.path}` has {form.n_channels}."
+                f"volumes must have the same number of channels: `{files[0].path}` has "
+                f"{forms[0].n_channels}, `{file.path}` has {form.n_channels}. Convert or remove it."
             )
 
 
 def _check_grids(files: Sequence[ClassFile], forms: Sequence[VolumeForm]) -> None:
-    """Refuse volumes that differ in shape or voxel size."""
+    """Raise if volumes differ in shape or voxel size."""
     first = forms[0]
     remedy = "Use `--resize 64x64x64` (`resize=(64, 64, 64)`), with the voxels you want."
     for file, form in zip(files, forms, strict=True):
@@ -365,7 +355,7 @@ def _check_resize(resize: tuple[int, ...]) -> tuple[int, int, int]:
 
 
 def _common_grid(forms: Sequence[VolumeForm], shape: tuple[int, int, int]) -> VoxelGrid:
-    """Voxels of a box, in millimetres, that is as large as the largest volume."""
+    """A grid over a box as large, in millimetres, as the largest volume."""
     extents = np.max([form.grid.spacing * form.grid.shape for form in forms], axis=0)
     first, spacing = forms[0].grid, extents / shape
     directions = first.affine[:3, :3] / first.spacing
@@ -394,9 +384,9 @@ def _read_all(
 
 
 def _place(values: NDArray[Any], own: VoxelGrid, grid: VoxelGrid) -> NDArray[np.float32]:
-    """A volume at the centre of a grid, sampled at its voxels by linear interpolation.
+    """Resample a volume, centred in a grid, by linear interpolation.
 
-    Where voxels become larger, values are smoothed first, so that none is skipped.
+    If voxels become larger, values are smoothed first, to avoid aliasing.
     """
     from scipy import ndimage
 

@@ -1,31 +1,34 @@
-"""WebDataset: tar archives in which the files of a sample share a name, and differ by ending."""
+"""WebDataset: tar archives in which the files of a sample share a name and differ by ending."""
 
 from __future__ import annotations
 
+import io
 import os
 import re
+import tarfile
 from collections.abc import Iterator
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.core.progress import Meter
-from dreamwarp.data.dataset import DataSet, Part, as_words, check_forms, join_parts
-from dreamwarp.data.guards import check_file
+from dreamwarp.data.dataset import DataSet, Part, as_words, check_forms, list_some, read_files
 from dreamwarp.data.images import decode_all
 from dreamwarp.data.numpy_files import decode_npy
-from dreamwarp.data.tar_files import Member, list_members
 
-# Endings that samples and labels go by, and those that mean a whole number.
+# Endings of samples and labels that are tried, and endings that mean an integer.
 SAMPLE_ENDINGS = ("png", "jpg", "jpeg", "npy")
 LABEL_ENDINGS = ("cls", "txt")
 NUMBER_ENDINGS = ("cls", "class", "id", "index")
 WHOLE = re.compile(rb"\s*[+-]?\d{1,19}\s*")
-# Endings that an error lists before it gives up.
-MAX_LISTED = 20
+# Most bytes of an extended header, which holds little more than a long name.
+MAX_HEADER = 2**14
+COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
+# What tarfile raises for malformed headers, besides its own errors.
+TAR_ERRORS = (tarfile.TarError, ValueError, LookupError, ArithmeticError, RecursionError)
 
 
 def read_webdataset(
@@ -41,43 +44,34 @@ def read_webdataset(
     path : path
         Not compressed. Nothing is unpacked to disk.
     fields : (str, str)
-        Endings of samples and labels, such as ``("png", "cls")``. Without it, the usual ones are
+        Endings of samples and labels, such as ``("png", "cls")``. Default: the usual ones are
         tried.
     resize : (rows, columns)
-        Bring pictures to this size.
+        Resize images to this size.
 
     Returns
     -------
     DataSet
-        Samples are PNG or JPEG pictures, or arrays in ``.npy`` files. Labels are whole numbers
-        (``.cls``) or text (``.txt``), which is taken as it is.
+        Samples are PNG or JPEG images, or arrays in ``.npy`` files. Labels are integers (``.cls``)
+        or text (``.txt``), used as it is.
     """
-    given = Path(path)
-    files = sorted(given.glob("*.tar")) if given.is_dir() else [given]
-    if not files:
-        raise FileNotFoundError(f"`{given}` must hold .tar files, and holds none.")
-    with Meter("reading archives", len(files)) as meter:
-        parts = []
-        for file in files:
-            parts.append(_read_archive(check_file(file), fields, resize))
-            meter.advance(1)
-    return DataSet(str(given), *join_parts(str(given), parts))
+    return read_files(path, ".tar", partial(_read_archive, fields=fields, resize=resize))
 
 
 def _read_archive(
-    file: Path, fields: tuple[str, str] | None, resize: tuple[int, int] | None
+    file: Path, *, fields: tuple[str, str] | None, resize: tuple[int, int] | None
 ) -> Part:
     names: list[str] = []
     contents: tuple[list[bytes], list[bytes]] = ([], [])
     with file.open("rb") as stream:
-        for key, members in _list_samples(file, stream):
+        for key, members in _list_samples(file):
             fields = fields or _choose_fields(file, members)
             for ending, part in zip(fields, contents, strict=True):
                 if ending not in members:
                     raise ValueError(
                         f"`{file}` must have .{fields[0]} and .{fields[1]} for every sample, and "
-                        f"`{key}` has {_listed(members)}. Make or fetch it again, or name others "
-                        "with `--fields png,cls` (`fields=('png', 'cls')`)."
+                        f"`{key}` has {_list_endings(members)}. Make or fetch it again, or name "
+                        "others with `--fields png,cls` (`fields=('png', 'cls')`)."
                     )
                 stream.seek(members[ending].offset)
                 part.append(stream.read(members[ending].size))
@@ -89,9 +83,72 @@ def _read_archive(
     return Part(X, _decode_labels(file, fields[1], labels))
 
 
-def _list_samples(file: Path, stream: BinaryIO) -> Iterator[tuple[str, dict[str, Member]]]:
-    """Names of samples, and their files by ending. Files of one sample follow one another."""
-    named = ((*_split(member.name), member) for member in list_members(file, stream))
+# -- the archive
+
+
+class Member(NamedTuple):
+    """Name of a file in an archive, and position of its content."""
+
+    name: str
+    offset: int
+    size: int
+
+
+class _BoundedReader(io.BufferedReader):
+    """Refuses long reads: tarfile allocates whatever size an extended header declares."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or not 0 <= size <= MAX_HEADER:
+            raise ValueError(f"a header declares {size:,} bytes")
+        return super().read(size)
+
+
+def list_members(file: Path) -> Iterator[Member]:
+    """The plain files of an archive; ValueError if it is damaged or truncated."""
+    n_bytes = file.stat().st_size
+    with _BoundedReader(io.FileIO(file)) as stream:
+        try:
+            archive = tarfile.TarFile(fileobj=stream)
+            while (info := archive.next()) is not None:
+                archive.members = []  # tarfile would keep them all
+                yield from _check_member(file, info, n_bytes)
+        except TAR_ERRORS as error:
+            if str(error).startswith(f"`{file}`"):
+                raise
+            raise _damaged(file, error) from error
+        # tarfile takes a damaged header for the end of the archive.
+        stream.seek(archive.offset)
+        block = stream.read(tarfile.BLOCKSIZE)
+        if len(block) < tarfile.BLOCKSIZE or any(block):
+            raise _damaged(file, f"no header and no end mark at byte {archive.offset:,}")
+
+
+def _check_member(file: Path, info: tarfile.TarInfo, n_bytes: int) -> Iterator[Member]:
+    if info.issparse() or info.type not in tarfile.SUPPORTED_TYPES:
+        raise ValueError(
+            f"`{file}` must hold plain files, and `{info.name}` is of type {info.type!r}. Pack it "
+            "again without sparse files."
+        )
+    if not info.isreg():
+        return  # folders, links and devices
+    if not 0 <= info.size <= n_bytes - info.offset_data:
+        raise _damaged(file, f"`{info.name}` declares {info.size:,} bytes, beyond the end")
+    yield Member(info.name, info.offset_data, info.size)
+
+
+def _damaged(file: Path, reason: object) -> ValueError:
+    with file.open("rb") as stream:
+        is_compressed = stream.read(6).startswith(COMPRESSED)
+    remedy = "It is compressed: unpack it first" if is_compressed else "Make or fetch it again"
+    return ValueError(f"`{file}` is a damaged or truncated tar archive: {reason}. {remedy}.")
+
+
+# -- samples
+
+
+def _list_samples(file: Path) -> Iterator[tuple[str, dict[str, Member]]]:
+    """Name of each sample, and its files by ending. Files of a sample are adjacent."""
+    named = ((*_split(member.name), member) for member in list_members(file))
     for key, group in groupby((entry for entry in named if entry[1]), lambda entry: entry[0]):
         members: dict[str, Member] = {}
         for _, ending, member in group:
@@ -101,7 +158,7 @@ def _list_samples(file: Path, stream: BinaryIO) -> Iterator[tuple[str, dict[str,
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Name of a sample, and ending without its dot; what has no name or no ending has none."""
+    """Name of a sample and ending without its dot; empty if either is missing."""
     folder, slash, base = name.rpartition("/")
     stem, _, ending = base.partition(".")
     return folder + slash + stem, ending.lower() if stem else ""
@@ -114,16 +171,15 @@ def _choose_fields(file: Path, members: dict[str, Member]) -> tuple[str, str]:
         if not found:
             raise ValueError(
                 f"`{file}` has no {what} under a known ending ({', '.join(usual)}). Its first "
-                f"sample has {_listed(members)}. Name the endings of samples and labels with "
+                f"sample has {_list_endings(members)}. Name the endings of samples and labels with "
                 "`--fields png,cls` (`fields=('png', 'cls')`)."
             )
         chosen.append(found[0])
     return chosen[0], chosen[1]
 
 
-def _listed(members: dict[str, Member]) -> str:
-    few = ", ".join(f".{ending}"[:40] for ending in list(members)[:MAX_LISTED])
-    return f"{few}, ..." if len(members) > MAX_LISTED else few
+def _list_endings(members: dict[str, Member]) -> str:
+    return list_some([f".{ending}"[:40] for ending in members])
 
 
 def _decode_samples(
@@ -132,7 +188,7 @@ def _decode_samples(
     if ending.rpartition(".")[2] != "npy":
         return decode_all(contents, names, resize=resize)
     if resize is not None:
-        raise ValueError(f"`--resize` (`resize`) is for pictures, and `{file}` holds arrays.")
+        raise ValueError(f"`--resize` (`resize`) is for images, and `{file}` holds arrays.")
     arrays = list(map(decode_npy, names, contents))
     check_forms(file, ((array.dtype, array.shape) for array in arrays))
     return np.stack(arrays)
@@ -143,12 +199,12 @@ def _decode_labels(file: Path, ending: str, contents: list[bytes]) -> NDArray[An
         try:
             words = [content.decode() for content in contents]
         except UnicodeDecodeError as error:
-            raise ValueError(f"`{file}` has a label that is no text: {error}.") from error
+            raise ValueError(f"`{file}` has a label that is not UTF-8 text: {error}.") from error
         return as_words(file, words)
     for content in contents:
         if not WHOLE.fullmatch(content) or abs(int(content)) >= 2**63:
             raise ValueError(
-                f"`{file}` must have whole numbers as .{ending}, got {content[:40]!r}. Labels "
-                "that are words go by .txt."
+                f"`{file}` must have whole numbers as .{ending}, got {content[:40]!r}. Store "
+                "labels that are words as .txt."
             )
     return np.array([int(content) for content in contents], np.int64)
