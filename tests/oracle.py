@@ -61,7 +61,7 @@ def _edges(face: list[Array]) -> list[tuple[Array, Array]]:
     ]
 
 
-def affine_basis(corners: Array, boundary: str, volume_preserving: bool = False) -> Array:
+def affine_basis(corners: Array, boundary: str) -> Array:
     """Orthonormal columns that span the allowed fields, as null space of every rule: (D, d).
 
     Parameters
@@ -92,10 +92,6 @@ def affine_basis(corners: Array, boundary: str, volume_preserving: bool = False)
                 rules.extend(velocity(cell, point))
             if boundary == "slip":
                 rules.extend(velocity(cell, point)[on_border])
-        if volume_preserving:
-            rows = np.zeros((n_cells, ndim, ndim + 1))
-            rows[cell, range(ndim), range(ndim)] = 1.0
-            rules.append(rows.ravel())
     if not rules:
         return np.eye(n_cells * ndim * (ndim + 1))
     return np.asarray(scipy.linalg.null_space(np.array(rules)))

@@ -20,9 +20,6 @@ from distributed import Client, LocalCluster
 
 import dreamwarp as dw
 from dreamwarp import WarpSpace, cli
-from dreamwarp.align import alignment
-from dreamwarp.align.block import PairedImages
-from dreamwarp.align.distributed_blocks import align_all_on
 from dreamwarp.align.evidence import EvidenceFinder
 from dreamwarp.core.cluster import connect, run_on
 from dreamwarp.generation import distributed_shards as augment_cluster
@@ -186,29 +183,15 @@ def test_a_cluster_aligns_alike(client: Client) -> None:
     rng = np.random.default_rng(0)
     sources = rng.random((150, 1, 12, 12)).astype(np.float32)
     targets = np.roll(sources, 1, axis=-1)
-    problems: list[Any] = []
-    original = alignment._align_all
-
-    def remember(problem: Any, *arguments: Any) -> Any:
-        problems.append(problem)
-        return original(problem, *arguments)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(alignment, "_align_all", remember)
-        alignment.align_pairs(
-            space, sources[:2], targets[:2], sigma=0.1, max_steps=5,
-            progress=False, n_threads=1,
-        )  # fmt: skip
+    options: Any = {"sigma": 0.1, "max_steps": 5}
     told: list[tuple[int, int]] = []
-    pairs = PairedImages(sources, targets, np.arange(150)[:, None].repeat(2, axis=1))
-    here = original(problems[-1], pairs, False, False, 1)
-    there = align_all_on(
-        client, problems[-1], pairs, False, lambda n, total: told.append((n, total))
+    here = dw.align_pairs(space, sources, targets, progress=False, **options)
+    there = dw.align_pairs(
+        space, sources, targets, client=client, progress=lambda *done: told.append(done), **options
     )
-    assert told[-1] == (150, 150) and len(here) == len(there) > 1
-    for one, other in zip(here, there, strict=True):
-        np.testing.assert_array_equal(one.theta, other.theta)
-        np.testing.assert_array_equal(one.loss_after, other.loss_after)
+    assert told[-1] == (150, 150)
+    np.testing.assert_array_equal(here.theta, there.theta)
+    np.testing.assert_array_equal(here.loss_after, there.loss_after)
 
 
 def test_evidence_of_a_cluster_is_that_of_threads(client: Any) -> None:

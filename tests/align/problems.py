@@ -47,9 +47,8 @@ def threes() -> NDArray[np.float32]:
 
 
 def make_posterior(
-    space: WarpSpace, sources: Array, targets: Array, similarity: Any, *, n_words: int = 0,
-    prior: Prior | None = None,
-) -> Posterior:  # fmt: skip
+    space: WarpSpace, sources: Array, targets: Array, similarity: Any, *, prior: Prior | None = None
+) -> Posterior:
     """The posterior of pairs (n, channels, *spatial)."""
     n, channels, *shape = sources.shape
     coordinates = Coordinates(space)
@@ -58,7 +57,7 @@ def make_posterior(
     ]
     pairs = ImagePairs(flat[0], flat[1], build_grid(space, tuple(shape)))
     precision = coordinates.precision((prior or SmoothPrior(space)).precision)
-    return Posterior(coordinates, precision, pairs, similarity, n_words=n_words)
+    return Posterior(coordinates, precision, pairs, similarity)
 
 
 def see_slowly(space: WarpSpace, theta: Array, image: Array) -> Array:

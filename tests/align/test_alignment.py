@@ -140,18 +140,6 @@ def test_one_channel_is_the_same_with_and_without_its_axis():
     np.testing.assert_array_equal(align(sources[:, None], targets[:, None]).theta, one)
 
 
-@over_methods
-def test_volume_preserving_spaces_are_aligned_in(method):
-    space = make_space((3, 3), "zero", True)
-    sources, targets = some_digits(3)
-    options = {} if method == "map" else SHORT
-    found = align_pairs(
-        space, sources, targets, method=method, sigma=0.3, progress=False, **options
-    )
-    assert found.theta.shape == (3, space.dim)
-    assert found.usable.all()
-
-
 def test_own_functions_and_objects_do_as_the_built_in_ones():
     sources, targets = some_digits(3)
 

@@ -54,7 +54,12 @@ def test_chamfer_distance_against_all_distances() -> None:
         ([], [], {}, "at least one set"),
         ([POINTS * 100], [POINTS], {}, "must lie in the unit domain"),
         ([np.zeros((4, 3))], [POINTS], {}, r"`sources\[0\]` must have shape \(m, 2\)"),
-        ([POINTS[:9]], [POINTS], {"match": "known"}, "as many points for match='known'.*nearest"),
+        (
+            [POINTS[:9]],
+            [POINTS],
+            {"match": "known"},
+            "equal numbers of points for match='known'.*nearest",
+        ),
         ([POINTS], [POINTS], {"match": "icp"}, "`match` must be one of"),
         ([POINTS], [POINTS], {"sigma": 0.0}, "`sigma` must be a positive number"),
         ([POINTS], [POINTS], {"prior": SmoothPrior(WarpSpace((2, 2)))}, "`prior` must be one of"),

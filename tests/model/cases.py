@@ -10,8 +10,8 @@ from dreamwarp import WarpSpace
 
 
 @cache
-def make_space(cells=(4, 4), boundary="zero", volume_preserving=False):
-    return WarpSpace(cells, boundary, volume_preserving=volume_preserving)
+def make_space(cells=(4, 4), boundary="zero"):
+    return WarpSpace(cells, boundary)
 
 
 def random_covariance(dim, seed=0, decay=0.1):

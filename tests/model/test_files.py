@@ -112,22 +112,11 @@ def test_labels_keep_their_type(labels, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("cells", "boundary", "volume_preserving"),
-    [
-        ((6,), "free", False),
-        ((7,), "free", True),
-        ((4, 4), "zero", True),
-        ((3, 3), "zero", True),
-        ((3, 6), "zero", True),
-        ((1, 2), "slip", True),
-        ((2, 2), "free", True),
-        ((2, 1, 2), "slip", False),
-        ((2, 3, 3), "zero", True),
-        ((1, 1, 2), "periodic", True),
-    ],
+    ("cells", "boundary"),
+    [((6,), "free"), ((4, 4), "zero"), ((2, 1, 2), "slip"), ((1, 1, 2), "periodic")],
 )
-def test_every_kind_of_space(cells, boundary, volume_preserving, tmp_path):
-    space = make_space(cells, boundary, volume_preserving)
+def test_every_kind_of_space(cells, boundary, tmp_path):
+    space = make_space(cells, boundary)
     theta = np.random.default_rng(0).normal(size=(20, space.dim))
     WarpModel.fit(space, {"a": theta}, shrinkage=0.1).save(tmp_path / "model.dwm")
     assert WarpModel.load(tmp_path / "model.dwm").space == space
@@ -401,7 +390,7 @@ def test_parts_of_different_sizes(stored):
         ({"boundary": "open"}, "its space has boundary 'open'"),
         ({"boundary": "free"}, r"its space \(4, 4\) has 82"),
         ({"volume_preserving": 1}, "'volume_preserving' of the space is 1"),
-        ({"volume_preserving": True}, r"its space \(4, 4\) has 4"),
+        ({"volume_preserving": True}, "preserves volumes"),
         ({"cells": [1], "boundary": "zero"}, "has no warp but the identity"),
     ],
 )
@@ -416,8 +405,8 @@ def test_lies_about_the_space(changed, message, stored):
 def test_lies_about_the_space_cost_no_time(boundary, cells, stored):
     # To make such a space would take half a minute, or for ever.
     case, start = stored(), time.perf_counter()
-    space = {"cells": cells, "boundary": boundary, "volume_preserving": True}
-    message = r"its space \(.*\) has (far more|\d+)"
+    space = {"cells": cells, "boundary": boundary, "volume_preserving": False}
+    message = r"its space \(.*\) has far more"
     refused(case.write(description={**case.description, "space": space}, signed=True), message)
     assert time.perf_counter() - start < 5.0
 
@@ -427,18 +416,6 @@ def test_damage_to_the_space_is_noticed_before_it_is_made(stored, monkeypatch):
     monkeypatch.setattr(files, "make_space", None)
     space = {**case.description["space"], "boundary": "slip"}
     refused(case.write(description={**case.description, "space": space}), "match its fingerprint")
-
-
-@pytest.mark.parametrize(
-    "cells", [(2, 3), (3, 3), (3, 7), (4, 5), (2, 3, 3), (2, 4, 4), (3, 3, 3), (3, 3, 4)]
-)
-def test_parameters_of_volume_preserving_spaces_are_counted(cells):
-    n = headers.count_divergence_free(cells)
-    if n:
-        assert make_space(cells, "zero", True).dim == n
-    else:
-        with pytest.raises(ValueError, match="no warp but the identity"):
-            make_space(cells, "zero", True)
 
 
 def test_brackets_within_brackets(stored):

@@ -17,7 +17,7 @@ Array = NDArray[np.float64]
 
 BOUNDARIES = ("zero", "slip", "free", "periodic")
 
-# Every number of axes with every boundary; then the odd ones, of few and unequal cells.
+# Every number of axes with every boundary; then odd ones with few or unequal cells.
 PLAIN = [(cells, boundary) for cells in ((5,), (4, 4), (2, 2, 2)) for boundary in BOUNDARIES]
 ODD = [
     ((1,), "free"),
@@ -32,43 +32,31 @@ ODD = [
     ((3, 2, 1), "slip"),
     ((1, 2, 3), "free"),
 ]
-VOLUME_PRESERVING = [
-    ((3,), "periodic"),
-    ((4, 4), "zero"),
-    ((3, 2), "slip"),
-    ((1, 3), "free"),
-    ((3, 2), "periodic"),
-    ((2, 1, 1), "slip"),
-    ((1, 1, 1), "free"),
-    ((2, 1, 1), "periodic"),
-]
-
-# Of the odd and the volume-preserving ones, those that are not left to `make slow`.
-QUICK = [((1, 3), "slip"), ((1, 1, 1), "periodic"), ((4, 4), "zero"), ((3, 2), "periodic")]
+# Those that only `make slow` runs. One odd space of each kind stays in the quick run.
+SLOW = [each for each in ODD if each not in (((1, 3), "slip"), ((1, 1, 1), "periodic"))]
+SLOW += [((2, 2, 2), "slip"), ((2, 2, 2), "free")]
 
 
 @functools.cache
-def make_space(cells: tuple[int, ...], boundary: Any, volume_preserving: bool = False) -> WarpSpace:
-    """A space, made once however many tests ask for it."""
-    return WarpSpace(cells, boundary, volume_preserving=volume_preserving)
+def make_space(cells: tuple[int, ...], boundary: Any = "zero") -> WarpSpace:
+    """A space, shared by all tests."""
+    return WarpSpace(cells, boundary)
 
 
-def over_spaces(*groups: Sequence[tuple[tuple[int, ...], str]]) -> Any:
-    """Run a test with ``space`` set to each space of some groups; odd ones are slow."""
-    cases = []
-    for group in groups:
-        for cells, boundary in group:
-            preserving = group is VOLUME_PRESERVING
-            name = "x".join(map(str, cells)) + f"-{boundary}" + ("-volume" if preserving else "")
-            is_odd = (preserving or (cells, boundary) in ODD) and (cells, boundary) not in QUICK
-            marks = (pytest.mark.slow,) if is_odd else ()
-            cases.append(
-                pytest.param(make_space(cells, boundary, preserving), id=name, marks=marks)
-            )
+def over_spaces(spaces: Sequence[tuple[tuple[int, ...], str]], *, slow: Any = ()) -> Any:
+    """Run a test with ``space`` set to each of the spaces; those in ``slow`` by `make slow`."""
+    cases = [
+        pytest.param(
+            make_space(*each),
+            id="x".join(map(str, each[0])) + f"-{each[1]}",
+            marks=(pytest.mark.slow,) if each in slow else (),
+        )
+        for each in spaces
+    ]
     return pytest.mark.parametrize("space", cases)
 
 
-over_all_spaces = over_spaces(PLAIN, ODD, VOLUME_PRESERVING)
+over_all_spaces = over_spaces(PLAIN + ODD, slow=SLOW)
 
 
 def pixel_grid(*shape: int) -> Array:

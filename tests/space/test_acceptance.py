@@ -9,7 +9,6 @@ from tests import oracle
 from tests.space.cases import (
     BOUNDARIES,
     PLAIN,
-    VOLUME_PRESERVING,
     border_points,
     cells_crossed,
     central_differences,
@@ -27,7 +26,7 @@ pytestmark = pytest.mark.slow
 
 CELLS = ((10,), (4, 4), (2, 2, 2))
 over_cells = pytest.mark.parametrize("cells", CELLS, ids=str)
-over_wide_spaces = over_spaces(PLAIN, [((10,), "slip"), ((3, 2, 1), "free")], VOLUME_PRESERVING)
+over_wide_spaces = over_spaces([*PLAIN, ((10,), "slip"), ((3, 2, 1), "free")])
 
 N_THETA = 100_000
 BATCH = 2_500

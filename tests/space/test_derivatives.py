@@ -8,9 +8,6 @@ import scipy.linalg
 
 from tests.space.cases import (
     BOUNDARIES,
-    ODD,
-    PLAIN,
-    VOLUME_PRESERVING,
     cells_crossed,
     central_differences,
     make_space,
@@ -150,7 +147,7 @@ def test_moved_points_may_be_handed_in(space, method):
         assert np.linalg.norm(one - other) <= allowed * np.linalg.norm(other)
 
 
-@over_spaces(PLAIN, ODD)
+@over_spaces([((5,), "free"), ((4, 4), "zero"), ((2, 2, 2), "periodic")])
 @pytest.mark.parametrize("method", ["exact", "fast"])
 def test_vjp_is_linear_in_the_cotangent(space, method):
     theta = random_theta(space, 1, displacement=0.2)[0]
@@ -235,15 +232,6 @@ def test_no_warp_folds(space):
     theta = random_theta(space, 5, displacement=0.5)
     points = np.vstack([random_points(space, 150, margin=0.2), special_points(space, at_most=50)])
     assert np.linalg.det(space.flow_jacobian(theta, points)).min() > 0.0
-
-
-@over_spaces(VOLUME_PRESERVING)
-def test_volume_preserving_warps_preserve_volume(space):
-    theta = random_theta(space, 5, displacement=0.3)
-    inside = 0.3 + 0.4 * random_points(space, 200)
-    theta *= 0.3 if space.boundary == "free" else 1.0  # so that no path leaves the domain
-    determinant = np.linalg.det(space.flow_jacobian(theta, inside))
-    np.testing.assert_allclose(determinant, 1.0, rtol=0, atol=1e-10)
 
 
 def test_derivatives_of_a_rotation():

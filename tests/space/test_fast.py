@@ -72,7 +72,7 @@ def test_the_tolerance_holds_for_fast_rotations(turns):
     points = 0.2 + 0.6 * random_points(space, 100)
     inside = np.linalg.norm(points - 0.5, axis=1) < 0.5
     if turns > 50:
-        with pytest.warns(RuntimeWarning, match="neighbouring points may part"):
+        with pytest.warns(RuntimeWarning, match="distances between points may grow"):
             assert error(space, theta, points[inside]) <= 1e-4
     else:
         assert error(space, theta, points[inside]) <= 1e-4
@@ -167,7 +167,7 @@ def test_no_step_is_of_length_zero(value, slope, bend):
 
 
 @over_spaces([((5,), "free"), ((4, 4), "zero"), ((2, 2, 2), "periodic")])
-@pytest.mark.parametrize("n_points", [1, 2, 7, 8, 9, 63, 64, 65, 127, 129, 4095, 4096, 4097, 9000])
+@pytest.mark.parametrize("n_points", [1, 7, 8, 9, 31, 32, 33, 65, 4095, 4096, 4097, 9000])
 def test_any_number_of_points(space, n_points):
     """Points travel in lanes and chunks; none may be left out at their ends."""
     theta = random_theta(space, 2, displacement=0.2)

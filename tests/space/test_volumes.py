@@ -50,7 +50,7 @@ def test_label_maps_of_any_dtype_stay_in_step(dtype: type) -> None:
 
 def test_mutual_information_aligns_modalities_of_a_non_monotone_map() -> None:
     """Acceptance: one volume, and itself warped and seen through a bump: bright and dark swap."""
-    n, rng = 20, np.random.default_rng(0)
+    n, rng = 16, np.random.default_rng(0)
     places = (np.indices((n, n, n)) + 0.5) / n
     volume = np.zeros((n, n, n))
     for center in rng.uniform(0.25, 0.75, (6, 3)):

@@ -59,12 +59,11 @@ over_methods = pytest.mark.parametrize("method", METHODS)
 def test_attributes(space):
     assert space.cells == (4, 4)
     assert space.boundary == "zero"
-    assert space.volume_preserving is False
     assert (space.ndim, space.dim, space.n_cells) == (2, 50, 64)
 
 
 def test_the_boundary_is_zero_by_default():
-    assert WarpSpace((4, 4)) == WarpSpace((4, 4), "zero", volume_preserving=False)
+    assert WarpSpace((4, 4)) == WarpSpace((4, 4), "zero")
 
 
 @pytest.mark.parametrize("cells", [4, (4,), [4], np.array([4]), np.int64(4), range(4, 5)])
@@ -77,7 +76,7 @@ def test_repr_makes_the_space_again():
     for space in (
         make_space((4, 4), "zero"),
         make_space((5,), "periodic"),
-        make_space((3, 2), "slip", True),
+        make_space((3, 2), "slip"),
     ):
         assert eval(repr(space)) == space
     assert repr(make_space((5,), "free")) == "WarpSpace((5,), boundary='free')"
@@ -88,7 +87,6 @@ def test_equality_and_hash():
         WarpSpace((4, 4)),
         WarpSpace((4, 5)),
         WarpSpace((4, 4), "slip"),
-        WarpSpace((4, 4), volume_preserving=True),
         WarpSpace((4,)),
     ]
     for i, one in enumerate(spaces):
@@ -103,9 +101,8 @@ def test_equality_and_hash():
 @pytest.mark.parametrize("copied", [
     lambda space: pickle.loads(pickle.dumps(space)), copy.copy, copy.deepcopy
 ], ids=["pickle", "copy", "deepcopy"])  # fmt: skip
-@pytest.mark.parametrize("volume_preserving", [False, True])
-def test_copies_are_the_same_space(copied, volume_preserving):
-    space = make_space((3, 2), "slip", volume_preserving)
+def test_copies_are_the_same_space(copied):
+    space = make_space((3, 2), "slip")
     again = copied(space)
     assert again == space
     assert again.basis.tobytes() == space.basis.tobytes()
@@ -145,18 +142,13 @@ def test_unknown_boundary(boundary):
         WarpSpace((4, 4), boundary)
 
 
-@pytest.mark.parametrize(
-    ("cells", "boundary", "volume_preserving"),
-    [((1,), "zero", False), ((1,), "slip", False), ((9,), "zero", True), ((2, 2), "zero", True)],
-)
-def test_spaces_without_warps(cells, boundary, volume_preserving):
+@pytest.mark.parametrize("boundary", ["zero", "slip"])
+def test_spaces_without_warps(boundary):
     with pytest.raises(ValueError, match="has no warp but the identity"):
-        WarpSpace(cells, boundary, volume_preserving=volume_preserving)
+        WarpSpace((1,), boundary)
 
 
 def test_options_are_keyword_only(space):
-    with pytest.raises(TypeError, match="positional"):
-        WarpSpace((4, 4), "zero", True)
     with pytest.raises(TypeError, match="positional"):
         space.flow(np.zeros(50), np.zeros((1, 2)), "exact")
 
@@ -243,17 +235,10 @@ def test_shape_of_points(space, method, shape):
         calls(space, np.zeros((2, 50)), np.zeros(shape))[method]()
 
 
-def test_the_message_names_volume_preservation():
-    space = make_space((4, 4), "slip", True)
-    with pytest.raises(ValueError, match="space with slip boundary, volume preserving, got"):
-        space.flow(np.zeros(1), np.zeros((1, 2)))
-
-
 @over_methods
 def test_batches_must_agree(space, method):
     wanted = re.escape(
-        "`theta` and `points` must agree in their first axis: got 3 θ and 2 sets of points. "
-        "Give one set of points (m, 2) to move it by every θ."
+        "`theta` and `points` must agree in their first axis: got 3 θ and 2 sets of points."
     )
     with pytest.raises(ValueError, match=wanted):
         calls(space, np.zeros((3, 50)), np.zeros((2, 5, 2)))[method]()
@@ -328,7 +313,7 @@ def test_tolerance_must_be_positive(space, method, tolerance):
 
 def test_a_tolerance_that_float32_cannot_keep_is_refused(space):
     theta, points = np.zeros((1, 50)), np.zeros((1, 2))
-    with pytest.raises(ValueError, match="`tolerance` must be at least 2e-07, all that float32"):
+    with pytest.raises(ValueError, match="`tolerance` must be at least 2e-07"):
         space.flow(theta, points, tolerance=1e-8)
     space.flow(theta, points, method="exact", tolerance=1e-8)
 
@@ -376,10 +361,10 @@ def test_large_theta_is_warned_about_but_done(cells, boundary):
     points = random_points(space, 20, margin=0.2)
     started = time.perf_counter()
     for method in ("fast", "exact"):
-        with pytest.warns(RuntimeWarning, match="`theta` is so large that neighbouring"):
+        with pytest.warns(RuntimeWarning, match="`theta` is so large"):
             moved = space.flow(theta, points, method=method)
         assert np.isfinite(moved).all()
-        with pytest.warns(RuntimeWarning, match="Past e.27 float64 rounding shows in the result"):
+        with pytest.warns(RuntimeWarning, match="Above e.27, float64 rounding"):
             space.flow_vjp(theta, points, np.ones_like(points), method=method)
     assert time.perf_counter() - started < 120.0  # compiling included
 
@@ -388,7 +373,7 @@ def test_the_warning_points_at_the_caller(space):
     theta, points = 40.0 * random_theta(space, 1, displacement=0.1), np.full((1, 2), 0.4)
     for name, call in calls(space, theta, points).items():
         if name != "velocity":
-            with pytest.warns(RuntimeWarning, match="neighbouring points may part") as record:
+            with pytest.warns(RuntimeWarning, match="distances between points may grow") as record:
                 call()
             assert {warning.filename for warning in record} == {__file__}
 
@@ -421,13 +406,6 @@ def test_conversions_of_nothing_are_nothing(space):
     assert maps.shape == (0, space.n_cells, space.ndim, space.ndim + 1)
     assert space.theta_from_vertices(vertices).shape == (0, space.dim)
     assert space.theta_from_affine(maps).shape == (0, space.dim)
-
-
-def test_empty_batches_of_volume_preserving_spaces():
-    space = make_space((3, 2), "slip", True)
-    assert space.flow(np.zeros((0, space.dim)), np.zeros((4, 2))).shape == (0, 4, 2)
-    by_theta, _ = space.flow_vjp(np.zeros((0, space.dim)), np.zeros((4, 2)), np.zeros((0, 4, 2)))
-    assert by_theta.shape == (0, space.dim)
 
 
 def test_one_theta_and_no_sets_of_points(space):

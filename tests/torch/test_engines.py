@@ -111,14 +111,6 @@ def test_tensor_path_follows_the_kernels(
     np.testing.assert_allclose(moved, expected, rtol=0, atol=1e-5)
 
 
-def test_tensor_path_of_a_volume_preserving_space(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_engine(monkeypatch, "tensors")
-    space = dw.WarpSpace((3, 3), "slip", volume_preserving=True)
-    theta, points = draw(space, 2, 50)
-    expected = space.flow(theta, points, method="exact")
-    np.testing.assert_allclose(dwt.flow(space, theta, points), expected, rtol=0, atol=1e-11)
-
-
 def test_violent_theta_keeps_the_tolerance(engine: str) -> None:
     space = dw.WarpSpace((4, 4), "slip")
     theta, points = draw(space, 4, 300, speed=1.5)

@@ -1,6 +1,6 @@
-"""Kernels for the linear algebra of many small systems, one task each.
+"""Kernels for the linear algebra of many small systems; one task is a system.
 
-The order of sums does not depend on the number of systems, unlike in libraries.
+Unlike in libraries, the order of summation does not depend on the number of systems.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dreamwarp.core.lanes import read, write
 
 @lane_kernel
 def scale_row(factor, matrix, row, length):
-    """Multiply ``length`` numbers of a flat matrix, from ``row`` on."""
+    """Scale ``length`` entries of a flat matrix, from ``row`` on."""
     for j in range(length):
         write(matrix, 0, row + j, factor * read(matrix, 0, row + j))
 
@@ -35,7 +35,7 @@ def subtract_row(factor, matrix, source, target, length):
 
 @lane_kernel
 def subtract_rows(a, b, matrix, source, stride, target, length):
-    """Subtract a times four rows from one row and b times them from the next, all in one go."""
+    """Subtract a times four rows from one row, and b times them from the next."""
     for j in range(length):
         x = read(matrix, 0, source + j)
         y = read(matrix, 0, source + stride + j)
@@ -50,16 +50,16 @@ def subtract_rows(a, b, matrix, source, stride, target, length):
 
 @part
 def column(matrix, first, j):
-    """Four numbers of a column."""
+    """Four consecutive entries of a column."""
     return matrix[first, j], matrix[first + 1, j], matrix[first + 2, j], matrix[first + 3, j]
 
 
 @part
 def factorise(matrix):
-    """Upper triangle of A to its factor U, Uᵀ U = A, in place; False if A is not positive definite.
+    """Replace the upper triangle of A by U, Uᵀ U = A; False if A is not positive definite.
 
-    Four rows are finished at a time and then taken out of all below, two of those at a time: the
-    matrix is gone through a quarter as often as row by row.
+    Four rows are computed at a time and then eliminated from the rows below, two of those at a
+    time: a quarter of the passes over the matrix.
     """
     n = len(matrix)
     for first in range(0, n, 4):
@@ -82,7 +82,7 @@ def factorise(matrix):
 
 @part
 def invert(factor, row):
-    """U⁻¹ of an upper triangle U, in place; zeros below it. ``row`` (n,) is overwritten."""
+    """U⁻¹ of an upper triangle U, in place, with zeros below. ``row`` (n,) is scratch."""
     n = len(factor)
     for i in range(n - 1, -1, -1):
         for j in range(n):
@@ -108,7 +108,7 @@ def divide_transposed(factor, values):
 
 @lane_kernel
 def multiply_row(factor, i, values, first):
-    """Numbers of row i of U from column ``first`` on, times those values."""
+    """Product of row i of U with the values, both from column ``first`` on."""
     n, total = len(values), 0.0
     for j in range(n - first):
         total += read(factor, 0, i * n + first + j) * read(values, 0, first + j)
@@ -147,16 +147,16 @@ def weigh_prior(first, last, precision, x, densities, gradients):
 def solve_damped(first, last, hessians, which, precision, damping, gradients, steps):
     """Levenberg-Marquardt steps (H + P + λ (diag(H) + P))⁻¹ g; NaN where not positive definite.
 
-    Damping in the prior's own metric shortens smooth and rough components of a step alike. Its
-    diagonal would not do: fine cells give P a condition of 1e8, its diagonal is then as large as
-    its stiffest direction, and the least damping stops every smooth step.
+    Damping in the metric of the prior shortens smooth and rough components of a step alike. With
+    the diagonal of P it would not: for fine cells P has a condition number of 1e8 and its diagonal
+    is as large as its largest eigenvalue, so that the least damping suppresses smooth steps.
 
     Parameters
     ----------
     hessians : (n, d, d)
         Upper triangles.
     which : (k,)
-        Those that are meant, one each.
+        Index of the Hessian of each system.
     precision : (d, d)
     damping : (k,)
     gradients, steps : (k, d)
@@ -178,16 +178,16 @@ def solve_damped(first, last, hessians, which, precision, damping, gradients, st
 
 @kernel
 def factorise_all(first, last, matrices, good):
-    """Upper triangles (n, d, d) to factors, in place; which could be."""
+    """Factorise upper triangles (n, d, d) in place; ``good`` (n,) receives success."""
     for t in range(first, last):
         good[t] = factorise(matrices[t])
 
 
 @kernel
 def divide_all(first, last, factors, which, transposed, values):
-    """values (k, d) <- U⁻¹ values, or U⁻ᵀ values, with the factors (n, d, d) that which (k,) says.
+    """values (k, d) <- U⁻¹ values, or U⁻ᵀ values, with the factors[which] of (n, d, d).
 
-    Here and below, indices are cheaper than copies of the chosen systems.
+    Indices ``which`` (k,), here and below, avoid copies of the chosen systems.
     """
     for t in range(first, last):
         if transposed:
@@ -206,22 +206,10 @@ def multiply_all(first, last, factors, which, values, products):
 
 
 @kernel
-def multiply_symmetric(first, last, matrices, which, rows, values, products):
-    """products (k, r) <- some rows (r,) of matrices values, of which upper triangles are given."""
-    for t in range(first, last):
-        matrix = matrices[which[t]]
-        for r in range(len(rows)):
-            i, total = rows[r], 0.0
-            for j in range(i):
-                total += matrix[j, i] * values[t, j]
-            products[t, r] = total + multiply_row(matrix, i, values[t], i)
-
-
-@kernel
 def condition_gaussians(
     first, last, curvatures, linear, weight, precision, means, roots, log_determinants
 ):
-    """Posteriors N(m, X Xᵀ) of u ~ N(0, Q⁻¹) with log-likelihoods weight (bᵀu - uᵀHu / 2).
+    """Posteriors N(m, X Xᵀ) of u ~ N(0, Q⁻¹) under log-likelihoods weight (bᵀu - uᵀHu / 2).
 
     Parameters
     ----------

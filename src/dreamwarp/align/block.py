@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,22 +27,27 @@ from dreamwarp.align.search import find_maximum
 from dreamwarp.align.similarity import Custom, Similarity, SquaredError, squared_error
 from dreamwarp.align.surrogate import Surrogate
 from dreamwarp.core import draws
+from dreamwarp.core.cluster import run_on
+from dreamwarp.core.compiled import single_threaded_algebra
 from dreamwarp.space.warp import Warp
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 Array = NDArray[np.float64]
 Images = NDArray[np.float32]
 
-# Pairs per block: enough to make Python's share small, few enough that images, states and Hessians
-# of all of them stay in the processor's cache.
+# Pairs per block: enough that Python's overhead is small, few enough that images, states and
+# Hessians stay in the cache.
 BLOCK = 64
-# Memory for the Hessians of a block, which for fine tessellations are large.
+# Memory for the Hessians of a block, which are large for fine tessellations.
 HESSIAN_BYTES = 64 * 2**20
-# No axis of a coarse image is shorter than this: structure would be gone.
+# Shortest axis of a coarse image: below this, structure is lost.
 SMALLEST_AXIS = 12
 MAX_LEVELS = 4
-# Pixels per cell, along every axis, from which finer images say little more of where the mode is:
-# with 4 x 4 cells and 128 x 128 pixels of colour, the search at half the resolution takes 19 ms
-# instead of 47, and θ is off by 1.5 % instead of 1.2 %. To estimate noise, half of that will do.
+# Pixels per cell, along every axis, above which finer images hardly change the mode: with 4 x 4
+# cells and 128 x 128 pixels of colour, the search at half the resolution takes 19 ms instead of 47,
+# and θ is off by 1.5 % instead of 1.2 %. For an estimate of noise, half of that is enough.
 MAX_PER_CELL, MAX_PER_CELL_FOR_NOISE = 16, 8
 
 
@@ -51,13 +59,13 @@ class Problem:
     ----------
     coordinates : Coordinates
     precision : (d, d)
-        The prior's, for the coordinates x.
+        Precision of the prior, for the coordinates x.
     similarity : Similarity
     grids : list of Grid
-        Resolutions, the coarsest first.
+        Resolutions, from coarse to fine.
     method : str
     max_steps : int
-        Of the search, at each resolution.
+        Largest number of search steps at each resolution.
     chains : Chains
     seed : int
     """
@@ -94,16 +102,19 @@ class Aligned:
     chains: list[Array] = field(default_factory=list)
     densities: list[Array] = field(default_factory=list)
 
+    def __len__(self) -> int:
+        return len(self.theta)
+
 
 @dataclass(frozen=True, eq=False)
 class PairedImages:
-    """Pairs of images, as numbers into them.
+    """Pairs of images, given by indices.
 
     Attributes
     ----------
     sources, targets : (n_images, channels, *spatial)
     edges : (n, 2)
-        Numbers of a source and of a target.
+        Indices of a source and of a target.
     """
 
     sources: Images
@@ -124,6 +135,9 @@ class PairedImages:
         return self.sources[sources], self.targets[targets]
 
 
+# -- blocks
+
+
 def split_pairs(n: int, dim: int, n_threads: int = 1) -> list[slice]:
     """Blocks of nearly equal size, the same number for every thread."""
     largest = max(1, min(BLOCK, HESSIAN_BYTES // (16 * dim * dim)))
@@ -132,10 +146,59 @@ def split_pairs(n: int, dim: int, n_threads: int = 1) -> list[slice]:
     return [slice(i, min(i + size, n)) for i in range(0, n, size)]
 
 
-def pyramid(coordinates: Coordinates, shape: tuple[int, ...]) -> list[kernels.Grid]:
-    """Grids of an image shape and of coarser ones, each about half the one after it.
+def map_blocks(
+    function: Callable[..., Any],
+    shared: Any,
+    tasks: Sequence[tuple[Any, ...]],
+    *,
+    advance: Callable[[int], None],
+    n_threads: int,
+    client: Client | None = None,
+    stop: threading.Event | None = None,
+) -> list[Any]:
+    """``function(shared, *task)`` of all tasks, on threads or on the workers of a cluster.
 
-    Those with more than ``MAX_PER_CELL`` pixels per cell are not counted among ``MAX_LEVELS``.
+    ``advance`` is called with the length of each result. On an exception, ``stop`` is set.
+    """
+    results: Any
+    if client is None:
+        results = _run_on_threads(function, shared, tasks, n_threads, stop or threading.Event())
+    else:
+        results = run_on(client, function, shared, tasks)
+    found: dict[int, Any] = {}
+    with closing(results):
+        for place, result in results:
+            found[place] = result
+            advance(len(result))
+    return [found[place] for place in range(len(tasks))]
+
+
+def _run_on_threads(
+    function: Callable[..., Any],
+    shared: Any,
+    tasks: Sequence[tuple[Any, ...]],
+    n_threads: int,
+    stop: threading.Event,
+) -> Generator[tuple[int, Any]]:
+    """Index and result of each task, in the order of completion."""
+    pool = ThreadPoolExecutor(n_threads, thread_name_prefix="dreamwarp-align")
+    with single_threaded_algebra(), pool:
+        futures = {pool.submit(function, shared, *task): k for k, task in enumerate(tasks)}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+# -- resolutions
+
+
+def pyramid(coordinates: Coordinates, shape: tuple[int, ...]) -> list[kernels.Grid]:
+    """Grids of an image shape and of coarser ones, each about half the size of the next.
+
+    At most ``MAX_LEVELS``, not counting those with more than ``MAX_PER_CELL`` pixels per cell.
     """
     shapes, cells = [shape], coordinates.space.cells
     n_fine = int(_is_fine(shape, cells, MAX_PER_CELL))
@@ -151,35 +214,44 @@ def pyramid(coordinates: Coordinates, shape: tuple[int, ...]) -> list[kernels.Gr
 def coarse_enough(
     grids: list[kernels.Grid], cells: tuple[int, ...], per_cell: int = MAX_PER_CELL
 ) -> list[kernels.Grid]:
-    """Grids without those, at the fine end, that have more pixels per cell along every axis."""
-    kept = list(grids)
-    while len(kept) > 1 and _is_fine(kept[-1].shape, cells, per_cell):
-        kept.pop()
-    return kept
+    """Grids with at most ``per_cell`` pixels per cell along some axis; at least the coarsest."""
+    return [grids[0], *(grid for grid in grids[1:] if not _is_fine(grid.shape, cells, per_cell))]
 
 
 def _is_fine(shape: tuple[int, ...], cells: tuple[int, ...], per_cell: int) -> bool:
-    """Whether an image has more than so many pixels per cell along every axis."""
+    """Whether an image has more than ``per_cell`` pixels per cell along every axis."""
     return all(n > per_cell * k for n, k in zip(shape, cells, strict=True))
 
 
-def align_some(
-    problem: Problem, pairs: PairedImages, block: slice, keep: bool, stop: threading.Event
-) -> Aligned:
-    """Align a block of pairs; without ``keep``, posterior draws are dropped."""
-    numbers = np.arange(block.start, block.stop)
-    found = align_block(problem, *pairs.take(block), numbers, stop)
-    return found if keep else replace(found, chains=[], densities=[])
+def at_resolution(
+    problem: Problem, sources: Images, targets: Images, grid: kernels.Grid
+) -> Posterior:
+    """The posterior of pairs of images (n, channels, *spatial), on a grid as fine or coarser."""
+    n, n_channels, *shape = sources.shape
+    if grid.shape != tuple(shape):
+        sources, targets = shrink(sources, grid.shape), shrink(targets, grid.shape)
+    pixels = math.prod(grid.shape)
+    pairs = ImagePairs(
+        sources.reshape(n, n_channels, pixels), targets.reshape(n, n_channels, pixels), grid
+    )
+    weight, similarity = math.prod(shape) / pixels, problem.similarity
+    if isinstance(similarity, Custom):  # the user's function gets images, not lists of pixels
+        similarity = replace(similarity, shape=grid.shape)
+    return Posterior(problem.coordinates, problem.precision, pairs, similarity, weight=weight)
+
+
+# -- alignment
 
 
 def align_block(
-    problem: Problem,
-    sources: Images,
-    targets: Images,
-    numbers: NDArray[np.int64],
-    stop: threading.Event,
+    shared: tuple[Problem, PairedImages],
+    block: slice,
+    keep: bool = False,
+    stop: threading.Event | None = None,
 ) -> Aligned:
-    """Align pairs of images (n, channels, *spatial), known by their numbers (n,)."""
+    """Align a block of pairs; posterior draws are returned if ``keep``."""
+    problem, pairs = shared
+    (sources, targets), numbers = pairs.take(block), np.arange(block.start, block.stop)
     levels = [at_resolution(problem, sources, targets, grid) for grid in problem.grids]
     fine, everyone = levels[-1], np.arange(len(sources))
     loss_before = loss_at(fine, np.zeros((len(sources), problem.coordinates.dim)))
@@ -195,8 +267,9 @@ def align_block(
         x = Surrogate.measured(fine, x).spread(normals, everyone)
     elif problem.method != "map":
         sampled = sample_posterior(
-            problem.method, fine, x, problem.chains, seed=problem.seed, numbers=numbers, stop=stop
-        )
+            problem.method, fine, x, problem.chains, seed=problem.seed, numbers=numbers,
+            stop=stop or threading.Event(),
+        )  # fmt: skip
         x = np.stack([chains[0, -1] for chains in sampled.draws])
         converged = sampled.r_hat <= problem.chains.r_hat
         r_hat, ess = np.array([diagnose(chains) for chains in sampled.draws]).T
@@ -211,31 +284,15 @@ def align_block(
         loss_after = loss_at(fine, x)
     else:
         loss_before, loss_after = _full_losses(problem, theta, sources, targets)
-        # At the full resolution too, no pair is left worse than it was.
+        # At full resolution too, no loss may increase.
         theta[loss_after > loss_before] = 0.0
         loss_after = np.minimum(loss_after, loss_before)
+    found_draws = sampled if keep else None
     return Aligned(
         theta, loss_before, loss_after, converged, diagnostics,
-        [to_theta(chains) for chains in sampled.draws] if sampled else [],
-        sampled.densities if sampled else [],
+        [to_theta(chains) for chains in found_draws.draws] if found_draws else [],
+        found_draws.densities if found_draws else [],
     )  # fmt: skip
-
-
-def at_resolution(
-    problem: Problem, sources: Images, targets: Images, grid: kernels.Grid
-) -> Posterior:
-    """The posterior of pairs of images (n, channels, *spatial), on a grid as fine or coarser."""
-    n, n_channels, *shape = sources.shape
-    if grid.shape != tuple(shape):
-        sources, targets = shrink(sources, grid.shape), shrink(targets, grid.shape)
-    pixels = len(grid.every)
-    pairs = ImagePairs(
-        sources.reshape(n, n_channels, pixels), targets.reshape(n, n_channels, pixels), grid
-    )
-    weight, similarity = math.prod(shape) / pixels, problem.similarity
-    if isinstance(similarity, Custom):  # the user's function gets images at every resolution
-        similarity = replace(similarity, shape=grid.shape)
-    return Posterior(problem.coordinates, problem.precision, pairs, similarity, weight=weight)
 
 
 def excess(posterior: Posterior, loss: Array) -> Array:
@@ -246,23 +303,23 @@ def excess(posterior: Posterior, loss: Array) -> Array:
     return np.sqrt(loss / size) / posterior.similarity.sigma
 
 
+def loss_at(posterior: Posterior, x: Array) -> Array:
+    """Loss of x (n, d). The states of ``posterior`` are then those of x."""
+    posterior.log_density(x, np.arange(len(x)))
+    return _loss(posterior.similarity, posterior.states.values, posterior.pairs.targets)
+
+
 def _full_losses(
     problem: Problem, theta: Array, sources: Images, targets: Images
 ) -> tuple[Array, Array]:
-    """Losses (n,) without and with warps, of images (n, channels, *spatial) as they are."""
-    n, n_channels = sources.shape[:2]
-    seen = Warp(problem.coordinates.space, theta).image(sources, n_threads=1)
-    flat = [values.reshape(n, n_channels, -1) for values in (sources, seen, targets)]
-    if isinstance(problem.similarity, SquaredError):
-        return squared_error(flat[0], flat[2]), squared_error(flat[1], flat[2])
-    before, after = (-problem.similarity.log_likelihood(v, flat[2]) for v in flat[:2])
-    return before, after
+    """Losses (n,) without and with the warps, at full resolution."""
+    warped = Warp(problem.coordinates.space, theta).image(sources, n_threads=1)
+    flat = [values.reshape(*values.shape[:2], -1) for values in (sources, warped, targets)]
+    return _loss(problem.similarity, flat[0], flat[2]), _loss(problem.similarity, flat[1], flat[2])
 
 
-def loss_at(posterior: Posterior, x: Array) -> Array:
+def _loss(similarity: Similarity, values: Images, targets: Images) -> Array:
     """Sum of squared differences or, for other similarities, minus the log-likelihood."""
-    posterior.log_density(x, np.arange(len(x)))
-    seen, targets = posterior.states.values, posterior.pairs.targets
-    if isinstance(posterior.similarity, SquaredError):
-        return squared_error(seen, targets)
-    return -posterior.similarity.log_likelihood(seen, targets)
+    if isinstance(similarity, SquaredError):
+        return squared_error(values, targets)
+    return -similarity.log_likelihood(values, targets)

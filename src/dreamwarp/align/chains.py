@@ -1,59 +1,59 @@
-"""Draws from the posterior of warps: chains, how long they run, and whether they have mixed."""
+"""Posterior sampling: Markov chains of pairs, their length, and their convergence."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align.hamiltonian import Hamiltonian
-from dreamwarp.align.metropolis import Metropolis, count_words
-from dreamwarp.align.posterior import ImagePairs, Posterior
+from dreamwarp.align.metropolis import Metropolis
+from dreamwarp.align.posterior import Posterior
 from dreamwarp.align.search import SMALLEST_COARSE_GAIN, climb
 from dreamwarp.align.surrogate import Surrogate
 from dreamwarp.core import draws
 
 Array = NDArray[np.float64]
 
-# All chains of a pair but the first start at modes near draws of the prior, with as little of the
-# likelihood's curvature added as makes it proper: so far apart that chains in different modes tell.
+# All chains of a pair except the first start at modes near draws of the prior, so far apart that
+# chains in different modes show. This share of the likelihood's curvature makes the prior proper.
 LIKELIHOOD_SHARE = 1e-4
-# Steps up to those modes, at most.
-CLIMB = 20
-# Adaptation of steps decays like 1 / sweeps to this power (Robbins and Monro: between 1/2 and 1).
-SETTLING = 0.6
-# Times that the surrogate is fitted anew in burn-in, and sweeps per Hessian that it is fitted to.
+# Largest number of steps to those modes.
+MAX_CLIMB = 20
+# Step sizes are adapted at rate s^-DECAY in sweep s (Robbins and Monro: between 1/2 and 1).
+DECAY = 0.6
+# Times that the surrogate is fitted during burn-in, and sweeps per Hessian that it is fitted to.
 N_STAGES, HESSIAN_EVERY = 4, 4
-# Burn-in has so many parts; in the last one only step sizes are adapted.
-SETTLING_SHARE = 5
-# Chains that have not mixed after so many times the draws of the first look begin anew with a
-# surrogate fitted to those draws, for twice as many. Steps are then adapted in so many sweeps, and
-# the first look is after this part of them: chains slow to mix need more draws to show it.
-PATIENCE, N_RESETTLED, FIRST_LOOK = 7, 20, 4
-# Sweep s of chain c of pair k draws the numbers of sample (k 2^10 + c) 2^24 + s.
+# The last 1 / FINAL_SHARE of burn-in adapts step sizes only.
+FINAL_SHARE = 5
+# Chains that have not converged after PATIENCE times the draws of the first test restart with a
+# surrogate fitted to those draws, with twice the patience. N_READAPT sweeps then adapt step sizes,
+# and the first test is after 1 / FIRST_TEST of the patience: slow chains need more draws.
+PATIENCE, N_READAPT, FIRST_TEST = 7, 20, 4
+# Sweep s of chain c of pair k uses the random numbers of sample (k 2^10 + c) 2^24 + s.
 MAX_CHAINS, MAX_SWEEPS = 2**10, 2**24
 
 
 @dataclass(frozen=True)
 class Chains:
-    """How chains are run.
+    """Number and length of chains.
 
     Attributes
     ----------
     n_chains : int
     n_burn_in : int
-        Sweeps before the first draw is kept, in which proposals are adapted. Most of them are
-        Hamiltonian whatever the method, which reaches the bulk of the posterior fastest.
+        Sweeps before the first draw is kept, in which proposals are adapted. Most are Hamiltonian
+        for both methods, which reaches the bulk of the posterior fastest.
     n_draws : int
-        Draws kept of each chain, one per sweep, before it is first looked at.
+        Draws per chain, one per sweep, before the first test of convergence.
     max_draws : int
-        A pair whose chains have not mixed by then is reported as not converged. Draws that are
-        dropped because proposals are adapted once more count too.
+        A pair that has not converged by then is reported. Draws dropped because proposals are
+        adapted again count too.
     r_hat : float
-        Chains count as mixed when the split R-hat of every coordinate is at most this.
+        Chains have converged when the split R-hat of every coordinate is at most this.
     """
 
     n_chains: int = 2
@@ -63,23 +63,6 @@ class Chains:
     r_hat: float = 1.05
 
 
-class Transition(Protocol):
-    """A Markov chain of every pair of a block, whose target is the posterior."""
-
-    posterior: Posterior
-    surrogate: Surrogate
-    x: Array
-    density: Array
-    n_normals: int
-    n_uniforms: int
-
-    def sweep(
-        self, chosen: NDArray[np.int64], normals: Array, uniforms: Array, adaptation: float
-    ) -> Array:
-        """Move the chosen chains; returns their acceptance rates."""
-        ...
-
-
 @dataclass(frozen=True)
 class Sampled:
     """Draws and diagnostics of the chains of n pairs.
@@ -87,15 +70,15 @@ class Sampled:
     Attributes
     ----------
     draws : list of (n_chains, n_draws, d)
-        Of each pair, in coordinates x; burn-in left out.
+        Draws of x of each pair, without burn-in.
     densities : list of (n_chains, n_draws)
-        Log-posteriors of those, up to a constant.
+        Their log-posteriors, up to a constant.
     acceptance : (n,)
         Mean acceptance rate of those draws.
     r_hat : (n,)
         Largest split R-hat of any coordinate.
     n_sweeps : (n,)
-        Of each chain, burn-in included.
+        Sweeps of each chain, including burn-in.
     """
 
     draws: list[Array]
@@ -115,146 +98,145 @@ def sample_posterior(
     numbers: NDArray[np.int64],
     stop: threading.Event,
 ) -> Sampled:
-    """Run chains for a block of pairs from round their modes (n, d).
+    """Run chains for a block of pairs with given modes (n, d).
 
-    The pair with number k gets the same chains whatever block it is in.
+    The chains of the pair with number k depend on the seed and k alone, not on the block. Setting
+    ``stop`` raises InterruptedError.
     """
     n, n_chains = len(modes), options.n_chains
     surrogate = Surrogate.at_modes(posterior, modes).repeated(n_chains)
-    pairs = ImagePairs(
-        np.repeat(posterior.pairs.sources, n_chains, axis=0),
-        np.repeat(posterior.pairs.targets, n_chains, axis=0),
-        posterior.pairs.grid,
-    )
-    of_chains = posterior.of(pairs)
+    of_chains = posterior.repeated(n_chains)
     everyone = np.arange(n * n_chains)
-    chain_numbers = np.repeat(numbers * MAX_CHAINS, n_chains) + everyone % n_chains
-    random = _Random(seed, chain_numbers)
-    x = _disperse(of_chains, surrogate, random.normals(everyone, 0, modes.shape[1]), n_chains)
-    chains: Transition = Hamiltonian(of_chains, surrogate, x)
-    n_explored = options.n_burn_in - options.n_burn_in // SETTLING_SHARE
-    _explore(chains, n_explored, random, n, stop)
+    first = (np.repeat(numbers * MAX_CHAINS, n_chains) + everyone % n_chains) * MAX_SWEEPS
+    normals = draws.normals(seed, first, modes.shape[1], stream=draws.Stream.ALIGNMENT, n_threads=1)
+    x = _disperse(of_chains, surrogate, normals, n_chains)
+    sampler = _Sampler(Hamiltonian(of_chains, surrogate, x), seed, first, stop)
+    n_explored = options.n_burn_in - options.n_burn_in // FINAL_SHARE
+    sampler.explore(n_explored, n)
     if method == "metropolis":
-        with_memory = posterior.of(pairs, n_words=count_words(posterior.coordinates))
-        chains = Metropolis(with_memory, chains.surrogate, chains.x)
-    _adapt_steps(chains, everyone, n_explored, options.n_burn_in - n_explored, random, stop)
-    return _run(chains, options, random, n, stop)
+        sampler.chains = Metropolis(of_chains, sampler.chains.surrogate, sampler.chains.x)
+    sampler.adapt_steps(everyone, n_explored, options.n_burn_in - n_explored)
+    return _run(sampler, options, n)
 
 
 def _disperse(posterior: Posterior, surrogate: Surrogate, normals: Array, n_chains: int) -> Array:
-    """Starts of chains (n * n_chains, d): the first of a pair at its mode, others elsewhere.
+    """Initial states of chains (n * n_chains, d): the mode for the first chain of a pair.
 
-    The others climb from a wide draw to the nearest mode, which may be another one. Started at the
-    draw itself, a chain can be so far out that it never moves.
+    The others climb from a draw of the prior to the nearest mode, which may be another one. A chain
+    that starts at the draw itself may be so far from the bulk that it never moves.
     """
     everyone = np.arange(len(normals))
     others = np.flatnonzero(everyone % n_chains)
     x = surrogate.centers.copy()
     wide = surrogate.widened(posterior.precision, LIKELIHOOD_SHARE).spread(normals[others], others)
     density = posterior.log_density(wide, others)
-    found = climb(
-        posterior, wide, density, others, max_steps=CLIMB, smallest_gain=SMALLEST_COARSE_GAIN
-    )
-    x[others] = found.x
+    x[others] = climb(
+        posterior, wide, density, others, max_steps=MAX_CLIMB, smallest_gain=SMALLEST_COARSE_GAIN
+    ).x
     stiff = ~np.isfinite(posterior.log_density(x, everyone))
-    x[stiff] = surrogate.centers[stiff]  # no chain starts where paths can't be followed
+    x[stiff] = surrogate.centers[stiff]
     return x
 
 
-class _Random:
-    """The random numbers of all chains of a block."""
+class _Draws(NamedTuple):
+    """Draws of some chains, their log-posteriors and their acceptance probabilities."""
 
-    def __init__(self, seed: int, chain_numbers: NDArray[np.int64]) -> None:
-        self.seed, self._first = seed, chain_numbers * MAX_SWEEPS
+    x: Array  # (k, n_draws, d)
+    densities: Array  # (k, n_draws)
+    rates: Array  # (k, n_draws)
 
-    def normals(self, chosen: NDArray[np.int64], sweep: int, dim: int) -> Array:
-        return draws.normals(
-            self.seed, self._first[chosen] + sweep, dim, stream=draws.Stream.ALIGNMENT, n_threads=1
-        )
+    @classmethod
+    def none(cls, n_chains: int, d: int) -> _Draws:
+        return cls(np.empty((n_chains, 0, d)), np.empty((n_chains, 0)), np.empty((n_chains, 0)))
 
-    def uniforms(self, chosen: NDArray[np.int64], sweep: int, dim: int) -> Array:
-        return draws.uniforms(
-            self.seed, self._first[chosen] + sweep, dim, stream=draws.Stream.ACCEPTANCE, n_threads=1
-        )
+    def of(self, some: slice | NDArray[np.bool_]) -> _Draws:
+        return _Draws(*(values[some].copy() for values in self))
 
-
-def _explore(
-    chains: Transition, last_sweep: int, random: _Random, n: int, stop: threading.Event
-) -> None:
-    """Fit the surrogates of chains to where they go, after each of some stages.
-
-    The first two are equally long, each of the others twice as long as the one before it.
-
-    The surrogate of a pair is fitted to the draws of its chains and to the mean of Gauss-Newton's
-    Hessians along them.
-    """
-    everyone, sweep = np.arange(len(chains.x)), 0
-    for stage in range(N_STAGES - 1, -1, -1):
-        first, last = sweep, last_sweep // 2**stage
-        found, hessians = [], []
-        while sweep < last:
-            if stop.is_set():
-                raise InterruptedError
-            sweep += 1
-            _sweep(chains, random, everyone, sweep, (sweep - first) ** -SETTLING)
-            found.append(chains.x.copy())
-            if (last - sweep) % HESSIAN_EVERY == 0:
-                chains.posterior.log_density(chains.x, everyone)
-                hessians.append(chains.posterior.derivatives(chains.x, everyone)[1])
-        if len(found) > 3:
-            chains.surrogate = _refit(np.stack(found, 1), np.mean(hessians, 0), chains, n)
+    def followed_by(self, more: _Draws) -> _Draws:
+        return _Draws(*(np.concatenate(both, axis=1) for both in zip(self, more, strict=True)))
 
 
-def _refit(found: Array, hessians: Array, chains: Transition, n: int) -> Surrogate:
-    """A surrogate of draws (n * n_chains, n_draws, d): one per pair, given to all its chains."""
-    n_chains, (_, n_draws, d) = len(found) // n, found.shape
-    of_pairs = found.reshape(n, n_chains * n_draws, d)
-    matrices = hessians.reshape(n, n_chains, d, d).mean(axis=1) + chains.posterior.precision
-    return Surrogate.fitted(of_pairs, np.triu(matrices)).repeated(n_chains)
+class _Sampler:
+    """Sweeps of the chains of a block, with numbered random draws."""
 
+    def __init__(
+        self, chains: Hamiltonian, seed: int, first: NDArray[np.int64], stop: threading.Event
+    ) -> None:
+        self.chains: Hamiltonian | Metropolis = chains
+        self._seed, self._first, self._stop = seed, first, stop
 
-def _sweep(
-    chains: Transition, random: _Random, chosen: NDArray[np.int64], sweep: int, adaptation: float
-) -> Array:
-    normals = random.normals(chosen, sweep, chains.n_normals)
-    uniforms = random.uniforms(chosen, sweep, chains.n_uniforms)
-    return chains.sweep(chosen, normals, uniforms, adaptation)
-
-
-def _adapt_steps(
-    chains: Transition,
-    chosen: NDArray[np.int64],
-    sweep: int,
-    n_sweeps: int,
-    random: _Random,
-    stop: threading.Event,
-) -> int:
-    """Adapt the steps of the chosen chains to their surrogates; returns the last sweep."""
-    for s in range(1, n_sweeps + 1):
-        if stop.is_set():
+    def sweep(self, chosen: NDArray[np.int64], number: int, adaptation: float) -> Array:
+        """Sweep ``number`` of the chosen chains; returns acceptance rates (k,)."""
+        if self._stop.is_set():
             raise InterruptedError
-        _sweep(chains, random, chosen, sweep + s, s**-SETTLING)
-    return sweep + n_sweeps
+        numbers, chains = self._first[chosen] + number, self.chains
+        normals = draws.normals(
+            self._seed, numbers, chains.n_normals, stream=draws.Stream.ALIGNMENT, n_threads=1
+        )
+        uniforms = draws.uniforms(
+            self._seed, numbers, chains.n_uniforms, stream=draws.Stream.ACCEPTANCE, n_threads=1
+        )
+        return chains.sweep(chosen, normals, uniforms, adaptation)
+
+    def explore(self, last_sweep: int, n: int) -> None:
+        """Burn-in: fit the surrogates of n pairs to their chains after each of ``N_STAGES`` stages.
+
+        The first two stages have equal length; each later one is twice as long as the one before.
+        A surrogate is fitted to the draws of a pair's chains and their mean Gauss-Newton Hessian.
+        """
+        everyone, sweep = np.arange(len(self.chains.x)), 0
+        posterior = self.chains.posterior
+        for stage in range(N_STAGES - 1, -1, -1):
+            first, last = sweep, last_sweep // 2**stage
+            found, hessians = [], []
+            while sweep < last:
+                sweep += 1
+                self.sweep(everyone, sweep, (sweep - first) ** -DECAY)
+                x = self.chains.x.copy()
+                found.append(x)
+                if (last - sweep) % HESSIAN_EVERY == 0:
+                    posterior.log_density(x, everyone)
+                    hessians.append(posterior.derivatives(x, everyone)[1])
+            if len(found) > 3:
+                n_chains, d = len(everyone) // n, posterior.coordinates.dim
+                mean = np.mean(hessians, 0).reshape(n, n_chains, d, d).mean(axis=1)
+                self.chains.surrogate = Surrogate.fitted(
+                    np.stack(found, 1).reshape(n, -1, d), np.triu(mean + posterior.precision)
+                ).repeated(n_chains)
+
+    def adapt_steps(self, chosen: NDArray[np.int64], sweep: int, n_sweeps: int) -> int:
+        """Adapt the step sizes of the chosen chains; returns the number of the last sweep."""
+        for s in range(1, n_sweeps + 1):
+            self.sweep(chosen, sweep + s, s**-DECAY)
+        return sweep + n_sweeps
+
+    def draw(self, chosen: NDArray[np.int64], sweep: int, n_draws: int) -> _Draws:
+        """Continue the chosen chains with fixed step sizes."""
+        found, densities, rates = [], [], []
+        for s in range(1, n_draws + 1):
+            rates.append(self.sweep(chosen, sweep + s, 0.0))
+            found.append(self.chains.x[chosen])
+            densities.append(self.chains.density[chosen])
+        return _Draws(np.stack(found, 1), np.stack(densities, 1), np.stack(rates, 1))
 
 
-def _run(
-    chains: Transition, options: Chains, random: _Random, n: int, stop: threading.Event
-) -> Sampled:
-    """Run chains until those of every pair have mixed, or all draws are used up.
+def _run(sampler: _Sampler, options: Chains, n: int) -> Sampled:
+    """Run chains until those of every pair have converged, or no draws are left.
 
-    Draws from before the last change of a pair's surrogate are dropped: those that are kept are of
-    one Markov chain each, whose target is the posterior.
+    Draws from before the last change of a pair's surrogate are dropped, so that the kept draws of a
+    chain are from one Markov chain whose target is the posterior.
     """
-    n_chains, d = options.n_chains, chains.x.shape[1]
-    sweep, n_left = options.n_burn_in, options.max_draws
-    first_look, patience = options.n_draws, PATIENCE * options.n_draws
+    chains, n_chains = sampler.chains, options.n_chains
+    d, sweep, n_left = chains.x.shape[1], options.n_burn_in, options.max_draws
+    first_test, patience = options.n_draws, PATIENCE * options.n_draws
     active = np.arange(n)
     chosen, found = np.arange(n * n_chains), _Draws.none(n * n_chains, d)
-    r_hat, n_sweeps, kept = np.full(n, np.inf), np.zeros(n, np.int64), {}
+    r_hat, n_sweeps = np.full(n, np.inf), np.zeros(n, np.int64)
+    kept: dict[int, _Draws] = {}
     while True:
-        n_more = min(found.n_draws // 2 or first_look, n_left)
-        more = _draw_more(chains, chosen, sweep, n_more, random, stop)
-        found, n_left, sweep = found.followed_by(more), n_left - n_more, sweep + n_more
+        n_more = min(found.x.shape[1] // 2 or first_test, n_left)
+        found = found.followed_by(sampler.draw(chosen, sweep, n_more))
+        n_left, sweep = n_left - n_more, sweep + n_more
         n_sweeps[active] = sweep
         by_pair = found.x.reshape(len(active), n_chains, -1, d)
         r_hat[active] = [split_r_hat(draws_of_pair).max() for draws_of_pair in by_pair]
@@ -265,66 +247,23 @@ def _run(
             break
         rest = np.repeat(~done, n_chains)
         active, chosen, found = active[~done], chosen[rest], found.of(rest)
-        if found.n_draws >= patience and n_left >= 2 * patience:
-            chains.surrogate = chains.surrogate.refitted(
-                chosen, found.x.reshape(len(active), -1, d)
-            )
-            sweep = _adapt_steps(chains, chosen, sweep, N_RESETTLED, random, stop)
+        if found.x.shape[1] >= patience and n_left >= 2 * patience:
+            of_pairs = found.x.reshape(len(active), -1, d)
+            chains.surrogate = chains.surrogate.refitted(chosen, of_pairs)
+            sweep = sampler.adapt_steps(chosen, sweep, N_READAPT)
             found, patience = _Draws.none(len(chosen), d), 2 * patience
-            first_look = patience // FIRST_LOOK
-    draws_of = [kept[i] for i in range(n)]
+            first_test = patience // FIRST_TEST
+    ordered = [kept[i] for i in range(n)]
     return Sampled(
-        [mine.x for mine in draws_of], [mine.heights for mine in draws_of],
-        np.array([mine.rates.mean() for mine in draws_of]), r_hat, n_sweeps,
+        [each.x for each in ordered], [each.densities for each in ordered],
+        np.array([each.rates.mean() for each in ordered]), r_hat, n_sweeps,
     )  # fmt: skip
 
 
-class _Draws(NamedTuple):
-    """Draws of some chains, their log-posteriors, and how probable it was to accept them."""
-
-    x: Array  # (k, n_draws, d)
-    heights: Array  # (k, n_draws)
-    rates: Array  # (k, n_draws)
-
-    @classmethod
-    def none(cls, n_chains: int, d: int) -> _Draws:
-        return cls(np.empty((n_chains, 0, d)), np.empty((n_chains, 0)), np.empty((n_chains, 0)))
-
-    @property
-    def n_draws(self) -> int:
-        return self.x.shape[1]
-
-    def of(self, some: slice | NDArray[np.bool_]) -> _Draws:
-        return _Draws(*(values[some].copy() for values in self))
-
-    def followed_by(self, more: _Draws) -> _Draws:
-        return _Draws(*(np.concatenate(both, axis=1) for both in zip(self, more, strict=True)))
-
-
-def _draw_more(
-    chains: Transition,
-    chosen: NDArray[np.int64],
-    sweep: int,
-    n_draws: int,
-    random: _Random,
-    stop: threading.Event,
-) -> _Draws:
-    """Continue the chosen chains with fixed steps."""
-    found, heights, rates = [], [], []
-    for s in range(1, n_draws + 1):
-        if stop.is_set():
-            raise InterruptedError
-        rates.append(_sweep(chains, random, chosen, sweep + s, 0.0))
-        found.append(chains.x[chosen])
-        heights.append(chains.density[chosen])
-    return _Draws(np.stack(found, 1), np.stack(heights, 1), np.stack(rates, 1))
-
-
 def diagnose(chains: Array) -> tuple[float, float]:
-    """Largest split R-hat and smallest effective number of draws of chains (n_chains, n_draws, d).
+    """Largest split R-hat and smallest effective sample size of chains (n_chains, n_draws, d).
 
-    By arviz. A coordinate that never moves has neither. NaN if none has, as where draws are too few
-    for arviz.
+    By arviz. Coordinates that never move are ignored. NaN if all are, or if draws are too few.
     """
     from arviz_stats.base.array import array_stats
 
@@ -338,9 +277,9 @@ def diagnose(chains: Array) -> tuple[float, float]:
 def split_r_hat(chains: Array) -> Array:
     """Split R-hat of every coordinate of chains (n_chains, n_draws, d): (d,).
 
-    Gelman and Rubin's ratio of what the variance would be, were the halves of all chains draws of
-    one distribution, to what it is within them. The same figure as arviz's ``method="split"``, for
-    all coordinates at once: this one decides when to stop. Infinite for what never moves.
+    Gelman and Rubin's ratio of the pooled variance to the variance within half-chains. Equal to
+    arviz's ``method="split"``, but for all coordinates at once, to test convergence. Infinite for
+    coordinates that never move.
     """
     n_chains, n_draws, d = chains.shape
     half = n_draws // 2

@@ -1,30 +1,30 @@
-"""warp_distance: how far apart samples are when warping one onto the other is allowed.
+"""warp_distance: an elastic distance between samples.
 
-d(a, b)² = min over θ of |a ∘ T^θ - b|² / σ² + θᵀ Q θ: what is left after alignment, in units of the
-noise, plus the size of the warp under the prior. Next to dynamic time warping's it is elastic but
-smooth, has a prior in the place of a window, and costs time linear in the length.
+d(a, b)² = min over θ of |a ∘ T^θ - b|² / σ² + θᵀ Q θ: the residual after alignment in units of the
+noise, plus the size of the warp under the prior. Compared to dynamic time warping, warps are
+smooth, a prior takes the place of a window, and time is linear in the length.
 """
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import cdist
 
-from dreamwarp.align.alignment import Alignments, align_pairs
-from dreamwarp.align.prior import Prior, SmoothPrior
+from dreamwarp.align.alignment import align_quietly
+from dreamwarp.align.noise import check_sigma
+from dreamwarp.align.prior import Prior, check_prior
 from dreamwarp.core.progress import ProgressOption, silenced, track
 from dreamwarp.core.validation import as_finite_array, check_whole
 from dreamwarp.space import WarpSpace
 
 Array = NDArray[np.float64]
 
-# Pairs that σ is estimated from, and pairs aligned at a time.
+# Pairs for the estimate of σ, and pairs aligned at a time.
 N_CALIBRATION, CHUNK = 64, 8192
-# Of a search: distances need no more digits, and few pairs gain more.
+# Search steps: distances need no more digits, and few pairs gain from more steps.
 MAX_STEPS = 12
 
 
@@ -45,24 +45,23 @@ def warp_distance(
     Parameters
     ----------
     a : (*spatial), (n, *spatial) or (n, channels, *spatial)
-    b : of the same kind; (m, ...)
+    b : (*spatial), (m, *spatial) or (m, channels, *spatial)
     space : WarpSpace
-        With as many axes as are spatial, ``WarpSpace((10,))`` for series.
+        For example ``WarpSpace((10,))`` for series.
     prior : Prior, optional
         Default: ``SmoothPrior(space)``.
     sigma : float or "auto"
-        Noise of a value. ``"auto"`` estimates it from pairs that are near each other. Distances
-        with different σ can't be compared: pass the one that was found, or a number, if more are
-        to follow.
+        Standard deviation of the noise of a value. ``"auto"`` estimates it from neighbouring pairs.
+        Distances with different σ are not comparable: pass a number to compare several calls.
     n_candidates : int, optional
-        For nearest neighbours: of each row, only so many samples, the nearest without warps, are
-        aligned. The others keep their distance without warps, which is an upper bound.
+        Align only this many samples of b per sample of a, the nearest without warps. The others
+        keep their distance without warps, which is an upper bound. For nearest neighbours.
     max_steps : int
-        Of the search.
+        Largest number of search steps.
 
     Returns
     -------
-    (n, m), or a float. Rows are a. Not symmetric: a is warped onto b.
+    (n, m), or a float. Not symmetric: a is warped onto b.
 
     Examples
     --------
@@ -74,21 +73,23 @@ def warp_distance(
     True
     """
     first, second, is_single = _check_samples(space, a, b)
-    prior = SmoothPrior(space) if prior is None else prior
+    prior = check_prior(space, prior)
     flat = [x.reshape(len(x), -1) for x in (first, second)]
     plain = cdist(*flat)
     options = {"prior": prior, "n_threads": n_threads}
-    noise = _estimate(space, first, second, plain, options) if sigma == "auto" else float(sigma)
-    if not 0.0 < noise < np.inf:
-        raise ValueError(f"`sigma` must be a positive number or 'auto', got {sigma!r}.")
+    noise = check_sigma(sigma)
+    if noise == "auto":
+        noise = _estimate(space, first, second, plain, options)
     rows, columns = _choose_pairs(plain, n_candidates)
     out = plain / noise
     with silenced(progress), track(len(rows), "warp distances", progress) as advance:
         for start in range(0, len(rows), CHUNK):
             i, j = rows[start : start + CHUNK], columns[start : start + CHUNK]
-            found = _align(space, first[i], second[j], noise, max_steps, options)
+            found = align_quietly(
+                space, first[i], second[j], sigma=noise, max_steps=max_steps, **options
+            )
             size = np.einsum("nd,de,ne->n", found.theta, prior.precision, found.theta)
-            # Never more than without a warp, which is one of those to choose from.
+            # The identity is a candidate, so a distance is at most the one without a warp.
             warped = np.sqrt(found.loss_after / noise**2 + size)
             out[i, j] = np.minimum(out[i, j], warped)
             advance(len(i))
@@ -98,7 +99,7 @@ def warp_distance(
 def estimate_sigma(
     space: WarpSpace, X: ArrayLike, *, prior: Prior | None = None, n_threads: int | None = None
 ) -> float:
-    """The noise σ between samples (n, ...) and their nearest neighbours, for ``warp_distance``."""
+    """σ for ``warp_distance``, estimated from samples (n, ...) and their nearest neighbours."""
     samples, _, _ = _check_samples(space, X, X)
     flat = samples.reshape(len(samples), -1)
     plain = cdist(flat, flat)
@@ -106,27 +107,16 @@ def estimate_sigma(
     return _estimate(space, samples, samples, plain, {"prior": prior, "n_threads": n_threads})
 
 
-def _align(
-    space: WarpSpace, first: Array, second: Array, sigma: Any, steps: int, options: Any
-) -> Alignments:
-    """Alignments without word of those that have not converged: a bound is still a distance."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return align_pairs(
-            space, first, second, sigma=sigma, max_steps=steps, progress=False, **options
-        )
-
-
 def _estimate(space: WarpSpace, first: Array, second: Array, plain: Array, options: Any) -> float:
-    """σ of pairs that are near each other, and not the same."""
+    """σ estimated from samples and their nearest different neighbours."""
     nearest = np.where(plain > 0.0, plain, np.inf).argmin(axis=1)
     rows = np.linspace(0, len(first) - 1, min(len(first), N_CALIBRATION)).round().astype(int)
-    found = _align(space, first[rows], second[nearest[rows]], "auto", MAX_STEPS, options)
+    found = align_quietly(space, first[rows], second[nearest[rows]], max_steps=MAX_STEPS, **options)
     return float(found.sigma or 0.0)
 
 
 def _choose_pairs(plain: Array, n_candidates: int | None) -> tuple[Any, Any]:
-    """Rows and columns of the pairs to align: all that differ, or the nearest of each row."""
+    """Rows and columns of the pairs to align: all different ones, or the nearest of each row."""
     if n_candidates is None:
         rows, columns = np.nonzero(plain > 0.0)
         return rows, columns
@@ -142,7 +132,7 @@ def _check_samples(space: WarpSpace, a: ArrayLike, b: ArrayLike) -> tuple[Array,
     if arrays[0].ndim != arrays[1].ndim or arrays[0].ndim not in (ndim, ndim + 1, ndim + 2):
         raise ValueError(
             f"`a` and `b` must have shape (*spatial), (n, *spatial) or (n, channels, *spatial) "
-            f"with {ndim} spatial axes, both of one kind, got {arrays[0].shape} and "
+            f"with {ndim} spatial axes, both with as many axes, got {arrays[0].shape} and "
             f"{arrays[1].shape}."
         )
     is_single = arrays[0].ndim == ndim

@@ -1,20 +1,19 @@
-"""What pairs say of their warps: quadratic approximations of their log-likelihoods.
+"""Evidence of pairs about their warps: quadratic approximations of log-likelihoods.
 
-Warps are written in the leading components of a prior, θ = F u with u standard normal under it. At
-the mode of a pair, its log-likelihood is, in Gauss-Newton's approximation,
+Warps are expressed in the leading components of a prior, θ = F u with u standard normal under it.
+The Gauss-Newton approximation of a pair's log-likelihood at its mode is
 
     log p(target | source, u) ≈ c + w (bᵀu - ½ uᵀH u),
 
-where w = 1 at the noise that H was measured with, and changes with the noise. Under u ~ N(0, S)
-the posterior is then N(V w b, V) with V = (S⁻¹ + w H)⁻¹, and the marginal log-likelihood is
+where w = 1 for the noise at which H was computed, and w scales with its inverse variance. Under
+u ~ N(0, S) the posterior is N(V w b, V) with V = (S⁻¹ + w H)⁻¹, and the marginal log-likelihood is
 
     c - ½ log |I + w S H| + ½ w² bᵀ V b.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,23 +21,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align import algebra, noise
-from dreamwarp.align.alignment import (
-    calibrate,
-    check_count,
-    choose_similarity,
-    choose_some,
-    scale_images,
+from dreamwarp.align.alignment import calibrate, choose_similarity, choose_some, scale_images
+from dreamwarp.align.block import (
+    Problem,
+    at_resolution,
+    excess,
+    loss_at,
+    map_blocks,
+    pyramid,
+    split_pairs,
 )
-from dreamwarp.align.block import Problem, at_resolution, excess, loss_at, pyramid, split_pairs
 from dreamwarp.align.chains import Chains
 from dreamwarp.align.posterior import Coordinates
 from dreamwarp.align.prior import Prior, SmoothPrior, mass_matrix
 from dreamwarp.align.search import climb, find_maximum
 from dreamwarp.align.similarity import SquaredError
-from dreamwarp.core.cluster import run_on
 from dreamwarp.core.compiled import map_on_threads, single_threaded_algebra, thread_count
 from dreamwarp.core.progress import ProgressOption
-from dreamwarp.core.validation import check_resolution, warn_of_fine_cells
+from dreamwarp.core.validation import check_resolution, check_whole, warn_of_fine_cells
 from dreamwarp.space import WarpSpace
 
 if TYPE_CHECKING:
@@ -48,16 +48,13 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Images = NDArray[np.float32]
 
-# Components that are learned. Finer ones, which pairs say next to nothing of, stay as in the prior;
-# on (4, 4) cells none are left out.
+# Largest number of components. The others are almost undetermined by pairs and keep the prior's
+# distribution; on (4, 4) cells there are none.
 N_COMPONENTS = 128
-# Pairs per block of posteriors: their factors stay in the cache.
+# Pairs per block of posteriors, so that their factors stay in the cache.
 BLOCK = 64
-# A search for the place to approximate at may end this far below the mode, in nats: far less than
-# the posterior's spread.
+# The search for the mode may end this far below it, in nats: far less than the posterior's spread.
 SMALLEST_GAIN = 0.25
-# Modes need no chains.
-NO_CHAINS = Chains(0, 0, 0, 0, np.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,11 +65,11 @@ class Frame:
     ----------
     space : WarpSpace
     matrix : (d, r)
-        F, by falling mean square displacement.
+        F, ordered by decreasing mean square displacement.
     inverse : (r, d)
-        u of θ.
+        u = inverse θ.
     left_out, left_in : (d, d - r), (d - r, d)
-        The same for the other components, which stay as in the prior.
+        The same for the other components, which keep the prior's distribution.
     squares : (r,)
         Mean square displacement of each component.
     """
@@ -86,7 +83,7 @@ class Frame:
 
     @classmethod
     def of(cls, prior: Prior) -> Frame:
-        """The leading components of a prior, by displacement."""
+        """The leading components of a prior, by mean square displacement."""
         root, whitener = prior.root, prior.whitener
         with single_threaded_algebra():
             squares, turn = np.linalg.eigh(root.T @ mass_matrix(prior.space) @ root)
@@ -104,28 +101,28 @@ class Frame:
 
     @property
     def rest(self) -> Array:
-        """Covariance (d, d) under the prior of what is left out."""
+        """Covariance (d, d), under the prior, of the other components."""
         return self.left_out @ self.left_out.T
 
     def displacement(self, covariance: Array) -> float:
-        """Root mean square displacement of warps whose u have this covariance (r, r)."""
+        """Root mean square displacement of warps with this covariance (r, r) of u."""
         return float(np.sqrt(self.squares @ np.diag(covariance)))
 
     def pull(self, covariance: Array) -> Array:
-        """Covariance (r, r) of u, from that of θ (d, d)."""
+        """Covariance (r, r) of u from that of θ (d, d)."""
         out = self.inverse @ covariance @ self.inverse.T
         return (out + out.T) / 2.0
 
     def prior(self, covariance: Array) -> Prior:
-        """The distribution of θ, from the covariance of u (r, r)."""
+        """The distribution of θ from the covariance (r, r) of u."""
         lower = np.linalg.cholesky(covariance)
         root = np.hstack([self.matrix @ lower, self.left_out])
         whitener = np.vstack([np.linalg.solve(lower, self.inverse), self.left_in])
         return Prior(self.space, root, whitener)
 
 
-class Beliefs(NamedTuple):
-    """Posteriors of n pairs under one distribution.
+class Posteriors(NamedTuple):
+    """Posteriors of n pairs under one prior.
 
     Attributes
     ----------
@@ -148,17 +145,17 @@ class Evidence:
     Attributes
     ----------
     theta : (n, d)
-        Where they were measured.
+        Points of approximation, the modes.
     linear : (n, r)
         b.
     curvatures : (n, r, r), float32
         H, upper triangles.
     constants : (n,)
-        c, up to what depends on the noise alone.
+        c, up to a term that depends on the noise alone.
     loss_before, loss_after : (n,)
         As in :class:`~dreamwarp.Alignments`.
     converged : (n,)
-        Whether the search ended before its last step.
+        Whether the search ended before ``max_steps``.
     n_steps : (n,)
     """
 
@@ -180,7 +177,7 @@ class Evidence:
 
     @classmethod
     def join(cls, parts: Sequence[Evidence]) -> Evidence:
-        """All pairs of several."""
+        """The pairs of all parts."""
         names = [part.name for part in fields(cls)]
         return cls(*(np.concatenate([getattr(p, name) for p in parts]) for name in names))
 
@@ -192,10 +189,10 @@ class Evidence:
         weight: float = 1.0,
         spreads: NDArray[np.float32] | None = None,
         n_threads: int | None = None,
-    ) -> Beliefs:
-        """Posteriors of the chosen pairs, if u ~ N(0, covariance).
+    ) -> Posteriors:
+        """Posteriors of the chosen pairs under u ~ N(0, covariance).
 
-        Their covariances go into the rows ``chosen`` of ``spreads`` (n, r, r), if given.
+        Their covariances are written to the rows ``chosen`` of ``spreads`` (n, r, r), if given.
         """
         rows = np.arange(len(self)) if chosen is None else chosen
         precision = np.linalg.inv(covariance)
@@ -221,16 +218,16 @@ class Evidence:
         blocks = [slice(i, min(i + BLOCK, len(rows))) for i in range(0, len(rows), BLOCK)]
         with single_threaded_algebra():
             moment = sum(map_on_threads(work, blocks, n_threads), np.zeros_like(precision))
-        return Beliefs(means, moment, log_marginals)
+        return Posteriors(means, moment, log_marginals)
 
 
 class EvidenceFinder:
-    """Aligns pairs of images under one prior after the other, and measures what they say.
+    """Aligns pairs of images under different priors, and computes their evidence.
 
     Parameters
     ----------
     problem : Problem
-        With its similarity calibrated.
+        With a calibrated similarity.
     prior : SmoothPrior
     images : (n, channels, *spatial)
     """
@@ -252,10 +249,10 @@ class EvidenceFinder:
         progress: ProgressOption = None,
         n_threads: int | None = None,
     ) -> EvidenceFinder:
-        """For images (n, *spatial) or with channels; options as in :func:`align_pairs`.
+        """For images (n, *spatial) or (n, channels, *spatial); options as in :func:`align_pairs`.
 
-        The similarity is calibrated on some of the pairs ``edges``, if it has to be. For squared
-        errors, whose noise empirical Bayes estimates, a first guess will do.
+        The similarity is calibrated on some of the pairs ``edges`` if needed. For squared errors a
+        first guess is enough, because empirical Bayes estimates their noise.
         """
         space = prior.space
         coordinates = Coordinates(space)
@@ -266,7 +263,8 @@ class EvidenceFinder:
         chosen, calibrated = choose_similarity(similarity, sigma, shape)
         problem = Problem(
             coordinates, coordinates.precision(prior.precision), chosen,
-            pyramid(coordinates, shape), "map", check_count("max_steps", max_steps), NO_CHAINS, 0,
+            pyramid(coordinates, shape), "map", check_whole("max_steps", max_steps, 1), Chains(),
+            0,
         )  # fmt: skip
         if not calibrated:
             sources, targets = edges[choose_some(np.arange(len(edges)))].T
@@ -278,12 +276,12 @@ class EvidenceFinder:
         return cls(problem, prior, values)
 
     def with_prior(self, prior: SmoothPrior) -> EvidenceFinder:
-        """The same under another prior of the same space."""
+        """The same with another prior of the same space."""
         return EvidenceFinder(self.problem, prior, self.images)
 
     @property
     def n_values(self) -> int:
-        """Numbers per image."""
+        """Values per image: channels x pixels."""
         return int(self.images[0].size)
 
     def find(
@@ -302,59 +300,37 @@ class EvidenceFinder:
         Parameters
         ----------
         sigma : float, optional
-            Noise to use instead of the problem's, which must be of squared errors then.
+            Noise to use instead of the problem's; for squared errors only.
         start : (n, d), optional
-            θ to start at, of modes under a similar prior. Default: a search from coarse to fine.
+            Initial θ, such as modes under a similar prior. Default: a search from coarse to fine.
         advance : callable, optional
-            Is told how many pairs are done.
+            Called with the number of pairs of each block when it is done.
         client : distributed.Client, optional
-            A cluster that does the work, with the same results.
+            A cluster to run on, with the same results.
         """
-        problem, dim = self._problem(covariance, sigma), self.frame.space.dim
-        threads = 1 if client is not None else thread_count(n_threads)
-        blocks, shared = split_pairs(len(edges), dim, threads), (problem, self.frame)
-
-        def task(block: slice) -> tuple[Images, Images, Array | None]:
-            sources, targets = self.images[edges[block, 0]], self.images[edges[block, 1]]
-            return sources, targets, None if start is None else start[block]
-
-        if client is None:
-            results = run_on_threads(
-                lambda block: measure_block(shared, *task(block)), blocks, threads
-            )
-        else:
-            results = run_on(client, measure_block, shared, [task(block) for block in blocks])
-        found: dict[int, Evidence] = {}
-        for place, evidence in results:
-            found[place] = evidence
-            if advance is not None:
-                advance(len(evidence))
-        return Evidence.join([found[place] for place in range(len(blocks))])
-
-    def _problem(self, covariance: Array, sigma: float | None) -> Problem:
         precision = self.problem.coordinates.precision(self.frame.prior(covariance).precision)
-        problem = replace(self.problem, precision=precision)
-        return problem if sigma is None else replace(problem, similarity=SquaredError(sigma))
-
-
-def run_on_threads(
-    function: Callable[[slice], Evidence], blocks: Sequence[slice], n_threads: int
-) -> Iterator[tuple[int, Evidence]]:
-    """Results of blocks with their places, as they end."""
-    with single_threaded_algebra(), ThreadPoolExecutor(n_threads) as pool:
-        futures = {pool.submit(function, block): k for k, block in enumerate(blocks)}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+        problem, dim = replace(self.problem, precision=precision), self.frame.space.dim
+        if sigma is not None:
+            problem = replace(problem, similarity=SquaredError(sigma))
+        threads = 1 if client is not None else thread_count(n_threads)
+        tasks = [
+            (edges[block], None if start is None else start[block])
+            for block in split_pairs(len(edges), dim, threads)
+        ]
+        shared = problem, self.frame, self.images
+        parts = map_blocks(
+            measure_block, shared, tasks, advance=advance or (lambda n: None), n_threads=threads,
+            client=client,
+        )  # fmt: skip
+        return Evidence.join(parts)
 
 
 def measure_block(
-    shared: tuple[Problem, Frame], sources: Images, targets: Images, start: Array | None
+    shared: tuple[Problem, Frame, Images], edges: Integers, start: Array | None
 ) -> Evidence:
-    """Evidence of a block of pairs of images (n, channels, *spatial), at their modes."""
-    problem, frame = shared
+    """Evidence of a block of pairs ``edges`` (n, 2), at their modes."""
+    problem, frame, images = shared
+    sources, targets = images[edges[:, 0]], images[edges[:, 1]]
     coordinates, n = problem.coordinates, len(sources)
     grids = problem.grids if start is None else problem.grids[-1:]
     levels = [at_resolution(problem, sources, targets, grid) for grid in grids]
@@ -367,13 +343,12 @@ def measure_block(
         x = coordinates.from_theta(start)
         maximum = climb(fine, x, fine.log_density(x, everyone), everyone, **options)
     x = maximum.x
-    after = loss_at(fine, x)  # and what the derivatives need
+    after = loss_at(fine, x)  # also sets the states for the derivatives
     gradients, hessians = fine.derivatives(x, everyone)
-    gradients -= fine.push_prior(x)[1]
-    # Free coordinates x of components u.
+    gradients -= fine.log_prior(x)[1]
     to_x = coordinates.from_theta(frame.matrix.T).T
     full = np.triu(hessians) + np.swapaxes(np.triu(hessians, 1), 1, 2)
-    # einsum: a matrix product may sum in another order for another number of pairs.
+    # einsum: the order of summation of a matrix product may depend on the number of pairs.
     curvatures, slopes = to_x.T @ full @ to_x, np.einsum("nx,xr->nr", gradients, to_x)
     theta = coordinates.to_theta(x)
     u = np.einsum("nd,rd->nr", theta, frame.inverse)
@@ -387,13 +362,13 @@ def measure_block(
 
 
 def spread_evenly(groups: Integers, n: int) -> Integers:
-    """Indices of about ``n`` items, as many of every group as there are, in ascending order."""
+    """Indices, in ascending order, of at most ``n`` items, as even over the groups as possible."""
     if len(groups) <= n:
         return np.arange(len(groups))
     rng = np.random.default_rng(0)
     order = rng.permutation(len(groups))
     order = order[np.argsort(groups[order], kind="stable")]
     codes, starts, counts = np.unique(groups[order], return_index=True, return_counts=True)
-    # The k-th of every group before the next of any.
+    # The first item of every group, then the second of every group, and so on.
     ranks = np.arange(len(groups)) - np.repeat(starts, counts)
     return np.sort(order[np.argsort(ranks, kind="stable")[:n]])

@@ -1,11 +1,11 @@
 """Hamiltonian Monte Carlo in coordinates where the posterior is nearly a standard Gaussian.
 
-With x = m + U⁻¹ z, where N(m, (Uᵀ U)⁻¹) is a Gaussian that resembles the posterior, that of z is a
-standard Gaussian times what the Gaussian misses. It is Laplace's approximation at first, and fitted
-to the chains during burn-in. A Gaussian's own dynamics are a rotation, which is done exactly; only
-what is missed is integrated step by step (Shahbaba, Lan, Johnson and Neal 2014), so a trajectory
-long enough to forget where it started takes a few gradients. The step's length is adapted during
-burn-in and held while draws are kept.
+Let N(m, (Uᵀ U)⁻¹) be a Gaussian that approximates the posterior: Laplace's approximation at first,
+then fitted to the chains during burn-in. With x = m + U⁻¹ z, the density of z is a standard normal
+density times a correction. The dynamics of the former are a rotation, which is computed exactly;
+only the correction is integrated numerically (Shahbaba, Lan, Johnson and Neal 2014), so a
+trajectory long enough to decorrelate takes few gradients. The step length is adapted during burn-in
+and fixed while draws are kept.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from dreamwarp.align.surrogate import Surrogate
 
 Array = NDArray[np.float64]
 
-# Acceptance rate that steps are adapted to (Beskos and others 2013: 0.65 and above).
+# Target acceptance rate (Beskos and others 2013: 0.65 and above).
 ACCEPTANCE = 0.75
-# Mean length of trajectories. A Gaussian that fits is forgotten after π/2; wider ones take longer.
+# Mean length of trajectories. They decorrelate after π/2 if the Gaussian fits, and later where the
+# posterior is wider.
 LENGTH = 0.75 * np.pi
 FIRST_STEP, SHORTEST_STEP, LONGEST_STEP = 0.5, 0.05, 0.5 * np.pi
 
 
 class Hamiltonian:
-    """Chains of a block of pairs; see :class:`metropolis.Metropolis`."""
+    """Chains of a block of pairs; parameters as for :class:`metropolis.Metropolis`."""
 
     def __init__(self, posterior: Posterior, surrogate: Surrogate, x: Array) -> None:
         self.posterior, self.surrogate = posterior, surrogate
@@ -41,7 +42,7 @@ class Hamiltonian:
         self, chosen: NDArray[np.int64], normals: Array, uniforms: Array, adaptation: float
     ) -> Array:
         """One trajectory of the chosen chains; see :meth:`metropolis.Metropolis.sweep`."""
-        length = LENGTH * (0.75 + 0.5 * uniforms[:, 1])  # a fixed length could resonate
+        length = LENGTH * (0.75 + 0.5 * uniforms[:, 1])  # random, to avoid resonance
         n_steps = np.ceil(length / np.exp(self._log_step[chosen])).astype(np.int64)
         step = length / n_steps
         z, momentum = self.surrogate.whiten(self.x[chosen], chosen), normals.copy()
@@ -66,7 +67,7 @@ class Hamiltonian:
         n_steps: NDArray[np.int64],
         step: Array,
     ) -> tuple[Array, Array, Array, Array]:
-        """Where trajectories end: x, density, gradient by x, momentum."""
+        """Ends of trajectories: x, density, gradient by x, momentum."""
         x, density = self.x[chosen], self.density[chosen]
         gradient = self._gradient[chosen]
         force = self.surrogate.pull(gradient, chosen) + z

@@ -1,7 +1,7 @@
-"""Kernels of alignment: sources seen through warps, and derivatives of what is seen.
+"""Kernels of alignment: warped sources, and the derivatives of the log-likelihood.
 
-One task is a pair. Unknowns are the free velocities at the vertices (``space.basis.Basis``), in
-which the derivative of a pixel is a short sparse row. Dimensions of shared arrays:
+One task is a pair. Unknowns are the free velocities at the vertices (``space.basis.Basis``): a path
+passes few vertices, so the derivative of a pixel is a short sparse row. Shared arrays:
 
 fields       velocities (n, nodes, ndim); lengths, ease (n,): see ``space.fast.step_lengths``
 states       of all n pairs, see ``States``
@@ -15,127 +15,77 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.align.recorded_paths import Field, Log, Paths, follow, place
-from dreamwarp.core.compiled import inlined, kernel, part
+from dreamwarp.core.compiled import kernel, part
 from dreamwarp.core.interpolation import LINEAR, combine, find_taps
 from dreamwarp.core.interpolation import layout as interpolation_layout
 from dreamwarp.core.interpolation import scratch as interpolation_scratch
 from dreamwarp.core.lanes import LANES, read
-from dreamwarp.space.fast import Lanes, fill_table
-from dreamwarp.space.passes import layout, row_length
+from dreamwarp.space.fast import (
+    Ends,
+    Field,
+    Pull,
+    Starts,
+    fill_table,
+    follow,
+    make_lanes,
+    make_log,
+    make_table,
+)
 
 
 class States(NamedTuple):
-    """Positions of the pixels of every pair, and the values of the source there."""
+    """Warped pixels of every pair, and the values of the source there."""
 
     regions: NDArray[np.uint32]  # (n, m)
     weights: NDArray[np.float32]  # (n, m, ndim)
-    turns: NDArray[np.float32]  # (n, m, ndim)
-    nodes_met: NDArray[np.uint64]  # (n, m, words) or (n, 0, 0)
     positions: NDArray[np.float32]  # (n, m * ndim)
     values: NDArray[np.float32]  # (n, channels, m)
 
 
 class Grid(NamedTuple):
-    """Pixels before any warp, and how images between them are read."""
+    """Pixels before the warp, and the interpolation between them."""
 
-    regions: NDArray[np.uint32]  # (m,)
-    weights: NDArray[np.float32]  # (m, ndim)
-    turns: NDArray[np.float32]  # (m, ndim)
-    every: NDArray[np.int64]  # (m,), the numbers 0 to m - 1
+    starts: Starts
     shape: tuple[int, ...]
-    sizes: NDArray[np.float32]  # the shape, as numbers
+    sizes: NDArray[np.float32]  # the shape
     rule: int  # for pixels beyond the border, see ``interpolation``
-
-
-@inlined
-def make_lanes(mesh):
-    """Empty lanes."""
-    n = len(mesh.cells)
-    return Lanes(
-        np.zeros(layout(mesh.cells).size * LANES, np.float32), np.zeros(LANES, np.uint32),
-        np.zeros(LANES, np.uint32), np.zeros(LANES, np.uint32), np.zeros(LANES, np.uint32),
-        np.zeros((LANES, n), np.float32), np.zeros(LANES, np.uint32),
-    )  # fmt: skip
-
-
-@inlined
-def make_table(mesh):
-    """Work arrays for the table of a field."""
-    n = len(mesh.cells)
-    table = np.empty(len(mesh.regions) * row_length(n), np.float32)
-    return table, np.empty(1 + (n + 1) * n, np.float32)
-
-
-@inlined
-def make_log(ndim, capacity, n_paths):
-    """An empty log."""
-    return Log(
-        np.empty(capacity, np.uint32), np.empty((capacity, (ndim + 1) * ndim), np.float32),
-        np.empty(capacity, np.int32), np.full(n_paths, -1, np.int32), np.zeros(1, np.int64),
-    )  # fmt: skip
-
-
-@part
-def restart(grid, todo, n_todo, paths):
-    """Put paths back to where the pixels are."""
-    for j in range(n_todo):
-        i = todo[j]
-        paths.regions[i] = grid.regions[i]
-        for k in range(len(grid.shape)):
-            paths.weights[i, k] = grid.weights[i, k]
-            paths.turns[i, k] = grid.turns[i, k]
-
-
-@part
-def see(grid, source, positions, start, count, places, work, out, offset):
-    """Values of a source at ``count`` positions from ``start`` on, all channels."""
-    stencil, zero = LINEAR, np.float32(0.0)
-    result = interpolation_layout(stencil, grid.shape).levels
-    find_taps(stencil, grid.shape, grid.sizes, grid.rule, 0, positions, start, count, places, work)
-    for c in range(len(source)):
-        combine(stencil, grid.shape, grid.rule, 0, source[c], zero, places, work)
-        for i in range(count):
-            out[c, offset + i] = read(work, result, i)
 
 
 @kernel
 def trace(first, last, mesh, grid, velocities, lengths, ease, chosen, sources, states):
-    """Follow every pixel and see the source where it ends; one task is a chosen pair."""
-    n, m = len(mesh.cells), len(grid.every)
-    table, factors = make_table(mesh)
-    lanes, log = make_lanes(mesh), make_log(n, 0, 0)
+    """Move every pixel and interpolate the source there; one task is a chosen pair."""
+    n, m = len(mesh.cells), len(grid.starts.regions)
+    (table, factors), lanes = make_table(mesh), make_lanes(mesh)
+    pull = Pull(np.empty((0, 0)), np.empty((0, 0)), make_log(n, 0, 0))
     places, work = interpolation_scratch(LINEAR, grid.shape, grid.sizes)
-    no_cotangents = np.empty((0, 0), np.float32)
+    stencil, zero = LINEAR, np.float32(0.0)
+    result = interpolation_layout(stencil, grid.shape).levels
     for task in range(first, last):
         t = chosen[task]
-        paths = Paths(
-            states.regions[t],
-            states.weights[t],
-            states.turns[t],
-            states.nodes_met[t],
-            no_cotangents,
-        )
         positions, values, source = states.positions[t], states.values[t], sources[t]
         fill_table(mesh, velocities[task], 1.0, factors, table)
         field = Field(table, np.float32(lengths[task]), np.float32(min(ease[task], 1e30)))
-        restart(grid, grid.every, m, paths)
-        follow(mesh, field, lanes, grid.every, m, paths, log)
-        for i in range(m):
-            place(mesh, i, paths, positions)
+        ends = Ends(positions, states.regions[t], states.weights[t])
+        follow(mesh, field, lanes, grid.starts, 0, m, ends, pull)
         for start in range(0, m, LANES):
             count = min(LANES, m - start)
-            see(grid, source, positions, start, count, places, work, values, start)
+            find_taps(
+                stencil, grid.shape, grid.sizes, grid.rule, 0, positions, start, count, places, work
+            )
+            for c in range(len(source)):
+                combine(stencil, grid.shape, grid.rule, 0, source[c], zero, places, work)
+                for i in range(count):
+                    values[c, start + i] = read(work, result, i)
 
 
 class Rows(NamedTuple):
-    """Cotangents to pull back, and what to do with the derivatives that they turn into."""
+    """Cotangents to pull back, and the factors of the derivatives that result: sparse rows."""
 
     regions: NDArray[np.uint32]  # (capacity,)
     weights: NDArray[np.float32]  # (capacity, ndim)
-    cotangents: NDArray[np.float32]  # (capacity, ndim)
-    slopes: NDArray[np.float64]  # (capacity,), times a row goes into the gradient
-    curvatures: NDArray[np.float64]  # (capacity,), times a row squared goes into the Hessian
+    cotangents: NDArray[np.float64]  # (capacity, ndim)
+    slopes: NDArray[np.float64]  # (capacity,): slope x row is added to the gradient
+    curvatures: NDArray[np.float64]  # (capacity,): curvature x row rowᵀ is added to the Hessian
 
 
 @part
@@ -150,7 +100,7 @@ def add_row(path, i, regions, weights, slope, curvature, rows):
 
 @part
 def split_channels(force, metric, i, path, regions, weights, rows):
-    """Turn Σ_c u_c g_c and Σ_c w_c g_c g_cᵀ of a pixel into rows, by L D Lᵀ of the second."""
+    """Rows of a pixel from Σ_c u_c g_c and Σ_c w_c g_c g_cᵀ, by L D Lᵀ of the second."""
     n = len(force)
     floor = 0.0
     for k in range(n):
@@ -159,7 +109,7 @@ def split_channels(force, metric, i, path, regions, weights, rows):
         pivot = metric[k, k]
         for j in range(n):
             below = metric[j, k] / pivot if pivot > floor and j > k else 0.0
-            rows.cotangents[path, j] = np.float32(1.0 if j == k else below)
+            rows.cotangents[path, j] = 1.0 if j == k else below
         slope = force[k]
         for j in range(k + 1, n):
             factor = metric[j, k] / pivot if pivot > floor else 0.0
@@ -173,7 +123,7 @@ def split_channels(force, metric, i, path, regions, weights, rows):
 
 @part
 def choose_rows(grid, source, t, states, slopes, curvatures, places, work, force, metric, rows):
-    """The cotangents of one pair: gradients of the source where pixels see any; how many."""
+    """Rows of one pair, one per pixel with a non-zero image gradient; returns their number."""
     stencil, n, n_channels = LINEAR, len(grid.shape), len(source)
     n_taps, zero = len(stencil), np.float32(0.0)
     result = interpolation_layout(stencil, grid.shape).levels
@@ -214,7 +164,10 @@ def choose_rows(grid, source, t, states, slopes, curvatures, places, work, force
 
 @part
 def collect_row(mesh, unknown, path, log, row, touched):
-    """Derivative of one path by the unknowns, into ``row``; returns how many are touched."""
+    """Write the derivative of one path by the unknowns to ``row``.
+
+    Lists the indices of its non-zero entries in ``touched`` and returns their number.
+    """
     n, n_vertices, n_touched = len(mesh.cells), unknown.shape[1], 0
     entry = log.last[path]
     while entry >= 0:
@@ -234,7 +187,7 @@ def collect_row(mesh, unknown, path, log, row, touched):
                 if row[at] == 0.0:
                     touched[n_touched] = at
                     n_touched += 1
-                    value += 1e-300  # never zero, so that it is listed once
+                    value += 1e-300  # not zero, so that it is listed once
                 row[at] += value
         entry = log.before[entry]
     return n_touched
@@ -263,32 +216,32 @@ def linearise(
     Parameters
     ----------
     velocities : (k, nodes, ndim)
-        Of the chosen pairs. Paths are followed back.
+        Of the chosen pairs.
     slopes, curvatures : (k, channels, m)
-        Derivative of the log-likelihood by every value seen, and minus its curvature.
+        First derivative of the log-likelihood by every pixel value, and minus the second.
     capacity : int
-        Entries that the log of a pair's paths can hold.
+        Capacity of the log of a pair's paths.
     into : (k,)
-        Where results go.
+        Indices of the results in ``gradients`` and ``hessians``.
     gradients, hessians : (n, unknowns), (n, unknowns, unknowns) or (n, 0, 0)
-        Of a Hessian the upper triangle is filled.
+        Of a Hessian the upper triangle is written.
     entries : (k,)
-        Receives the entries that the log needed: past the capacity, results are void.
+        Receives the number of log entries needed. If above the capacity, there are no results.
     """
-    n, m = len(mesh.cells), len(grid.every)
+    n, m = len(mesh.cells), len(grid.starts.regions)
     n_paths = m if sources.shape[1] == 1 else n * m
-    table, factors = make_table(mesh)
-    lanes, log = make_lanes(mesh), make_log(n, capacity, n_paths + 1)
+    (table, factors), lanes = make_table(mesh), make_lanes(mesh)
+    log = make_log(n, capacity, n_paths + 1)
     places, work = interpolation_scratch(LINEAR, grid.shape, grid.sizes)
     rows = Rows(
         np.empty(n_paths + 1, np.uint32), np.empty((n_paths + 1, n), np.float32),
-        np.empty((n_paths + 1, n), np.float32), np.empty(n_paths + 1), np.empty(n_paths + 1),
+        np.empty((n_paths + 1, n)), np.empty(n_paths + 1), np.empty(n_paths + 1),
     )  # fmt: skip
-    turns = np.zeros((n_paths + 1, n), np.float32)
+    starts = Starts(rows.regions, rows.weights, np.zeros((n_paths + 1, n), np.float32))
+    ends = Ends(np.empty(0, np.float32), np.empty(0, np.uint32), np.empty((0, n), np.float32))
+    pull = Pull(rows.cotangents, np.empty((0, 0)), log)
     force, metric = np.empty((LANES, n)), np.empty((LANES, n, n))
     row, touched = np.zeros(gradients.shape[1]), np.empty(gradients.shape[1], np.int64)
-    every, no_felt = np.arange(n_paths), np.empty((0, 0), np.uint64)
-    paths = Paths(rows.regions, rows.weights, turns, no_felt, rows.cotangents)
     for task in range(first, last):
         t = chosen[task]
         count = choose_rows(
@@ -299,7 +252,7 @@ def linearise(
         field = Field(table, np.float32(lengths[task]), np.float32(0.0))
         log.last[:count] = -1
         log.n_entries[0] = 0
-        follow(mesh, field, lanes, every, count, paths, log)
+        follow(mesh, field, lanes, starts, 0, count, ends, pull)
         entries[task] = log.n_entries[0]
         if log.n_entries[0] > capacity:
             continue
@@ -312,102 +265,3 @@ def linearise(
             add_square(row, touched, n_touched, slope, curvature, gradient, hessian)
             for i in range(n_touched):
                 row[touched[i]] = 0.0
-
-
-# -- changes at a few nodes
-
-
-class Backup(NamedTuple):
-    """States of the listed pixels before a change."""
-
-    todo: NDArray[np.int64]  # (n, m), numbers of the pixels
-    n_listed: NDArray[np.int64]  # (n,), how many are listed
-    old: States
-
-
-@part
-def list_affected(nodes_met, changed, todo):
-    """List pixels whose paths met any of the changed nodes; returns how many."""
-    count = 0
-    for i in range(len(nodes_met)):
-        hit = np.uint64(0)
-        for word in range(len(changed)):
-            hit |= nodes_met[i, word] & changed[word]
-        todo[count] = i
-        count += hit != 0
-    return count
-
-
-@part
-def copy_pixels(todo, count, t, source, target):
-    """Copy what is known of some pixels of pair t from one set of states to another."""
-    ndim = source.weights.shape[2]
-    for j in range(count):
-        i = todo[j]
-        target.regions[t, i] = source.regions[t, i]
-        for k in range(ndim):
-            target.weights[t, i, k] = source.weights[t, i, k]
-            target.turns[t, i, k] = source.turns[t, i, k]
-            target.positions[t, i * ndim + k] = source.positions[t, i * ndim + k]
-        for word in range(source.nodes_met.shape[2]):
-            target.nodes_met[t, i, word] = source.nodes_met[t, i, word]
-        for c in range(source.values.shape[1]):
-            target.values[t, c, i] = source.values[t, c, i]
-
-
-@kernel
-def retrace(
-    first, last, mesh, grid, velocities, lengths, ease, chosen, changed, sources, states, backup
-):
-    """:func:`trace` after a change at some nodes: only pixels that it affects are followed anew.
-
-    Parameters
-    ----------
-    changed : (k, words)
-        The set of nodes whose velocities have changed, for each chosen pair.
-    backup : Backup
-        Receives what the pixels followed anew were before.
-    """
-    n = len(mesh.cells)
-    table, factors = make_table(mesh)
-    lanes, log = make_lanes(mesh), make_log(n, 0, 0)
-    places, work = interpolation_scratch(LINEAR, grid.shape, grid.sizes)
-    together = np.empty(LANES * n, np.float32)
-    seen = np.empty((sources.shape[1], LANES), np.float32)
-    no_cotangents = np.empty((0, 0), np.float32)
-    for task in range(first, last):
-        t = chosen[task]
-        todo, positions, values = backup.todo[t], states.positions[t], states.values[t]
-        paths = Paths(
-            states.regions[t],
-            states.weights[t],
-            states.turns[t],
-            states.nodes_met[t],
-            no_cotangents,
-        )
-        count = list_affected(states.nodes_met[t], changed[task], todo)
-        backup.n_listed[t] = count
-        copy_pixels(todo, count, t, states, backup.old)
-        fill_table(mesh, velocities[task], 1.0, factors, table)
-        field = Field(table, np.float32(lengths[task]), np.float32(min(ease[task], 1e30)))
-        restart(grid, todo, count, paths)
-        follow(mesh, field, lanes, todo, count, paths, log)
-        for start in range(0, count, LANES):
-            here = min(LANES, count - start)
-            for j in range(here):
-                i = todo[start + j]
-                place(mesh, i, paths, positions)
-                for k in range(n):
-                    together[j * n + k] = positions[i * n + k]
-            see(grid, sources[t], together, 0, here, places, work, seen, 0)
-            for j in range(here):
-                for c in range(len(seen)):
-                    values[c, todo[start + j]] = seen[c, j]
-
-
-@kernel
-def restore(first, last, chosen, backup, states):
-    """Undo :func:`retrace` for the chosen pairs."""
-    for task in range(first, last):
-        t = chosen[task]
-        copy_pixels(backup.todo[t], backup.n_listed[t], t, backup.old, states)

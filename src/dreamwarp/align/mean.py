@@ -1,14 +1,13 @@
-"""frechet_mean: joint alignment of samples to their mean under warps."""
+"""frechet_mean: joint alignment of samples to their mean."""
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dreamwarp.align.alignment import align_pairs
+from dreamwarp.align.alignment import align_quietly
 from dreamwarp.align.prior import Prior
 from dreamwarp.core.progress import ProgressOption, silenced, track
 from dreamwarp.core.validation import as_finite_array, check_whole
@@ -16,23 +15,24 @@ from dreamwarp.space import Warp, WarpSpace
 
 Array = NDArray[np.float64]
 
-# The mean is found when a round changes it by less than this share of the samples' spread.
+# Rounds end when the mean changes by less than this share of the samples' standard deviation.
 SMALLEST_CHANGE = 0.01
 
 
 @dataclass(frozen=True)
 class FrechetMean:
-    """Samples brought together by warps.
+    """Samples aligned to their mean.
 
     Attributes
     ----------
     mean : (*shape)
-        Of the aligned samples.
+        Mean of the aligned samples.
     theta : (n, d)
         Warps that align each sample to it. Their mean is 0.
     aligned : (n, *shape)
+        Warped samples.
     variance_before, variance_after : float
-        Mean squared distance of a value from the mean of all samples, as they are and aligned.
+        Mean over values of the variance between samples, before and after alignment.
     n_rounds : int
     """
 
@@ -54,17 +54,16 @@ def frechet_mean(
     progress: ProgressOption = None,
     n_threads: int | None = None,
 ) -> FrechetMean:
-    """The sample that all others are nearest to when warps are allowed: a centroid of a class.
+    """Mean of samples under warps: a centroid of a class.
 
-    In turn, all samples are aligned to the mean, and the mean is taken of what they then look
-    like. Warps are centred, θ - mean θ, so that the mean keeps the timing (or shape) of the
-    average sample instead of drifting.
+    Each round aligns all samples to the mean and averages the aligned samples. Warps are centred,
+    θ - mean θ, so that the timing (or shape) of the mean does not drift.
 
     Parameters
     ----------
     space : WarpSpace
     X : (n, *spatial) or (n, channels, *spatial)
-        Of one class.
+        Samples of one class.
     prior, sigma
         As for :func:`align_pairs`; ``"auto"`` estimates σ in the first round.
     max_rounds : int
@@ -81,37 +80,21 @@ def frechet_mean(
         )
     n_rounds = check_whole("max_rounds", max_rounds, 1)
     mean, spread = samples.mean(axis=0), float(samples.var(axis=0).mean())
-    theta, aligned, done = np.zeros((len(samples), space.dim)), samples, 0
-    noise = sigma
+    noise, done = sigma, 0
     with silenced(progress), track(n_rounds, "finding the mean", progress) as advance:
         for _ in range(n_rounds):
             done += 1
-            theta, noise = _align_to(space, samples, mean, prior, noise, n_threads)
-            theta -= theta.mean(axis=0)
+            found = align_quietly(
+                space, samples, np.broadcast_to(mean, samples.shape), prior=prior, sigma=noise,
+                n_threads=n_threads,
+            )  # fmt: skip
+            theta, noise = found.theta - found.theta.mean(axis=0), found.sigma or noise
             aligned = Warp(space, theta).image(samples, n_threads=n_threads)
             change, mean = aligned.mean(axis=0) - mean, aligned.mean(axis=0)
             advance(1)
             if (change**2).mean() <= SMALLEST_CHANGE**2 * spread:
                 break
     after = float(((aligned - mean) ** 2).mean())
-    if after >= spread:  # nothing to bring together
+    if after >= spread:  # no alignment reduces the variance
         theta, aligned, mean, after = np.zeros_like(theta), samples, samples.mean(axis=0), spread
     return FrechetMean(mean, theta, aligned, spread, after, done)
-
-
-def _align_to(
-    space: WarpSpace,
-    samples: Array,
-    mean: Array,
-    prior: Prior | None,
-    sigma: float | str,
-    n_threads: int | None,
-) -> tuple[Array, float | str]:
-    """θ (n, d) of all samples toward the mean, and the noise that was used."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of single pairs that did not converge
-        found = align_pairs(
-            space, samples, np.broadcast_to(mean, samples.shape), prior=prior,
-            sigma=sigma, progress=False, n_threads=n_threads,  # type: ignore[arg-type]
-        )  # fmt: skip
-    return found.theta.copy(), found.sigma if found.sigma else sigma

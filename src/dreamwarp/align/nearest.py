@@ -1,9 +1,9 @@
-"""The nearest samples of every sample, exactly.
+"""Exact nearest neighbours of every sample.
 
-Inner products come from matrix products in float32, block by block, which is as fast as processors
-get. They give a lower bound of every distance. The few pairs whose bound is below the distances
-known so far are measured in float64, from differences. Results are therefore exact, and ties go to
-the lower index, whatever the rounding.
+Blocks of inner products come from float32 matrix products, the fastest operation of a processor,
+and give a lower bound of every distance. The few pairs whose bound is below the largest distance
+kept so far are computed in float64 from differences. So results are exact, and ties go to the lower
+index, regardless of rounding.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from threadpoolctl import threadpool_limits
 
 from dreamwarp.core.compiled import kernel, part, spread, thread_count
 
-# Samples on each side of a block, whose products (4 MB) stay in a processor's cache.
+# Samples on each side of a block, whose products (4 MB) stay in the cache.
 BLOCK = 1024
-# Bounds that are looked at together, with one branch for all.
+# Bounds that are tested together, with one branch for all.
 GROUP = 128
 TWO = np.float32(2.0)
 # Unit roundoff of float32.
 ROUNDOFF = 2.0**-24
-# Bounds are of samples scaled to at most 1. There, underflow of float32 loses less than this.
+# Bound on the float32 underflow error, for samples scaled to at most 1.
 UNDERFLOW = 1e-30
 
 
 def find_nearest(
     samples: NDArray[np.floating], n_neighbors: int, n_threads: int | None = None
 ) -> NDArray[np.int64]:
-    """The nearest other samples of every sample, nearest first, equally near ones by index.
+    """The nearest other samples of every sample, by increasing distance, ties by index.
 
     Takes O(n² size) time and O(n size) memory.
 
@@ -59,7 +59,7 @@ def find_nearest(
 
 
 def _center_and_scale(samples: NDArray[np.floating]) -> tuple[NDArray[np.float32], float]:
-    """Samples about their mean, at most 1 in size, in float32; and what they were divided by."""
+    """Samples minus their mean, scaled to at most 1, in float32; and the divisor."""
     center = samples.mean(axis=0, dtype=np.float64)
     blocks = [slice(start, start + BLOCK) for start in range(0, len(samples), BLOCK)]
     scale = max(float(np.abs(samples[block] - center).max()) for block in blocks) or 1.0
@@ -72,8 +72,8 @@ def _center_and_scale(samples: NDArray[np.floating]) -> tuple[NDArray[np.float32
 def _shrunk_squares(scaled: NDArray[np.float32]) -> NDArray[np.float32]:
     """|a|² (1 - c) in float32, where c makes |a|² + |b|² - 2 a·b a lower bound despite rounding.
 
-    With u the unit roundoff, 2 a·b is off by at most size u (|a|² + |b|²). The samples were rounded
-    too, which changes |a - b|² by at most 6 u (|a|² + |b|²). The rest of 32 is for sums and limits.
+    With u the unit roundoff, the error of 2 a·b is at most size u (|a|² + |b|²). Rounding of the
+    samples changes |a - b|² by at most 6 u (|a|² + |b|²). The rest of 32 is for sums and limits.
     """
     share = 1.0 - (scaled.shape[1] + 32) * ROUNDOFF
     squares = np.einsum("nk,nk->n", scaled, scaled, dtype=np.float64)
@@ -84,10 +84,10 @@ def _shrunk_squares(scaled: NDArray[np.float32]) -> NDArray[np.float32]:
 def keep_nearest(
     first, last, samples, products, squares, unit, row_start, column_start, distances, indices
 ):
-    """Update the nearest samples of each row by a block of inner products.
+    """Update the nearest samples of each row with a block of inner products.
 
-    Columns come in ascending order, and only a smaller distance displaces another: that is what
-    leaves the lower index in place where distances are equal.
+    Columns come in ascending order, and only a strictly smaller distance replaces another, so ties
+    keep the lower index.
     """
     n_columns = products.shape[1]
     for row in range(first, last):
@@ -109,7 +109,7 @@ def keep_nearest(
 
 @part
 def is_any_below(square, others, products, limit):
-    """Whether any lower bound of a group is below the limit; counts, to avoid branches."""
+    """Whether any lower bound of a group is below the limit; counts to avoid branches."""
     count = np.int32(0)
     for k in range(len(products)):
         count += np.int32(square + others[k] - TWO * products[k] < limit)
@@ -118,16 +118,16 @@ def is_any_below(square, others, products, limit):
 
 @part
 def bound_limit(furthest, unit):
-    """What the lower bound of a distance below ``furthest`` is below.
+    """Limit of lower bounds: if a distance is below ``furthest``, its bound is below the limit.
 
-    Nothing is nearer than the duplicates of a sample: once enough are known, no other is measured.
+    Minus infinity if ``furthest`` is 0: enough duplicates are known.
     """
     return np.float32(furthest / unit + UNDERFLOW) if furthest > 0.0 else np.float32(-np.inf)
 
 
 @part
 def squared_distance(a, b):
-    """|a - b|² in float64. Four sums, so that no addition has to wait for the one before it."""
+    """|a - b|² in float64. Four independent sums, for instruction-level parallelism."""
     s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
     n_whole = len(a) // 4
     for q in range(n_whole):
@@ -146,7 +146,7 @@ def squared_distance(a, b):
 
 @part
 def insert(distance, index, distances, indices):
-    """Insert a sample into a sorted list, behind equal ones; the last is dropped."""
+    """Insert a sample into a sorted list, after equal ones; the last is dropped."""
     place = len(distances) - 1
     while place > 0 and distances[place - 1] > distance:
         distances[place], indices[place] = distances[place - 1], indices[place - 1]

@@ -1,26 +1,27 @@
-"""Calibration of likelihoods from residuals: σ, or the effective share of pixels.
+"""Calibration of likelihoods from residuals: σ, or the effective share of independent pixels.
 
-A likelihood treats pixels as independent, but what alignment leaves over comes in patches: a stroke
-too thick is too thick over many pixels. A patch of κ pixels that err together says as much about a
-warp as one pixel does. With κ the sum over lags of the residuals' autocorrelation, squared errors
-of mean s² are calibrated by the noise that independent pixels must have to say the same,
+A likelihood treats pixels as independent, but residuals after alignment are correlated: a stroke
+that is too thick is so over many pixels. Let κ be the sum over lags of their autocorrelation. A
+patch of κ correlated pixels has the information of one, so residuals of mean square s² have
 
     σ² = s² κ.
 
-Other similarities estimate the size of their errors themselves. Their log-likelihood is multiplied
-by the share w at which its mean curvature c is the variance of its slope (Godambe information).
-With u the derivatives of the unscaled log-likelihood by the values of pixels, and κ their patch,
+Other similarities estimate the size of their residuals themselves. Their log-likelihood is
+multiplied by the share w for which its mean curvature c equals the variance of its slope (Godambe
+information). With u the derivatives of the unscaled log-likelihood by the pixel values, and κ their
+correlation sum,
 
-    w = c / (κ mean(u²)),
+    w = c / (κ mean(u²)).
 
-which is 1 / κ where curvature and slope agree but for the patches. Residuals depend on the
-calibration in turn; the estimate is the fixed point, found by aligning some pairs a few times over.
+Residuals depend on the calibration. The estimate is the fixed point, found by aligning some pairs a
+few times.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from numbers import Real
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,41 +36,53 @@ from dreamwarp.align.similarity import (
 Array = NDArray[np.float64]
 Images = NDArray[np.float32]
 
-# Pairs that are aligned for the estimate, spread evenly over all, and how often it is corrected.
+# Pairs that are aligned for the estimate, and number of fixed-point iterations.
 N_PAIRS, N_ROUNDS = 128, 4
-# First guess and lowest value, as shares of the standard deviation between images before alignment.
+# First guess of σ relative to the rms difference of images, and lowest σ relative to their spread.
 FIRST_SHARE, LOWEST_SHARE = 1.0, 0.05
-
-
-# Bounds on the share of pixels that count.
+# Bounds on the effective share of independent pixels.
 SMALLEST_SHARE, LARGEST_SHARE = 1e-3, 1.0
 
 
+def check_sigma(sigma: Any) -> float | Literal["auto"]:
+    """``sigma`` as float, or ``"auto"``; raise if it is neither."""
+    if isinstance(sigma, str) and sigma == "auto":
+        return "auto"
+    if not isinstance(sigma, Real) or isinstance(sigma, bool) or not 0 < float(sigma) < np.inf:
+        raise ValueError(
+            f"`sigma` must be a positive number or 'auto', got {sigma!r}. It is the standard "
+            "deviation of the noise."
+        )
+    return float(sigma)
+
+
 def first_guess(similarity: Similarity, sources: Images, targets: Images) -> Similarity:
-    """The similarity to start with, before residuals are known."""
+    """The similarity for the first alignment, before residuals are known."""
     if not isinstance(similarity, SquaredError):
         return similarity
     before = float(np.sqrt(np.mean((sources - targets) ** 2, dtype=np.float64)))
     return SquaredError(max(FIRST_SHARE * before, _lowest_sigma(sources)))
 
 
-def calibrate(similarity: Similarity, seen: Images, sources: Images, targets: Images) -> Similarity:
-    """The similarity calibrated on the residuals of aligned sources, ``seen``.
+def calibrate(
+    similarity: Similarity, warped: Images, sources: Images, targets: Images
+) -> Similarity:
+    """The similarity calibrated on the residuals of the aligned sources, ``warped``.
 
     All arrays are (n, channels, *spatial).
     """
     n_axes = sources.ndim - 2
     if isinstance(similarity, SquaredError):
-        return SquaredError(max(residual_noise(seen - targets, n_axes), _lowest_sigma(sources)))
+        return SquaredError(max(residual_noise(warped - targets, n_axes), _lowest_sigma(sources)))
     assert isinstance(similarity, NormalizedCrossCorrelation | MutualInformation)
-    flat = [a.reshape(*a.shape[:2], -1).astype(np.float32) for a in (seen, targets)]
+    flat = [a.reshape(*a.shape[:2], -1).astype(np.float32) for a in (warped, targets)]
     slopes, curvatures = replace(similarity, independent=1.0).derivatives(flat[0], flat[1])
     squares = np.mean(slopes * slopes, axis=(1, 2), keepdims=True)
-    told = squares[:, 0, 0] > 0.0
-    if not told.any():
+    known = squares[:, 0, 0] > 0.0
+    if not known.any():
         return similarity
-    ratio = np.mean(curvatures, axis=(1, 2))[told] / squares[told, 0, 0]
-    scaled = (slopes[told] / np.sqrt(squares[told])).reshape(-1, *seen.shape[1:])
+    ratio = np.mean(curvatures, axis=(1, 2))[known] / squares[known, 0, 0]
+    scaled = (slopes[known] / np.sqrt(squares[known])).reshape(-1, *warped.shape[1:])
     share = float(np.median(ratio)) / patch_size(scaled, n_axes)
     return replace(similarity, independent=min(max(share, SMALLEST_SHARE), LARGEST_SHARE))
 
@@ -85,7 +98,7 @@ def residual_noise(residuals: NDArray[Any], n_axes: int) -> float:
 
 
 def patch_size(residuals: NDArray[Any], n_axes: int) -> float:
-    """κ, the number of pixels that err together, of residuals (n, channels, *spatial)."""
+    """κ, the sum of the autocorrelation of residuals (n, channels, *spatial); at least 1."""
     axes = tuple(range(2, 2 + n_axes))
     shape = residuals.shape[2:]
     padded = [2 * size for size in shape]
@@ -97,7 +110,7 @@ def patch_size(residuals: NDArray[Any], n_axes: int) -> float:
     nearby = _nearby_lags(shape)
     covariance = products[nearby] / np.maximum(counts[nearby], 0.5)
     variance = float(products.flat[0] / counts.flat[0])
-    # Past the first lag of no correlation there is only noise in the estimate.
+    # Negative values at long lags are noise of the estimate.
     return max(float(np.maximum(covariance, 0.0).sum()) / max(variance, 1e-300), 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Which samples to align: a graph of nearest neighbours."""
+"""neighbor_pairs: a nearest-neighbour graph of samples to align."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from dreamwarp.core.labels import as_labels
 from dreamwarp.core.samples import as_array, check_finite
 from dreamwarp.core.validation import check_whole, warn_user
 
-# float32 holds these whole numbers exactly, in half the memory of float64.
+# Dtypes that float32 represents exactly, in half the memory of float64.
 SMALL_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16", "float32")
-# Past this, squares of differences leave the range of float64.
+# Beyond this, squares of differences overflow float64.
 MAX_VALUE = 1e100
-# How many classes of a single sample a warning names.
+# Largest number of classes that a warning names.
 MOST_NAMED = 10
 
 
 class NeighborFinder(Protocol):
-    """What ``finder`` must be able to do: scikit-learn's convention for neighbour searches."""
+    """Interface of ``finder``: scikit-learn's convention for neighbour searches."""
 
     def fit(self, X: NDArray[np.floating]) -> Any:
-        """Take the samples (n, size)."""
+        """Index the samples (n, size)."""
 
     def kneighbors(
         self, X: None = None, n_neighbors: int | None = None, return_distance: bool = True
     ) -> Any:
-        """Numbers of the nearest other samples of every sample: (n, n_neighbors)."""
+        """Indices of the nearest other samples of every sample: (n, n_neighbors)."""
 
 
 def neighbor_pairs(
@@ -52,27 +52,27 @@ def neighbor_pairs(
     X : (n, *shape)
         Images, signals or volumes, with or without channels, compared by Euclidean distance.
     y : (n,), optional
-        Labels. Neighbours are then looked for within each class only.
+        Labels. Neighbours are then searched within each class only.
     n_neighbors : int
-        K in the paper. A class of no more than K samples gives all its pairs. One of a single
-        sample gives none, and a warning names it.
+        K in the paper. A class of at most K samples gives all its pairs. A class of one sample
+        gives none, and a warning names it.
     finder : optional
-        Something else to search with, that has scikit-learn's ``fit`` and ``kneighbors``: an
-        approximate index for millions of samples, or ``sklearn.neighbors.NearestNeighbors`` with
-        another metric. Default: all distances, exactly, with equal ones decided by the lower index.
+        Another search with scikit-learn's ``fit`` and ``kneighbors``: an approximate index for
+        millions of samples, or ``sklearn.neighbors.NearestNeighbors`` with another metric. Default:
+        an exact search, with ties broken by the lower index.
     n_threads : int, optional
-        Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it. Does not
-        apply to a ``finder``, which has settings of its own.
+        Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it. Not used
+        by a ``finder``, which has its own settings.
 
     Returns
     -------
     (e, 2) of int64
-        Numbers i < j of samples, each pair once, in ascending order.
+        Indices i < j of samples, each pair once, in ascending order.
 
     Notes
     -----
-    The exact search takes a time of O(n²) per class and memory for one or two copies of ``X`` as
-    floating-point numbers. Distances are sums in float64, so those of integers are exact.
+    The exact search takes O(n²) time per class, and memory for one or two floating-point copies of
+    ``X``. Distances are float64 sums, so those of integers are exact.
 
     Examples
     --------
@@ -92,14 +92,14 @@ def neighbor_pairs(
         if len(rows) > 1
     ]
     both = np.concatenate([np.empty((0, 2), np.int64), *edges])
-    # As one number per edge: rows are much slower to sort.
+    # One number per edge, because rows are much slower to sort.
     return np.stack(np.divmod(np.unique(both @ [len(samples), 1]), len(samples)), axis=1)
 
 
 def _class_edges(
     samples: NDArray[Any], n_neighbors: int, finder: NeighborFinder | None, n_threads: int | None
 ) -> NDArray[np.int64]:
-    """Edges (e, 2), with i < j, between samples (n, size) of one class; some of them twice."""
+    """Edges (e, 2), with i < j, between samples (n, size) of one class; may have duplicates."""
     n = len(samples)
     if n <= n_neighbors:
         return np.stack(np.triu_indices(n, 1), axis=1)
@@ -108,12 +108,12 @@ def _class_edges(
     if finder is None:
         nearest = find_nearest(numbers, n_neighbors, n_threads)
     else:
-        nearest = _ask(finder, numbers, n_neighbors)
+        nearest = _query(finder, numbers, n_neighbors)
     edges = np.stack([np.repeat(np.arange(n), n_neighbors), nearest.ravel()], axis=1)
     return np.sort(edges[edges[:, 0] != edges[:, 1]], axis=1)
 
 
-def _ask(
+def _query(
     finder: NeighborFinder, samples: NDArray[np.floating], n_neighbors: int
 ) -> NDArray[np.int64]:
     finder.fit(samples)
@@ -121,14 +121,14 @@ def _ask(
     shape = len(samples), n_neighbors
     if nearest.shape != shape or nearest.dtype.kind not in "iu":
         raise ValueError(
-            f"`finder.kneighbors` must return whole numbers of shape {shape}, as scikit-learn's "
-            f"does, got dtype {nearest.dtype} and shape {nearest.shape}."
+            f"`finder.kneighbors` must return integers of shape {shape}, as scikit-learn's does, "
+            f"got dtype {nearest.dtype} and shape {nearest.shape}."
         )
     if nearest.min() < 0 or nearest.max() >= len(samples):
         raise ValueError(
-            f"`finder.kneighbors` must return numbers from 0 to {len(samples) - 1}, got "
-            f"{nearest.min()} to {nearest.max()}. It may have found too few neighbours: let it "
-            "search more thoroughly."
+            f"`finder.kneighbors` must return indices from 0 to {len(samples) - 1}, got "
+            f"{nearest.min()} to {nearest.max()}. If it found too few neighbours, make its search "
+            "more thorough."
         )
     return nearest.astype(np.int64)
 
@@ -150,7 +150,7 @@ def _check_samples(X: ArrayLike) -> NDArray[Any]:
 def _split_classes(
     y: ArrayLike | None, n_samples: int
 ) -> tuple[NDArray[Any] | None, list[NDArray[np.int64]]]:
-    """Names of the classes, if any, and the numbers of their samples in ascending order."""
+    """Names of the classes, if any, and the indices of their samples in ascending order."""
     if y is None:
         return None, [np.arange(n_samples)]
     names, numbers, counts = np.unique(
@@ -168,7 +168,7 @@ def _report_lone_samples(names: NDArray[Any] | None, counts: Sequence[int]) -> N
     if len(lone) > MOST_NAMED:
         listed.append(f"and {len(lone) - MOST_NAMED} more")
     warn_user(
-        f"{len(lone)} of {len(names)} classes have a single sample, which makes no pair: "
+        f"{len(lone)} of {len(names)} classes have a single sample and therefore no pair: "
         f"{', '.join(listed)}.",
         UserWarning,
     )

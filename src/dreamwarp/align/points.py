@@ -1,9 +1,9 @@
-"""align_points: warps that move sets of points onto others, with or without known correspondence.
+"""align_points: warps between point sets, with or without known correspondence.
 
-A pair of point sets has the posterior p(θ | s, t) ∝ exp(-Σ |T^{-θ}(s_i) - t_c(i)|² / 2σ²) p(θ).
-With landmarks c(i) = i. Without, points are matched to the nearest of the other set, both ways,
-as in Chamfer's distance, and matched anew at every step; noise is brought down from the distance of
-the sets to σ meanwhile, so that the first matches, which are the worst, count least.
+The posterior of a pair of point sets is p(θ | s, t) ∝ exp(-Σ |T^{-θ}(s_i) - t_c(i)|² / 2σ²) p(θ).
+For landmarks c(i) = i. Otherwise each point is matched to the nearest of the other set, in both
+directions as in the Chamfer distance, and again after every step. The noise is then reduced in
+stages from the distance of the sets to σ, so that the first and worst matches weigh least.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from dreamwarp.align.prior import Prior, SmoothPrior
+from dreamwarp.align.noise import check_sigma
+from dreamwarp.align.prior import Prior, check_prior
 from dreamwarp.core.progress import ProgressOption, silenced, track
 from dreamwarp.core.validation import as_finite_array, check_choice, check_whole, warn_user
 from dreamwarp.space import WarpSpace
@@ -26,17 +27,17 @@ Array = NDArray[np.float64]
 Match = Literal["auto", "known", "nearest"]
 MATCHES = ("auto", "known", "nearest")
 
-# Noise is brought down by this factor at a time.
+# Noise is reduced by this factor per stage.
 COOLING = 2.0
-# A search ends when a step promises less log-density than this, as with images.
+# A search ends when the predicted gain of a step in log-density is less than this.
 SMALLEST_GAIN = 0.05
-# Rounds of estimating σ, and pairs that are aligned for it.
+# Iterations of the estimate of σ, and pairs that are aligned for it.
 N_ROUNDS, N_PAIRS = 3, 12
-# σ is never estimated below this share of the domain: meshes hold float32.
+# Lowest estimate of σ, as a share of the domain: meshes are float32.
 LEAST_SIGMA = 1e-4
 LARGEST_DAMPING = 1e6
-# Directions of the prior are left out, from the least on, while they hold no more of its variance
-# than this in all: a quarter of them is left, and a step costs a tenth.
+# Share of the prior's variance in the directions that are left out, those of least variance. A
+# quarter of the directions remain, at a tenth of the cost per step.
 LEFT_OUT = 1e-3
 
 
@@ -47,7 +48,7 @@ class PointAlignments:
     Attributes
     ----------
     theta : (n, d)
-        Of each pair: ``Warp(space, theta).points(source)`` looks like the target.
+        ``Warp(space, theta).points(source)`` looks like the target.
     loss_before, loss_after : (n,)
         Mean squared distance of matched points, without and with the warp.
     converged : (n,)
@@ -63,17 +64,6 @@ class PointAlignments:
 
     def __len__(self) -> int:
         return len(self.theta)
-
-
-class Residuals(NamedTuple):
-    """Points of the source that are matched (k,), and where they should go (k, ndim)."""
-
-    which: NDArray[np.int64]
-    goals: Array
-
-    def differences(self, moved: Array) -> Array:
-        """(k, ndim)."""
-        return moved[self.which] - self.goals
 
 
 def align_points(
@@ -97,16 +87,17 @@ def align_points(
         In the unit domain.
     match : {"auto", "known", "nearest"}
         ``"known"``: point k of a source belongs to point k of its target. ``"nearest"``: to the
-        nearest, both ways (Chamfer's distance). ``"auto"``: known if all pairs have as many points.
+        nearest, in both directions (Chamfer distance). ``"auto"``: ``"known"`` if the sets of every
+        pair have equal numbers of points.
     prior : Prior, optional
         Default: ``SmoothPrior(space)``.
     sigma : float or "auto"
         Standard deviation of a coordinate of a matched point, as a share of the domain.
         ``"auto"`` estimates it from some of the pairs.
     max_points : int
-        Of larger sets, so many points, evenly spread over their numbers, are matched.
+        Larger sets are reduced to this many points, evenly spaced by index.
     max_steps : int
-        Of the search, per level of noise.
+        Largest number of search steps per noise level.
 
     Returns
     -------
@@ -121,18 +112,17 @@ def align_points(
     elif match == "known":
         _check_counts(pairs)
     pairs = [_thin_pair(s, t, max_points, match) for s, t in pairs]
-    prior = SmoothPrior(space) if prior is None else prior
-    if prior.space != space:
-        raise ValueError(f"`prior` must be one of {space!r}, got one of {prior.space!r}.")
-    root = _leading_root(prior)
+    root = _leading_root(check_prior(space, prior))
     searches = [_Search(space, s, t, match == "known", root, max_steps) for s, t in pairs]
     with silenced(progress):
-        noise = _estimate_sigma(searches, progress) if sigma == "auto" else _check_sigma(sigma)
+        noise = check_sigma(sigma)
+        if noise == "auto":
+            noise = _estimate_sigma(searches, progress)
         return _align_all(space, searches, noise, progress)
 
 
 def chamfer_distance(first: Array, second: Array) -> float:
-    """Mean squared distance to the nearest point of the other set, both ways."""
+    """Mean squared distance to the nearest point of the other set, over both directions."""
     there = cKDTree(second).query(first)[0]
     back = cKDTree(first).query(second)[0]
     return float(0.5 * ((there**2).mean() + (back**2).mean()))
@@ -154,7 +144,7 @@ def _align_all(
             theta[k], converged[k] = -search.root @ found.z, found.converged
             before[k], after[k] = search.loss(zero), search.loss(found.z)
             advance(1)
-    # Matches may change for the worse between the last two steps; the identity then is better.
+    # Matches may get worse in the last step; the identity is better then.
     worse = after > before
     theta[worse], after[worse] = 0.0, before[worse]
     if not converged.all():
@@ -167,7 +157,7 @@ def _align_all(
 
 
 def _estimate_sigma(searches: list[_Search], progress: ProgressOption) -> float:
-    """σ² = Σ |residual|² / (count of coordinates - effective parameters), to a fixed point."""
+    """Fixed point of σ² = Σ |residual|² / (number of coordinates - effective parameters)."""
     some = [searches[k] for k in np.linspace(0, len(searches) - 1, N_PAIRS).round().astype(int)]
     some = list(dict.fromkeys(some))
     zero = np.zeros(some[0].root.shape[1])
@@ -179,26 +169,25 @@ def _estimate_sigma(searches: list[_Search], progress: ProgressOption) -> float:
             for search in some:
                 found = search.run(sigma)
                 total += found.total
-                count += max(found.n_coordinates - found.n_effective, 1.0)
+                count += max(found.n_free, 1.0)
                 advance(1)
             sigma = max(float(np.sqrt(total / count)), LEAST_SIGMA)
     return sigma
 
 
 class Found(NamedTuple):
-    """Where a search has ended."""
+    """Result of a search."""
 
     z: Array  # (k,)
     total: float  # sum of squared residuals
-    n_coordinates: int
-    n_effective: float  # parameters that the points determine, rather than the prior
+    n_free: float  # number of residual coordinates minus effective number of parameters
     converged: bool
 
 
 class _Search:
-    """Levenberg-Marquardt for one pair, on -θ = root z, which moves the source by T^{root z}.
+    """Levenberg-Marquardt for one pair over z, with -θ = root z and z standard normal a priori.
 
-    A priori z is standard normal.
+    The source is moved by T^{root z}.
     """
 
     def __init__(
@@ -215,7 +204,7 @@ class _Search:
         self.tree = None if self.is_known else cKDTree(target)
 
     def run(self, sigma: float) -> Found:
-        """The most plausible warp, from coarse to fine noise."""
+        """The posterior mode, with noise reduced to ``sigma`` in stages."""
         z = np.zeros(self.root.shape[1])
         start = sigma if self.is_known else max(sigma, np.sqrt(self.loss(z)))
         for noise in _cool(start, sigma):
@@ -225,86 +214,80 @@ class _Search:
 
     def loss(self, z: Array) -> float:
         """Mean squared distance of matched points."""
-        moved = self._move(z)
-        differences = self._matched(moved).differences(moved)
-        return float((differences**2).sum(axis=1).mean())
+        return float((self._residuals(self._move(z))[1] ** 2).sum(axis=1).mean())
 
     def _move(self, z: Array) -> Array:
         return np.asarray(self.space.flow(self.root @ z, self.source, method="exact"))
 
-    def _matched(self, moved: Array) -> Residuals:
+    def _residuals(self, moved: Array) -> tuple[NDArray[np.int64], Array]:
+        """Indices of matched points (k,), and their differences to the target (k, ndim)."""
         everyone = np.arange(len(moved))
         if self.tree is None:
-            return Residuals(everyone, self.target)
+            return everyone, moved - self.target
         nearest = self.tree.query(moved)[1]
         back = cKDTree(moved).query(self.target)[1]
-        return Residuals(
-            np.concatenate([everyone, back]), np.concatenate([self.target[nearest], self.target])
-        )
+        differences = moved - self.target[nearest], moved[back] - self.target
+        return np.concatenate([everyone, back]), np.concatenate(differences)
 
     def _climb(self, z: Array, sigma: float) -> Found:
-        damping, moved, converged = 1e-3, self._move(z), False
-        residuals = self._matched(moved)
-        energy = self._energy(z, moved, residuals, sigma)
-        hessian, gradient = self._derivatives(z, moved, residuals, sigma)
+        damping, converged = 1e-3, False
+        which, residuals = self._residuals(self._move(z))
+        hessian, gradient = self._derivatives(z, which, residuals, sigma)
         for _ in range(self.max_steps):
             step = -_solve(hessian + np.eye(len(z)) + damping * np.diag(np.diag(hessian)), gradient)
-            promised = -0.5 * float(gradient @ step)
+            predicted = -0.5 * float(gradient @ step)
+            is_last = predicted < SMALLEST_GAIN or damping > LARGEST_DAMPING
+            # New matches can only reduce distances, and so the energy.
             trial = z + step
-            there = self._move(trial)
-            # Matched anew, distances are at most as large: energies can only fall further.
-            rematched = self._matched(there)
-            found = self._energy(trial, there, rematched, sigma)
-            is_last = promised < SMALLEST_GAIN or damping > LARGEST_DAMPING
-            if found < energy:
-                z, moved, residuals, energy = trial, there, rematched, found
+            matched, found = self._residuals(self._move(trial))
+            if _energy(trial, found, sigma) < _energy(z, residuals, sigma):
+                z, which, residuals = trial, matched, found
                 damping *= 0.2
                 if not is_last:
-                    hessian, gradient = self._derivatives(z, moved, residuals, sigma)
+                    hessian, gradient = self._derivatives(z, which, residuals, sigma)
             else:
                 damping *= 4.0
             if is_last:
                 converged = True
                 break
-        total = float((residuals.differences(moved) ** 2).sum())
-        share = float(np.trace(_solve(hessian + np.eye(len(z)), hessian)))
-        return Found(z, total, residuals.goals.size, share, converged)
-
-    def _energy(self, z: Array, moved: Array, residuals: Residuals, sigma: float) -> float:
-        """Minus the log-posterior."""
-        squares = (residuals.differences(moved) ** 2).sum()
-        return float(0.5 * squares / sigma**2 + 0.5 * z @ z)
+        n_effective = float(np.trace(_solve(hessian + np.eye(len(z)), hessian)))
+        return Found(z, float((residuals**2).sum()), residuals.size - n_effective, converged)
 
     def _derivatives(
-        self, z: Array, moved: Array, residuals: Residuals, sigma: float
+        self, z: Array, which: NDArray[np.int64], residuals: Array, sigma: float
     ) -> tuple[Array, Array]:
-        """Gauss-Newton's Hessian of the likelihood (k, k), and the gradient of the energy (k,)."""
+        """Gauss-Newton Hessian of the likelihood (k, k), and gradient of the energy (k,)."""
         slopes = self.space.flow_gradient(self.root @ z, self.source)
         m, ndim, d = slopes.shape
         rows = slopes.reshape(m * ndim, d) @ self.root
-        counts = np.bincount(residuals.which, minlength=m).astype(np.float64)
+        counts = np.bincount(which, minlength=m).astype(np.float64)
         pulls = np.zeros((m, ndim))
-        np.add.at(pulls, residuals.which, residuals.differences(moved))
+        np.add.at(pulls, which, residuals)
         weighted = np.sqrt(np.repeat(counts, ndim))[:, None] * rows
         hessian = weighted.T @ weighted / sigma**2
         return hessian, rows.T @ pulls.ravel() / sigma**2 + z
 
 
+def _energy(z: Array, residuals: Array, sigma: float) -> float:
+    """Minus the log-posterior."""
+    return float(0.5 * (residuals**2).sum() / sigma**2 + 0.5 * z @ z)
+
+
 def _leading_root(prior: Prior) -> Array:
-    """(d, k) that takes standard normal numbers to θ, along the directions that vary most."""
+    """Root (d, k) of the prior's covariance along the directions of most variance."""
     values, directions = np.linalg.eigh(prior.covariance)
     n_out = int((np.cumsum(np.maximum(values, 0.0)) <= LEFT_OUT * values.sum()).sum())
     return np.ascontiguousarray(directions[:, n_out:] * np.sqrt(values[n_out:]))
 
 
 def _solve(matrix: Array, right: Array) -> Array:
-    """For symmetric, positive definite matrices."""
+    """Solve with a symmetric positive definite matrix."""
     factor = scipy.linalg.cho_factor(matrix, check_finite=False)
     return np.asarray(scipy.linalg.cho_solve(factor, right, check_finite=False))
 
 
 def _cool(start: float, end: float) -> list[float]:
-    """Levels of noise from ``start`` down to ``end``, which is always the last."""
+    """Noise levels from ``start`` down to ``end``, which is always the last."""
     n_levels = int(np.ceil(np.log(start / end) / np.log(COOLING))) if start > end else 0
     return [end * COOLING**k for k in range(n_levels, 0, -1)] + [end]
 
@@ -315,7 +298,8 @@ def _cool(start: float, end: float) -> list[float]:
 def _check_pairs(space: WarpSpace, sources: Any, targets: Any) -> list[tuple[Array, Array]]:
     if len(sources) != len(targets):
         raise ValueError(
-            f"`sources` and `targets` must be as many, got {len(sources)} and {len(targets)}."
+            f"`sources` and `targets` must have equal lengths, got {len(sources)} and "
+            f"{len(targets)}."
         )
     if not len(sources):
         raise ValueError("`sources` must hold at least one set of points, got none.")
@@ -335,7 +319,7 @@ def _check_set(space: WarpSpace, name: str, points: ArrayLike) -> Array:
     if array.min() < -0.5 or array.max() > 1.5:
         raise ValueError(
             f"`{name}` must lie in the unit domain, got coordinates from {array.min():g} to "
-            f"{array.max():g}. `dreamwarp.data.Box` takes points there and back."
+            f"{array.max():g}. Use `dreamwarp.data.Box` to convert."
         )
     return array
 
@@ -344,29 +328,21 @@ def _check_counts(pairs: list[tuple[Array, Array]]) -> None:
     for k, (source, target) in enumerate(pairs):
         if source.shape != target.shape:
             raise ValueError(
-                f"`sources[{k}]` and `targets[{k}]` must have as many points for match='known', "
-                f"got {len(source)} and {len(target)}. Use match='nearest'."
+                f"`sources[{k}]` and `targets[{k}]` must have equal numbers of points for "
+                f"match='known', got {len(source)} and {len(target)}. Use match='nearest'."
             )
 
 
-def _check_sigma(sigma: Any) -> float:
-    if not isinstance(sigma, int | float | np.floating) or not 0.0 < sigma < np.inf:
-        raise ValueError(f"`sigma` must be a positive number or 'auto', got {sigma!r}.")
-    return float(sigma)
-
-
 def _thin_pair(source: Array, target: Array, most: int, match: Match) -> tuple[Array, Array]:
-    """Fewer points: the same of both if they belong together, else of the source alone.
+    """Reduce both sets, to equal indices if correspondence is known.
 
-    The target keeps more, so that the nearest of its points is near.
+    Otherwise the target keeps more points, so that its nearest point is near.
     """
-    if match == "known":
-        return thin(source, most), thin(target, most)
-    return thin(source, most), thin(target, 4 * most)
+    return thin(source, most), thin(target, most if match == "known" else 4 * most)
 
 
 def thin(points: Array, most: int) -> Array:
-    """At most so many points (m, ndim), evenly spread over their numbers."""
+    """At most ``most`` of the points (m, ndim), evenly spaced by index."""
     if len(points) <= most:
         return points
     return points[np.linspace(0, len(points) - 1, most).round().astype(int)]

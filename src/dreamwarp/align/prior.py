@@ -1,13 +1,12 @@
-"""What warps are plausible: Gaussian densities over θ.
+"""Gaussian priors over θ.
 
-Two of them. :class:`SmoothPrior` is the paper's: affine maps of cells near each other are alike.
-:class:`GMRFPrior` is the paper's remark: only differences between neighbours count, so that moving
-everything by the same amount costs nothing.
+In :class:`SmoothPrior`, the paper's, affine maps of nearby cells are similar. In
+:class:`GMRFPrior`, a remark of the paper, only differences between neighbours have a cost; a common
+translation has none.
 
-Both have a scale that means something, the ``displacement``: the root of the mean, over the domain
-and over draws, of the squared velocity. That is how far points move in unit time, to first order.
-With θ ~ N(0, C) and M the matrix of inner products ∫ v_i · v_j of the basis fields it is √tr(M C),
-and no simulation is needed to set it.
+The scale of both is the ``displacement``: the root mean square velocity over the domain and over
+draws. To first order that is how far points move in unit time. With θ ~ N(0, C) and M the matrix of
+inner products ∫ v_i · v_j of the basis fields, it is √tr(M C).
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ from dreamwarp.space import WarpSpace
 
 Array = NDArray[np.float64]
 
-# Share of an affine map's variance that is its own, correlated with no other cell's. A tenth of a
-# thousandth moves nothing that could be seen, and bounds the condition of the covariance, which
-# else grows past what float64 can invert: neighbouring cells would be all but equal.
+# Share of an affine map's variance that is independent of other cells. It is too small to see, and
+# bounds the condition number of the covariance, which float64 could otherwise not invert because
+# neighbouring cells are almost equal.
 NUGGET = 1e-4
-# Below, cells are independent however fine; above, all move as one.
+# Below the first, all cells are independent; above the second, all move together.
 MIN_LENGTH, MAX_LENGTH = 1e-3, 10.0
-# Past this length in domains, correlation round a torus is 1 to rounding: 2 exp(-2 π² length²).
+# Beyond this length, correlations round a torus are 1 up to rounding: 1 - 2 exp(-2 π² length²).
 LONGEST_TURN = 2.0
-# Energies ∫ |∇v|² / ∫ |v|² below this are zero but for rounding: without a mean, v has at least π²
-# in a unit domain (Poincaré's inequality).
+# Energies ∫ |∇v|² / ∫ |v|² below this are zero up to rounding: a field with zero mean has at least
+# π² in a unit domain (Poincaré's inequality).
 FLAT = 1.0
-# From this many parameters on, more threads than one pay.
+# From this many parameters on, several BLAS threads are faster than one.
 MANY_PARAMETERS = 2000
 # Memory for one block of correlations between cells.
 BLOCK_BYTES = 64 * 2**20
@@ -52,9 +51,9 @@ class Prior:
     ----------
     space : WarpSpace
     root : (d, rank)
-        Takes independent standard normal numbers z to draws, θ = root z.
+        θ = root z with z standard normal.
     whitener : (rank, d)
-        The way back, z = whitener θ; ``whitener @ root`` is the identity.
+        z = whitener θ; ``whitener @ root`` is the identity.
     """
 
     def __init__(self, space: WarpSpace, root: Array, whitener: Array) -> None:
@@ -63,7 +62,7 @@ class Prior:
 
     @property
     def rank(self) -> int:
-        """Number of directions along which the density falls off: d if it is proper."""
+        """Rank of the precision: d if the density is proper."""
         return len(self.whitener)
 
     @cached_property
@@ -84,9 +83,9 @@ class Prior:
         return float(log_volume - 0.5 * self.space.dim * np.log(2.0 * np.pi))
 
     def log_prob(self, theta: ArrayLike) -> Any:
-        """Logarithm of the density of θ (n, d): (n,), or a number for a single θ.
+        """Log-density of θ (n, d): (n,), or a number for a single θ.
 
-        Without its constant where the density is improper, and so has none.
+        An improper density is not normalised.
         """
         values, single = self.space._check_theta(theta)
         white = np.einsum("rd,nd->nr", self.whitener, values)
@@ -102,45 +101,44 @@ class Prior:
     def sample(self, n: int, seed: int | np.random.Generator = 0) -> Array:
         """Draws of θ: (n, d). Draw k depends on the seed and k alone.
 
-        Where the density is improper they have no share in the directions that it leaves free.
+        Draws from an improper density have no component along its flat directions.
         """
         if not isinstance(n, Integral) or isinstance(n, bool) or n < 0:
             raise ValueError(f"`n` must be a whole number, 0 or more, got {n!r}.")
         normal = np.random.default_rng(seed).standard_normal((int(n), self.rank))
-        # einsum: a matrix product may sum in another order for another number of draws.
+        # einsum: the order of summation of a matrix product may depend on the number of draws.
         return np.asarray(np.einsum("dr,nr->nd", self.root, normal))
 
 
 class SmoothPrior(Prior):
-    """Affine maps of cells are the more alike the nearer the cells: N(0, Bᵀ Σ_PA B).
+    """The paper's prior N(0, Bᵀ Σ_PA B): affine maps of nearby cells are similar.
 
     Parameters
     ----------
     space : WarpSpace
     displacement : float
-        Root mean square displacement, as a share of the domain: 0.08 are 2.2 pixels of 28.
+        Root mean square displacement, as a share of the domain: 0.08 is 2.2 pixels of 28.
     length : float
         Correlation length, as a share of the domain.
 
     Notes
     -----
-    As in the paper, the same entry of the affine maps of two cells with centroids c and c' has
-    correlation exp(-|c - c'|² / (2 length²)), different entries have none, and Bᵀ takes the field,
-    which is continuous nowhere, to the nearest continuous one that obeys the boundary.
+    As in the paper, equal entries of the affine maps of two cells with centroids c and c' have
+    correlation exp(-|c - c'|² / (2 length²)), different entries have none, and Bᵀ projects the
+    discontinuous field to the nearest continuous one that obeys the boundary condition.
 
-    The paper leaves open about which origin the maps are written, and in which unit. About a corner
-    of the domain, cells far from it get more variance than those near it, so that an image and its
-    mirror image have different priors. Here the map of a cell is written about its own centroid,
-    v(x) = A (x - c) + b, with ``length`` as unit of length, [A | b / length]. Then no place is
-    special, and one variance for all entries is right: the value and the gradient of a smooth field
-    with this correlation stand in that very ratio. B is orthonormal in these entries. (θ are still
-    those of ``space``, whatever basis it has: a change of coordinates.)
+    The paper does not specify the origin and unit of the maps. With the origin at a corner of the
+    domain, cells far from it have more variance than those near it, and an image and its mirror
+    image have different priors. Here the origin is the centroid of the cell, v(x) = A (x - c) + b,
+    and the unit is ``length``: [A | b / length]. Then all places are alike, and one variance for
+    all entries is right, because the gradient and value of a smooth field with this correlation
+    have this ratio. B is orthonormal in these entries. (θ are still coordinates of ``space``.)
 
-    In a periodic space, distances go round it: correlations along an axis are summed over all
-    turns, Σ_m exp(-(c - c' + m)² / (2 length²)), and scaled to 1 for c = c', which keeps them
-    positive definite whatever the length.
+    In a periodic space, correlations along an axis are summed over all turns,
+    Σ_m exp(-(c - c' + m)² / (2 length²)), and scaled to 1 for c = c'. They are positive definite
+    for every length.
 
-    A share of 1e-4 of the variance is independent from cell to cell, so that the covariance can be
+    A share of 1e-4 of the variance is independent between cells, so that the covariance can be
     inverted.
 
     Examples
@@ -181,12 +179,11 @@ class SmoothPrior(Prior):
 
 
 class GMRFPrior(Prior):
-    """Neighbours move alike, and how far they move together is free.
+    """An intrinsic Gaussian Markov random field: neighbouring vertices have similar velocities.
 
-    An intrinsic Gaussian Markov random field: the energy -log p(θ) is a sum of squared differences
-    between the velocities of neighbouring vertices, or of the differences of those. Constant
-    velocities have no energy. The boundary decides whether there are any: in a ``"free"`` or
-    ``"periodic"`` space the density is improper, flat along ndim directions; in others proper.
+    The energy -log p(θ) is a sum of squared first or second differences of the velocities of
+    neighbouring vertices. Constant velocities have no energy, so in a ``"free"`` or ``"periodic"``
+    space the density is improper, flat along ndim directions; in others it is proper.
 
     Parameters
     ----------
@@ -194,17 +191,15 @@ class GMRFPrior(Prior):
     displacement : float
         Root mean square displacement of the draws, as a share of the domain.
     order : {1, 2}
-        1: the energy ∫ |∇v|², of a membrane, from differences of velocities. Draws get rougher with
-        every refinement of the cells. 2: ∫ |Δv|², of a plate, from differences of differences:
-        smooth draws that look the same however fine the cells are.
+        1: the energy ∫ |∇v|² of a membrane. Draws get rougher as cells are refined. 2: the energy
+        ∫ |Δv|² of a plate. Draws are smooth and do not depend on the size of the cells.
 
     Notes
     -----
-    The differences are weighed as in the finite-element method, by the stiffness matrix S and the
-    mass matrix M of the space: the precision is S or S M⁻¹ S, up to scale. Draws, and the
-    covariance, have no mean velocity where the density leaves it free. The covariance is then a
-    generalised inverse C of the precision Q (Q C Q = Q, C Q C = C): the one that belongs to ∫ v · w
-    as inner product, which does not depend on the coordinates.
+    Differences are weighted as in the finite-element method: with S the stiffness matrix and M the
+    mass matrix, the precision is S or S M⁻¹ S, up to scale. If the density is improper, draws have
+    zero mean velocity, and the covariance is a generalised inverse C of the precision Q (Q C Q = Q,
+    C Q C = C): the one for the inner product ∫ v · w, which does not depend on the coordinates.
 
     Examples
     --------
@@ -234,8 +229,8 @@ class GMRFPrior(Prior):
             parts += count * [(modes * deviations, (mass @ modes / deviations).T)]
         if mean_square == 0.0:
             raise ValueError(
-                f"{space!r} has constant fields only, and GMRFPrior says nothing about those. Use "
-                "SmoothPrior, or more cells."
+                f"{space!r} has constant fields only, and a GMRFPrior does not constrain those. "
+                "Use SmoothPrior, or more cells."
             )
         return _join(parts, self.displacement / mean_square**0.5)
 
@@ -247,66 +242,60 @@ class GMRFPrior(Prior):
 
 
 def _independent_fields(space: WarpSpace) -> list[tuple[Array, int]]:
-    """Vertex velocities of the basis fields, in runs that don't interact, and how often each comes.
+    """Vertex velocities (n, n_vertices) of the basis fields of each component, and multiplicities.
 
-    No field but a volume-preserving one mixes components of the velocity, and θ lists the fields
-    component by component. So one matrix of size d becomes ndim smaller ones, which are the same
-    unless the boundary tells components apart.
-
-    Returns
-    -------
-    list of (components, n, n_vertices) and counts
+    Basis fields have one component of the velocity each, and θ lists them component by component.
+    So one matrix of size d becomes ndim smaller ones, equal unless the boundary is ``"slip"``.
     """
     fields = np.moveaxis(space.vertex_velocities(np.eye(space.dim)), 2, 0)
-    if space.volume_preserving:
-        return [(np.ascontiguousarray(fields), 1)]
     if space.boundary != "slip":
-        return [(np.ascontiguousarray(fields[:1, : space.dim // space.ndim]), space.ndim)]
-    runs = [each[None, each.any(axis=1)] for each in fields]
-    return [(run, 1) for run in runs if run.size > 0]
+        return [(np.ascontiguousarray(fields[0, : space.dim // space.ndim]), space.ndim)]
+    components = [each[each.any(axis=1)] for each in fields]
+    return [(each, 1) for each in components if each.size > 0]
 
 
 def _join(parts: list[tuple[Array, Array]], scale: float) -> tuple[Array, Array]:
-    """Root (d, rank) and whitener (rank, d) of all runs from those of each."""
+    """Root (d, rank) and whitener (rank, d) of all components from those of each."""
     roots, whiteners = zip(*parts, strict=True)
     return scipy.linalg.block_diag(*roots) * scale, scipy.linalg.block_diag(*whiteners) / scale
 
 
 def _project(fields: Array, matrix: Array) -> Array:
     """Quadratic form of vertex values, (n_vertices, n_vertices), as one of θ: (n, n)."""
-    out = np.add.reduce([values @ matrix @ values.T for values in fields])
+    out = fields @ matrix @ fields.T
     return 0.5 * (out + out.T)
 
 
 def mass_matrix(space: WarpSpace) -> Array:
-    """∫ v_i · v_j of the basis fields: (d, d). θᵀ M θ is the mean square displacement of θ."""
-    fields = np.moveaxis(space.vertex_velocities(np.eye(space.dim)), 2, 0)
-    return _project(fields, _mass(space))
+    """M, ∫ v_i · v_j of the basis fields: (d, d). θᵀ M θ is the mean square velocity."""
+    mass, parts = _mass(space), _independent_fields(space)
+    blocks = [block for fields, count in parts for block in count * [_project(fields, mass)]]
+    return np.asarray(scipy.linalg.block_diag(*blocks))
 
 
 def _few_threads(space: WarpSpace) -> threadpool_limits:
-    """One thread for small matrices: on those, threads only wait for each other."""
+    """Limit BLAS to one thread for small matrices, on which more are slower."""
     return threadpool_limits(1 if space.dim < MANY_PARAMETERS else None)
 
 
 def _mass(space: WarpSpace) -> Array:
-    """∫ f g over the domain for piecewise-affine f, g given by vertex values; exact."""
+    """∫ f g over the domain, for piecewise-affine f, g given by vertex values.
+
+    All cells have the same volume, 1 / n_cells.
+    """
     n_nodes = space.ndim + 1
     local = (np.eye(n_nodes) + 1.0) / (n_nodes * (n_nodes + 1) * space.n_cells)
     return _assemble(space, np.broadcast_to(local, (space.n_cells, n_nodes, n_nodes)))
 
 
 def _stiffness(space: WarpSpace) -> Array:
-    """∫ ∇f · ∇g over the domain for piecewise-affine f, g given by vertex values."""
+    """∫ ∇f · ∇g over the domain, for piecewise-affine f, g given by vertex values."""
     gradients = space.tessellation.barycentric[: space.n_cells, :, : space.ndim]
     return _assemble(space, gradients @ np.swapaxes(gradients, 1, 2) / space.n_cells)
 
 
 def _assemble(space: WarpSpace, local: Array) -> Array:
-    """Sum of matrices of the cells (n_cells, ndim + 1, ndim + 1) over shared vertices.
-
-    All cells have the same volume, 1 / n_cells.
-    """
+    """Sum of the matrices of the cells (n_cells, ndim + 1, ndim + 1) over shared vertices."""
     simplices, n_vertices = space.tessellation.simplices, len(space.tessellation.vertices)
     out = np.zeros((n_vertices, n_vertices))
     np.add.at(out, (simplices[:, :, None], simplices[:, None, :]), local)
@@ -314,10 +303,10 @@ def _assemble(space: WarpSpace, local: Array) -> Array:
 
 
 def _modes(stiffness: Array, mass: Array) -> tuple[Array, Array]:
-    """Energies and fields of the modes that bend, orthonormal in ∫ v · w: (n,) and (d, n)."""
+    """Energies (n,) and modes (d, n) with positive energy, orthonormal in ∫ v · w."""
     energies, modes = scipy.linalg.eigh(stiffness, mass)
-    bent = energies > FLAT
-    return energies[bent], modes[:, bent]
+    positive = energies > FLAT
+    return energies[positive], modes[:, positive]
 
 
 # -- the smooth prior
@@ -334,14 +323,14 @@ def _smooth_part(products: Array, covered: Array) -> tuple[Array, Array]:
 
 
 def _cell_entries(space: WarpSpace, length: float) -> list[Any]:
-    """Vertex values to the affine maps [A | b / length], as sparse matrices (n_cells, n_vertices).
+    """Sparse matrices (n_cells, n_vertices) from vertex values to affine maps [A | b / length].
 
-    One per entry of a row of the map; all rows, one for each component of the velocity, are alike.
+    One matrix per entry of a row of the map; the rows, one per component, have equal matrices.
     """
     simplices, n_vertices = space.tessellation.simplices, len(space.tessellation.vertices)
     n_cells, n_nodes = simplices.shape
     weights = space.tessellation.barycentric[:n_cells].copy()
-    weights[:, :, -1] = 1.0 / (n_nodes * length)  # at the centroid every vertex counts the same
+    weights[:, :, -1] = 1.0 / (n_nodes * length)  # the value at the centroid
     starts = np.arange(0, n_cells * n_nodes + 1, n_nodes)
     return [
         scipy.sparse.csr_array(
@@ -363,7 +352,7 @@ def _correlated(space: WarpSpace, entries: list[Any], length: float) -> Array:
 def _cell_correlations(space: WarpSpace, length: float) -> Iterator[tuple[slice, Array]]:
     """Blocks of columns of the correlations between cells, exp(-|c - c'|² / (2 length²))."""
     tessellation, n_nodes = space.tessellation, space.ndim + 1
-    # Centroids as whole numbers: correlations along an axis are then looked up by difference.
+    # Centroids as integers, so that correlations along an axis come from a table of differences.
     centroids = tessellation.lattice[tessellation.simplices].sum(axis=1)
     tables = [
         _axis_correlation(
@@ -386,7 +375,7 @@ def _axis_correlation(distance: Array, length: float, periodic: bool) -> Array:
     if not periodic:
         return np.exp(-0.5 * (distance / length) ** 2)
     length = min(length, LONGEST_TURN)
-    # Nine lengths away nothing is left of a float64.
+    # Nine lengths away, correlations are below the precision of float64.
     turns = np.arange(-np.ceil(9.0 * length) - 1.0, np.ceil(9.0 * length) + 1.0)
     total = np.exp(-0.5 * ((distance[:, None] + turns) / length) ** 2).sum(axis=1)
     return total / total[0]
@@ -398,6 +387,23 @@ def _axis_correlation(distance: Array, length: float, periodic: bool) -> Array:
 def _read_only(array: Array) -> Array:
     array.setflags(write=False)
     return array
+
+
+def check_prior(space: WarpSpace, prior: Prior | None) -> Prior:
+    """``prior``, by default a SmoothPrior; raise if it is not a prior over the space."""
+    if prior is None:
+        return SmoothPrior(space)
+    if not isinstance(prior, Prior):
+        raise TypeError(
+            f"`prior` must be a SmoothPrior, a GMRFPrior or another Prior, got "
+            f"{type(prior).__name__}."
+        )
+    if prior.space != space:
+        raise ValueError(
+            f"`prior` must be over the space of the alignment, {space!r}, got one over "
+            f"{prior.space!r}."
+        )
+    return prior
 
 
 def _check_space(space: Any) -> None:

@@ -1,4 +1,4 @@
-"""The most plausible warp: Levenberg-Marquardt on the posterior, coarse to fine."""
+"""Posterior modes: Levenberg-Marquardt from coarse to fine images."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from dreamwarp.align.posterior import Posterior
 
 Array = NDArray[np.float64]
 
-# A search ends when a step promises less log-density than this: far below what shows in the
-# posterior, whose log-density varies by about d/2 over its bulk.
+# A search ends when the predicted gain of a step in log-density is less than this: far below the
+# variation of about d/2 over the bulk of the posterior.
 SMALLEST_GAIN = 0.05
-# Likewise at resolutions that only serve to find a place to start from.
+# Likewise at coarse resolutions, which only provide an initial point.
 SMALLEST_COARSE_GAIN = 0.5
-# Gains below this are rounding, as between identical images: no step is tried.
+# Predicted gains below this are rounding, as for identical images: no step is tried.
 ROUNDING = 1e-6
-# Noise is brought down by this factor at a time, until what is left is no more than the other.
+# Noise is reduced by the first factor per stage, until the remaining excess is below the second.
 COOLING, LAST_COOLING = 2.0, 1.4
-# Damping of the first step, so light that it promises what an undamped one does.
+# Damping of the first step, so small that the predicted gain is that of the undamped step.
 FIRST_DAMPING = 1e-3
-# Images between pixels have kinks, and a maximum on one has a slope that promises gains for ever.
-# There a search ends when steps have shrunk to nothing by damping, or when so many steps in a row
-# have led up by less than the smallest gain.
+# Interpolated images have kinks. A maximum on a kink has a non-zero slope, so that gains are always
+# predicted. There a search ends when damping exceeds the first, or after this many consecutive
+# steps that gained less than the smallest gain.
 LARGEST_DAMPING, MAX_IDLE = 1e6, 2
 
 
 class Maximum(NamedTuple):
-    """Where a search has ended."""
+    """Result of a search."""
 
     x: Array  # (n, d)
     density: Array  # (n,)
@@ -46,21 +46,20 @@ def find_maximum(
     max_steps: int,
     smallest_gain: float = SMALLEST_GAIN,
 ) -> Maximum:
-    """Search from the identity, on coarse images first; the last level is what counts.
+    """Search from the identity, from coarse to fine levels; returns maxima of the last level.
 
-    Where noise is small, the posterior has many peaks, and the nearest is hardly ever the highest.
-    So the search begins as if the noise were what explains the whole difference of two images, and
-    brings it down step by step. What this suggests is taken up only if it is better than the
-    identity, so that the log-density is never lower than the identity's.
+    With small noise the posterior has many modes, and the nearest is rarely the highest. So the
+    search starts with a noise that explains the whole difference of the images, and reduces it in
+    stages. Their result is used only if it is better than the identity.
 
     Parameters
     ----------
     levels : sequence of Posterior
         From coarse to fine.
     excess : (n,)
-        By how much the images differ before they are aligned, in units of the noise: 1 if no more.
+        Root mean square difference of the images before alignment, in units of the noise.
     smallest_gain : float
-        The search ends when a step promises less log-density than this.
+        The search ends when the predicted gain of a step is less than this.
     """
     everyone, fine = np.arange(len(levels[-1])), levels[-1]
     x = np.zeros((len(everyone), fine.coordinates.dim))
@@ -85,7 +84,7 @@ def find_maximum(
 
 
 def _stages(levels: Sequence[Posterior], excess: Array) -> Iterator[tuple[Posterior, Array]]:
-    """Posteriors to climb in turn, and what the noise is multiplied by meanwhile (n,)."""
+    """Posteriors to maximise in turn, each with factors (n,) of the noise."""
     for level in levels[:-1]:
         for start in (COOLING, 1.0):
             yield level, np.maximum(start * excess, 1.0)
@@ -103,10 +102,11 @@ def climb(
     max_steps: int,
     smallest_gain: float,
 ) -> Maximum:
-    """Climb from x (n, d) of some pairs (n,), whose log-density was the last to be asked for.
+    """Maximise from x (n, d) of the given pairs (n,).
 
-    Every step is up: one that would lead down is shortened instead. A pair has converged when the
-    undamped step promises less than ``smallest_gain``; that step is the last.
+    The last call of ``posterior.log_density`` must have been for x. A step that would decrease the
+    density is damped more instead. A pair has converged when the predicted gain of the undamped
+    step is less than ``smallest_gain``; that step is the last.
     """
     n, d = x.shape
     x, density = x.copy(), density.copy()
@@ -117,7 +117,7 @@ def climb(
     active, moved = np.isfinite(density), np.ones(n, bool)
 
     def solve(chosen: NDArray[np.int64], damping: Array) -> tuple[Array, Array]:
-        """Steps (k, d) of the chosen, and the gain that each promises (k,)."""
+        """Steps (k, d) of the chosen pairs, and their predicted gains (k,)."""
         steps = np.empty((len(chosen), d))
         algebra.solve_damped(
             0, len(chosen), hessians, chosen, posterior.precision, damping, gradients[chosen], steps
@@ -129,12 +129,12 @@ def climb(
         posterior.put_derivatives(x[new], pairs[new], new, gradients, hessians)
         moved[new] = False
         chosen = np.flatnonzero(active)
-        steps, promised = solve(chosen, damping[chosen])
-        uphill = promised > ROUNDING
+        steps, predicted = solve(chosen, damping[chosen])
+        uphill = predicted > ROUNDING
         converged[chosen[~uphill]], active[chosen[~uphill]] = True, False
-        chosen, steps, promised = chosen[uphill], steps[uphill], promised[uphill]
-        last = ~(promised >= smallest_gain)
-        # Strong damping makes any step promise little: only the undamped one tells.
+        chosen, steps, predicted = chosen[uphill], steps[uphill], predicted[uphill]
+        last = ~(predicted >= smallest_gain)
+        # With strong damping every predicted gain is small: test the undamped step.
         unsure = np.flatnonzero(last & (damping[chosen] > FIRST_DAMPING))
         last[unsure] = ~(solve(chosen[unsure], np.zeros(len(unsure)))[1] >= smallest_gain)
         trial = x[chosen] + steps
@@ -144,7 +144,7 @@ def climb(
         better = gain > 0.0
         up, down = chosen[better], chosen[~better]
         x[up], density[up], moved[up] = trial[better], found[better], True
-        kept = gain[better] / promised[better]
+        kept = gain[better] / predicted[better]
         damping[up] *= np.where(kept > 0.5, 0.2, np.where(kept > 0.2, 1.0, 3.0))
         damping[down] *= raise_by[down]
         raise_by[up], raise_by[down] = 4.0, 2.0 * raise_by[down]

@@ -1,12 +1,12 @@
-"""How alike a warped source and its target are: log-likelihoods of the values seen.
+"""Similarities of a warped source and its target: log-likelihoods of the target.
 
-A similarity is an object with two methods that take values and targets, both (n, channels, m):
+A similarity has two methods that take the values of warped sources and targets, (n, channels, m):
 
 ``log_likelihood(values, targets)``  (n,), up to a constant
 ``derivatives(values, targets)``     slopes and curvatures, (n, channels, m): the derivative of the
-                                     log-likelihood by each value, and minus its second derivative,
-                                     exact or any non-negative stand-in (it sets the size of steps,
-                                     not where they lead)
+                                     log-likelihood by each value, and minus its second derivative
+                                     or any non-negative approximation, which affects the size of
+                                     steps but not the maximum
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SIMILARITIES = ("ssd", "ncc", "mi")
 
 
 class Similarity(Protocol):
-    """What an aligner asks of a similarity; see the head of this module."""
+    """Interface of similarities; see the module docstring."""
 
     def log_likelihood(self, values: Values, targets: Values) -> Array:
         """(n,)."""
@@ -71,25 +71,25 @@ class SquaredError:
         return squared_error(values, targets) * (-0.5 / self.sigma**2)
 
     def derivatives(self, values: Values, targets: Values) -> tuple[Array, Array]:
-        """The noise's precision times what is missing; the precision."""
+        """(targets - values) / σ², and 1 / σ²."""
         precision = 1.0 / self.sigma**2
         slopes = np.multiply(targets - values, precision, dtype=np.float64)
         return slopes, np.broadcast_to(precision, slopes.shape)
 
 
-# -- up to contrast and brightness
+# -- invariant to gain and offset
 
 
 @dataclass(frozen=True)
 class NormalizedCrossCorrelation:
-    """Targets are an unknown gain times the values plus an unknown offset, with unknown noise.
+    """Targets are a gain times the values plus an offset plus noise, all three unknown.
 
-    With those three at their best, the log-likelihood of m pixels is -m/2 log(1 - ρ²), where ρ is
-    the correlation. ``noise`` is added to 1 - ρ²: a share of the variance that is noise whatever
-    the fit, without which a perfect fit would be infinitely likely. Gains may be negative.
+    Maximised over the three, the log-likelihood of m pixels is -m/2 log(1 - ρ²), where ρ is the
+    correlation. ``noise`` is added to 1 - ρ² so that a perfect fit has a finite likelihood: a share
+    of the variance that is noise for every fit. Gains may be negative.
 
-    One pixel's noise is rarely independent of its neighbour's: ``independent`` is the share of
-    pixels that count.
+    The noise of neighbouring pixels is correlated: ``independent`` is the effective share of
+    independent pixels.
     """
 
     noise: float = 0.01
@@ -102,7 +102,7 @@ class NormalizedCrossCorrelation:
         return -0.5 * pixels * np.log1p(self.noise - correlation**2)
 
     def derivatives(self, values: Values, targets: Values) -> tuple[Array, Array]:
-        """The curvature is that of a regression with the noise held."""
+        """The curvature is that of a regression with fixed noise."""
         v, t, correlation, spread = self._standardise(values, targets)
         m, shape = v.shape[1], values.shape
         unexplained = 1.0 + self.noise - correlation**2
@@ -115,7 +115,7 @@ class NormalizedCrossCorrelation:
 
     @staticmethod
     def _standardise(values: Values, targets: Values) -> tuple[Array, Array, Array, Array]:
-        """Both with zero mean and unit variance (n, m), their correlation, and values' spread."""
+        """Standardised values and targets (n, m), correlation, standard deviation of values."""
         v, t = (a.reshape(len(a), -1).astype(np.float64) for a in (values, targets))
         v -= v.mean(axis=1, keepdims=True)
         t -= t.mean(axis=1, keepdims=True)
@@ -126,15 +126,15 @@ class NormalizedCrossCorrelation:
         return v, t, np.mean(v * t, axis=1), spread_v
 
 
-# -- up to any relation of intensities
+# -- invariant to any relation of intensities
 
 
 @part
 def weigh_bins(value, low, scale, n_bins, weights, slopes):
-    """Cubic B-spline weights of the four bins round a value, and their slopes; the first bin.
+    """Cubic B-spline weights of the four bins near a value, and their slopes; returns the first.
 
-    Bins are ``1 / scale`` apart; one lies beyond either end of the values' range, so that all four
-    exist for every value.
+    Bins are ``1 / scale`` apart. One bin is beyond each end of the range of the values, so that all
+    four exist for every value.
     """
     x = min(max((value - low) * scale, 0.0), n_bins - 3.0) + 1.0
     whole = min(int(x), n_bins - 3)
@@ -153,7 +153,7 @@ def weigh_bins(value, low, scale, n_bins, weights, slopes):
 
 @part
 def fill_histogram(values, targets, ranges, n_bins, weights, slopes, weights_t, slopes_t, joint):
-    """Joint histogram of values and targets (m,), by Parzen windows; sums to one."""
+    """Joint histogram of values and targets (m,) with Parzen windows; sums to one."""
     joint[:] = 0.0
     for i in range(len(values)):
         a = weigh_bins(values[i], ranges[0], ranges[1], n_bins, weights, slopes)
@@ -165,7 +165,7 @@ def fill_histogram(values, targets, ranges, n_bins, weights, slopes, weights_t, 
 
 @part
 def log_ratios(joint, ratios):
-    """log p(a, b) / (p(a) p(b)) of every pair of bins, zero where empty; returns their mean."""
+    """log p(a, b) / (p(a) p(b)) of every pair of bins, 0 if empty; returns the expectation."""
     n_bins = len(joint)
     information = 0.0
     for a in range(n_bins):
@@ -183,7 +183,7 @@ def log_ratios(joint, ratios):
 
 @kernel
 def mutual_information(first, last, values, targets, ranges, n_bins, information, slopes):
-    """Mutual information of each pair, and unless ``slopes`` is empty, m times its derivatives.
+    """Mutual information of each pair and, unless ``slopes`` is empty, m times its derivatives.
 
     Parameters
     ----------
@@ -202,7 +202,7 @@ def mutual_information(first, last, values, targets, ranges, n_bins, information
         for i in range(slopes.shape[1]):
             a = weigh_bins(x[i], limits[0], limits[1], n_bins, a_weights, a_slopes)
             b = weigh_bins(y[i], limits[2], limits[3], n_bins, b_weights, b_slopes)
-            # Derivatives of the marginals cancel: their windows sum to one.
+            # Derivatives of the marginals cancel because the windows sum to one.
             total = 0.0
             for p in range(4):
                 for q in range(4):
@@ -212,11 +212,11 @@ def mutual_information(first, last, values, targets, ranges, n_bins, information
 
 @dataclass(frozen=True)
 class MutualInformation:
-    """Values tell about targets, by whatever relation: m times their mutual information, in nats.
+    """m times the mutual information of values and targets, in nats, for m pixels.
 
-    That is how much likelier the targets are given the values than without them, under the joint
-    density estimated from the pair itself (a histogram smoothed by cubic B-splines), so it needs no
-    σ. ``independent`` is the share of pixels that count, as noise is rarely independent.
+    The log-likelihood ratio of the targets given the values to the targets alone, under the joint
+    density of the pair (a histogram smoothed by cubic B-splines). It needs no σ. ``independent`` is
+    the effective share of independent pixels.
     """
 
     n_bins: int = 20
@@ -227,7 +227,7 @@ class MutualInformation:
         return self.independent * values[0].size * self._inform(values, targets, False)[0]
 
     def derivatives(self, values: Values, targets: Values) -> tuple[Array, Array]:
-        """The curvature is the mean square slope, what it is on average at the truth."""
+        """The curvature is the mean square slope, its expectation at the true warp."""
         slopes = self.independent * self._inform(values, targets, True)[1]
         curvature = np.mean(slopes * slopes, axis=1) / self.independent
         self._add_range_slopes(values.reshape(slopes.shape), slopes)
@@ -236,9 +236,10 @@ class MutualInformation:
 
     @staticmethod
     def _add_range_slopes(values: NDArray[Any], slopes: Array) -> None:
-        """Add to slopes (n, m) that the bins are stretched when the lowest or highest value moves.
+        """Add to slopes (n, m) the effect of the lowest and highest values, which move the bins.
 
-        All others then move relative to the bins, in proportion to how near that end they are.
+        Every other value then moves relative to the bins, in proportion to its distance from the
+        other end.
         """
         everyone, low, high = np.arange(len(values)), values.argmin(axis=1), values.argmax(axis=1)
         lowest, highest = values[everyone, low], values[everyone, high]
@@ -261,7 +262,7 @@ class MutualInformation:
         return np.stack([low, (self.n_bins - 3) / np.maximum(high - low, 1e-6)], axis=1)
 
 
-# -- the user's own
+# -- user-defined
 
 LikelihoodFn = Callable[[NDArray[Any], NDArray[Any]], tuple[Any, Any]]
 
@@ -278,7 +279,7 @@ class Custom:
     shape: tuple[int, ...]
 
     def log_likelihood(self, values: Values, targets: Values) -> Array:
-        """What the function says."""
+        """The function's log-likelihood."""
         return self._call(values, targets)[0]
 
     def derivatives(self, values: Values, targets: Values) -> tuple[Array, Array]:
@@ -291,7 +292,7 @@ class Custom:
         shape = (*values.shape[:2], *self.shape)
         likelihood, gradient = self.function(values.reshape(shape), targets.reshape(shape))
         likelihood = np.asarray(likelihood, dtype=np.float64)
-        # A copy: to numba read-only arrays are a type of its own, for which kernels would compile.
+        # A copy: numba would compile other kernels for read-only arrays.
         gradient = np.array(gradient, dtype=np.float64, order="C")
         if likelihood.shape != (len(values),) or gradient.shape != shape:
             raise ValueError(

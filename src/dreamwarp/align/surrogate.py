@@ -1,4 +1,4 @@
-"""A Gaussian that stands in for the posterior of each pair: Laplace's approximation, or better."""
+"""Gaussian approximations of the posteriors of pairs: Laplace's, or fitted to draws."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Array = NDArray[np.float64]
 
 # Shrinkage weight: the number of draws per coordinate at which draws and prior guess count equally.
 DRAWS_PER_COORDINATE = 8
-# Curvature is measured over so many standard deviations to both sides of a point, along the so many
-# directions of which the pair tells most. With 50 parameters all that is gained by measuring along
-# every direction is gained with 12 to 24.
+# Curvature is measured by differences over this many standard deviations to both sides, along this
+# many directions, those that the likelihood determines best. Of 50 directions, 12 to 24 are as good
+# as all.
 REACH, N_MEASURED = 2.0, 16
-# Smallest ratio of a measured curvature to Gauss-Newton's: draws spread at most 4 times as far.
+# Smallest ratio of a measured curvature to Gauss-Newton's: standard deviations grow at most by 4.
 LEAST_CURVATURE = 1.0 / 16.0
 
 
@@ -37,31 +37,31 @@ class Surrogate:
 
     @classmethod
     def at_modes(cls, posterior: Posterior, modes: Array) -> Surrogate:
-        """Laplace's approximation with Gauss-Newton's Hessian, for all pairs of a posterior."""
+        """Laplace's approximation with the Gauss-Newton Hessian, for all pairs of a posterior."""
         everyone = np.arange(len(posterior))
         posterior.log_density(modes, everyone)
         return cls(modes, posterior.derivatives(modes, everyone)[1] + posterior.precision)
 
     @classmethod
     def measured(cls, posterior: Posterior, modes: Array) -> Surrogate:
-        """Laplace's approximation, with curvatures measured instead of Gauss-Newton's.
+        """Laplace's approximation with measured curvatures.
 
-        Gauss-Newton's Hessian leaves out what residuals contribute that no warp can remove. They
-        flatten the posterior along a few directions, where the true variance is several times
-        larger. It is flatter still where draws lie, which is not near the mode: d coordinates are
-        off by one standard deviation each. In coordinates z in which Gauss-Newton's Hessian is the
-        identity, and for the orthonormal directions V of which the likelihood tells most, the
-        curvature is therefore taken from gradients g to both sides of standard normal z ⊥ V,
-        Vᵀ (g(z - hV) - g(z + hV)) / 2h. Between digits the variance of all coordinates is 1.7
-        times Gauss-Newton's, 1.2 times one measured about the mode, and 1.05 times this one
+        The Gauss-Newton Hessian omits the second-order term of the residuals, which flattens the
+        posterior along a few directions, where the true variance is several times larger. It is
+        flatter still where draws lie: typically one standard deviation from the mode in each of d
+        coordinates. Let the Gauss-Newton Hessian be the identity in coordinates z, and V be the
+        orthonormal directions that the likelihood determines best. The curvature along V is
+        measured from gradients g on both sides of standard normal z ⊥ V,
+        Vᵀ (g(z - hV) - g(z + hV)) / 2h. Between digits the total variance is 1.7 times that of
+        Gauss-Newton, 1.2 times that of curvatures measured at the mode, and 1.05 times this one
         (medians of 24 pairs, against long chains).
         """
         near, d = cls.at_modes(posterior, modes), modes.shape[1]
-        # The same for all pairs, so that none depends on the others of its block.
+        # The same for all pairs, so that results do not depend on the block.
         normals = np.random.default_rng(0).normal(size=(min(d, N_MEASURED), d))
         upper = np.triu(near.factors)
         inverse = np.linalg.inv(upper)
-        # By the prior's share: what is left of the identity is the likelihood's.
+        # Prior and likelihood add up to the identity: the smallest shares of the prior come first.
         prior_share = np.swapaxes(inverse, 1, 2) @ posterior.precision @ inverse
         directions = np.linalg.eigh(prior_share)[1][:, :, : min(d, N_MEASURED)]
         products = np.stack(
@@ -69,13 +69,13 @@ class Surrogate:
         )
         curvatures = np.swapaxes(directions, 1, 2) @ products
         values, axes = np.linalg.eigh(0.5 * (curvatures + np.swapaxes(curvatures, 1, 2)))
-        along = np.swapaxes(directions @ axes, 1, 2) @ upper  # Vᵀ U, along the measured axes
+        along = np.swapaxes(directions @ axes, 1, 2) @ upper  # Vᵀ U, with V the measured axes
         change = np.maximum(values, LEAST_CURVATURE) - 1.0
         matrices = near.matrices + np.triu(np.swapaxes(along, 1, 2) @ (change[:, :, None] * along))
         return cls(near.centers, matrices)
 
     def _curve(self, posterior: Posterior, directions: Array, z: Array) -> Array:
-        """Curvature times directions (n, d) about z (d,), whitened; itself where unknown."""
+        """Whitened curvature at z (d,) times directions (n, d); the identity where not finite."""
         everyone = np.arange(len(directions))
         # einsum: a matrix product may sum in another order for another number of pairs.
         about = z - np.einsum("nd,d->n", directions, z)[:, None] * directions
@@ -91,10 +91,10 @@ class Surrogate:
 
     @classmethod
     def fitted(cls, draws: Array, matrices: Array) -> Surrogate:
-        """A surrogate that resembles draws (n, n_draws, d), given precisions that nearly fit.
+        """Gaussians fitted to draws (n, n_draws, d), given approximate precisions.
 
-        In coordinates in which those precisions are the identity, the draws' covariance C is
-        shrunk towards a multiple of the identity: the fewer draws there are, the more.
+        In coordinates where these precisions are the identity, the covariance C of the draws is
+        shrunk towards a multiple of the identity; the fewer draws, the more.
         """
         n, n_draws, d = draws.shape
         near = cls(draws.mean(axis=1), matrices)
@@ -102,18 +102,18 @@ class Surrogate:
         white = near.whiten(draws.reshape(-1, d), which).reshape(draws.shape)
         covariances = np.einsum("nsi,nsj->nij", white, white) / (n_draws - 1)
         sizes = np.einsum("nii->n", covariances)[:, None, None] / d
-        sizes = np.where(sizes > 0.0, sizes, 1.0)  # of chains that never moved nothing is known
+        sizes = np.where(sizes > 0.0, sizes, 1.0)  # zero for chains that never moved
         share = n_draws / (n_draws + DRAWS_PER_COORDINATE * d)
         shrunk = share * covariances + (1.0 - share) * sizes * np.eye(d)
-        # U⁻¹ C U⁻ᵀ is the covariance, so Uᵀ C⁻¹ U its inverse.
+        # The covariance is U⁻¹ C U⁻ᵀ, and so the precision Uᵀ C⁻¹ U.
         upper = np.triu(near.factors)
         precisions = np.swapaxes(upper, 1, 2) @ np.linalg.solve(shrunk, upper)
         return cls(near.centers, np.triu(precisions))
 
     def refitted(self, chosen: NDArray[np.int64], draws: Array) -> Surrogate:
-        """With some of the surrogates fitted to draws (k, n_draws, d) instead.
+        """A copy with the chosen surrogates fitted to draws (k, n_draws, d).
 
-        Each is given to as many of the chosen, one after the other, as there are for k.
+        Fit i replaces consecutive chosen ones, len(chosen) / k of them.
         """
         times = len(chosen) // len(draws)
         new = Surrogate.fitted(draws, self.matrices[chosen[::times]]).repeated(times)
@@ -122,36 +122,30 @@ class Surrogate:
         return Surrogate(centers, matrices)
 
     def repeated(self, times: int) -> Surrogate:
-        """The same for every pair several times over."""
+        """Each surrogate repeated ``times`` times."""
         return Surrogate(np.repeat(self.centers, times, 0), np.repeat(self.matrices, times, 0))
 
     def widened(self, precision: Array, share: float) -> Surrogate:
-        """About the identity, with the prior's precision and a share of the likelihood's."""
+        """Centred at zero, with the prior's precision and a share of the likelihood's."""
         prior = np.triu(precision)
         return Surrogate(
             np.zeros_like(self.centers), prior + share * (np.triu(self.matrices) - prior)
         )
 
     def spread(self, normals: Array, which: NDArray[np.int64]) -> Array:
-        """center + U⁻¹ normals (k, d), for some of the pairs: draws."""
+        """Draws center + U⁻¹ normals (k, d) of the surrogates ``which`` (k,)."""
         out = normals.copy()
         algebra.divide_all(0, len(out), self.factors, which, False, out)
         return out + self.centers[which]
 
     def whiten(self, x: Array, which: NDArray[np.int64]) -> Array:
-        """U (x - center): what :meth:`spread` makes x of."""
+        """U (x - center), the inverse of :meth:`spread`."""
         out = np.empty(x.shape)
         algebra.multiply_all(0, len(out), self.factors, which, x - self.centers[which], out)
         return out
 
     def pull(self, gradients: Array, which: NDArray[np.int64]) -> Array:
-        """U⁻ᵀ gradients (k, d): derivatives by the standard normals of :meth:`spread`."""
+        """U⁻ᵀ gradients (k, d): derivatives by the normals of :meth:`spread`."""
         out = gradients.copy()
         algebra.divide_all(0, len(out), self.factors, which, True, out)
-        return out
-
-    def push(self, x: Array, which: NDArray[np.int64], coordinates: NDArray[np.int64]) -> Array:
-        """Some coordinates of H (x - center): minus the gradient of the log-density."""
-        out, offsets = np.empty((len(x), len(coordinates))), x - self.centers[which]
-        algebra.multiply_symmetric(0, len(x), self.matrices, which, coordinates, offsets, out)
         return out

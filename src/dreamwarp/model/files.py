@@ -89,7 +89,7 @@ def describe(model: WarpModel) -> dict[str, Any]:
         "space": {
             "cells": list(space.cells),
             "boundary": space.boundary,
-            "volume_preserving": space.volume_preserving,
+            "volume_preserving": False,  # readers of earlier versions ask for it
         },
         "settings": model.settings,
         "strength": model.strength,

@@ -31,8 +31,6 @@ VERSION = 3
 MAX_DESCRIPTION = 2**25
 # Past this, squares leave the range of float64 in sums.
 MAX_NUMBER = 1e100
-# Along one axis only a shift has no divergence: d = 1 says nothing about the number of boxes.
-MAX_BOXES_OF_LINE = 4096
 
 Record = Mapping[str, Any]
 
@@ -194,35 +192,17 @@ def check_space(file: Path, record: Any, dim: int) -> None:
         raise malformed(file, f"its space has cells {cells!r:.40}")
     if record["boundary"] not in BOUNDARIES:
         raise malformed(file, f"its space has boundary {record['boundary']!r:.40}")
-    divergence_free = record["volume_preserving"]
-    if divergence_free and record["boundary"] == "zero" and len(cells) > 1:
-        found = count_divergence_free(cells)
-        if found != dim:
-            raise _other_dim(file, dim, cells, str(found))
-    elif prod(cells) > (MAX_BOXES_OF_LINE if divergence_free and len(cells) == 1 else dim + 1):
+    if record["volume_preserving"]:  # spaces of earlier versions
+        raise malformed(file, "its space preserves volumes, which is no longer supported")
+    if prod(cells) > dim + 1:
         raise _other_dim(file, dim, cells, "far more")
-
-
-def count_divergence_free(cells: Sequence[int]) -> int:
-    """d of a volume-preserving space with zero boundary, of two or three axes.
-
-    In the plane such fields are the gradients, turned, of functions with a value at every corner of
-    boxes that is away from the border and its neighbours. In three axes they are curls.
-    """
-    inner = [max(size - 2, 0) for size in cells]
-    if len(cells) == 2:
-        return prod(inner)
-    edges = sum(
-        (size - 1) * prod(inner[:axis] + inner[axis + 1 :]) for axis, size in enumerate(cells)
-    )
-    return 2 * edges - 3 * prod(inner)
 
 
 def make_space(file: Path, record: Record, dim: int) -> WarpSpace:
     """The space of a model of d parameters, described as ``check_space`` wants it."""
     cells = record["cells"]
     try:
-        space = WarpSpace(cells, record["boundary"], volume_preserving=record["volume_preserving"])
+        space = WarpSpace(cells, record["boundary"])
     except ValueError as error:
         raise malformed(file, str(error).rstrip(".")) from None
     if space.dim != dim:

@@ -16,10 +16,10 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.align import Alignments
+from dreamwarp.core.samples import as_array
 from dreamwarp.data.look import Look
 from dreamwarp.report import figures, sheets
 from dreamwarp.space import WarpSpace
-from dreamwarp.space.resample import check_values
 from dreamwarp.space.warp import Warp
 
 Array = NDArray[np.float64]
@@ -240,7 +240,7 @@ def _collect(
 
 def _check_sample(space: WarpSpace, name: str, sample: ArrayLike) -> Array:
     """Return a sample as (channels, *spatial), integers scaled as ``align_pairs`` scales them."""
-    values = check_values(name, sample)
+    values = as_array(name, sample)
     if values.ndim not in (space.ndim, space.ndim + 1) or values.size == 0:
         raise ValueError(
             f"`{name}` must be one sample, (*spatial) or (channels, *spatial) with {space.ndim} "

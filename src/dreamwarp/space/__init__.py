@@ -1,4 +1,4 @@
-"""What a warp is: tessellation, basis, velocity, flow and its derivatives; warps of images."""
+"""Warps: tessellation, basis, velocity, flow and its derivatives, and warped samples."""
 
 from dreamwarp.core.listing import public_names
 from dreamwarp.space.warp import Warp

@@ -1,7 +1,7 @@
-"""θ to velocities at the nodes, bounds on those, and derivatives by them back to θ.
+"""Conversion of θ to node velocities with bounds, and of derivatives by velocities to those by θ.
 
-Kernels here do ``FIELDS`` fields side by side: a quantity is a row of as many numbers. Velocities
-and derivatives are float64; bounds, which need not be so exact, float32.
+Kernels process ``FIELDS`` fields side by side; a quantity is a row of that many numbers. Velocities
+and derivatives are float64; bounds, which need less precision, float32.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from dreamwarp.core.compiled import kernel, lane_kernel
 from dreamwarp.core.lanes import FIELDS, ROW, read, sum_fields, sum_listed_fields, write
 from dreamwarp.space.mesh import enter
 
-# Velocities are clipped here, so that float32 can square them; far beyond WarpSpace's bound.
+# Velocities are clipped to this before float32 squares them; far beyond the bound of WarpSpace.
 MAX_SPEED = 1e14
 
 
 @lane_kernel
 def solve_upper(columns, values):
-    """values <- L⁻ᵀ values, from the last row of fields to the first; see ``Basis.columns``."""
+    """values <- L⁻ᵀ values; see ``Basis.columns``."""
     n, width = columns.shape
     for i in range(n - 1, -1, -1):
         count = min(width, n - i)
@@ -27,7 +27,7 @@ def solve_upper(columns, values):
 
 @lane_kernel
 def solve_lower(rows, values):
-    """values <- L⁻¹ values, from the first row of fields to the last; see ``Basis.rows``."""
+    """values <- L⁻¹ values; see ``Basis.rows``."""
     n, width = rows.shape
     for i in range(n):
         count = min(width, i + 1)
@@ -38,7 +38,7 @@ def solve_lower(rows, values):
 
 @lane_kernel
 def bound_speed(n, n_vertices, velocities, bounds):
-    """max |v|² of each field into row 0 of ``bounds``; velocities has n_vertices x n rows."""
+    """Write max |v|² of each field to row 0 of ``bounds``; velocities has n_vertices x n rows."""
     for w in range(FIELDS):
         write(bounds, 0, w, np.float32(0.0))
     for v in range(n_vertices):
@@ -52,11 +52,10 @@ def bound_speed(n, n_vertices, velocities, bounds):
 
 @lane_kernel
 def bound_gradient(cells, regions, kinds, velocities, bounds):
-    """max |A|² of each field into row 1 of ``bounds``, and its growth into row 2.
+    """Write max |A|² of each field to row 1 of ``bounds``, and its growth to row 2.
 
-    The growth bounds the eigenvalues of A's symmetric part, the rates at which two paths part or
-    meet: |tr|/n + sqrt((n - 1)/n) |deviator|, which for n <= 2 is the largest of them in size.
-    Rows from 3 on are for A.
+    The growth bounds the eigenvalues of A's symmetric part, the rates at which paths diverge or
+    converge: |tr|/n + sqrt((n - 1)/n) |deviator|, which is sharp for n <= 2. Rows from 3 on hold A.
     """
     n = len(cells)
     for w in range(2 * FIELDS):
@@ -88,17 +87,17 @@ def bound_gradient(cells, regions, kinds, velocities, bounds):
 
 
 @kernel
-def node_velocities(first, last, mesh, unknown, columns, unknowns, velocities, speed, rate, growth):
-    """Velocities at the nodes, and bounds on how stiff each field is.
+def node_velocities(first, last, mesh, unknown, columns, theta, velocities, speed, rate, growth):
+    """Velocities at the nodes, and bounds on the stiffness of each field.
 
     One task is ``FIELDS`` fields.
 
     Parameters
     ----------
     unknown : (ndim, n_vertices)
-    columns : (n_unknowns, bandwidth + 1)
-    unknowns : (n, n_unknowns)
-        What L is still to be divided out of: θ, but for volume preservation.
+    columns : (d, bandwidth + 1)
+        See ``Basis``.
+    theta : (n, d)
     velocities : (n, n_nodes, ndim)
         Zeros on entry; directions keep velocity zero.
     speed, rate, growth : (n,)
@@ -106,15 +105,15 @@ def node_velocities(first, last, mesh, unknown, columns, unknowns, velocities, s
     """
     n, n_vertices = len(mesh.cells), unknown.shape[1]
     values = np.zeros(len(columns) * FIELDS)
-    abreast = np.zeros(velocities.shape[1] * n * FIELDS, np.float32)
+    rows32 = np.zeros(velocities.shape[1] * n * FIELDS, np.float32)
     bounds = np.empty((3 + n * n) * FIELDS, np.float32)
     for task in range(first, last):
         start = task * FIELDS
-        active = min(FIELDS, len(unknowns) - start)
+        active = min(FIELDS, len(theta) - start)
         for few in range(0, active, ROW):  # rows are far apart in memory: few fit into the cache
             for i in range(len(columns)):
                 for w in range(few, min(few + ROW, active)):
-                    write(values, 0, i * FIELDS + w, unknowns[start + w, i])
+                    write(values, 0, i * FIELDS + w, theta[start + w, i])
         solve_upper(columns, values)
         for v in range(n_vertices):
             for k in range(n):
@@ -122,7 +121,7 @@ def node_velocities(first, last, mesh, unknown, columns, unknowns, velocities, s
                     for w in range(FIELDS):
                         value = read(values, 0, unknown[k, v] * FIELDS + w)
                         value = min(max(value, -MAX_SPEED), MAX_SPEED)
-                        write(abreast, 0, (v * n + k) * FIELDS + w, np.float32(value))
+                        write(rows32, 0, (v * n + k) * FIELDS + w, np.float32(value))
         for few in range(0, active, ROW):
             for v in range(n_vertices):
                 for k in range(n):
@@ -130,8 +129,8 @@ def node_velocities(first, last, mesh, unknown, columns, unknowns, velocities, s
                         for w in range(few, min(few + ROW, active)):
                             value = read(values, 0, unknown[k, v] * FIELDS + w)
                             velocities[start + w, v, k] = value
-        bound_speed(n, n_vertices, abreast, bounds)
-        bound_gradient(mesh.cells, mesh.regions, mesh.kinds, abreast, bounds)
+        bound_speed(n, n_vertices, rows32, bounds)
+        bound_gradient(mesh.cells, mesh.regions, mesh.kinds, rows32, bounds)
         for w in range(active):
             speed[start + w] = np.sqrt(bounds[w])
             rate[start + w] = np.sqrt(bounds[FIELDS + w])
@@ -140,9 +139,9 @@ def node_velocities(first, last, mesh, unknown, columns, unknowns, velocities, s
 
 @kernel
 def theta_gradient(first, last, unknown, rows, by_velocity, by_theta):
-    """Derivatives by node velocities (n, n_nodes, ndim) to those by θ (n, n_unknowns).
+    """Derivatives by node velocities (n, n_nodes, ndim) to derivatives by θ (n, d).
 
-    The transpose of ``node_velocities``; one task is ``FIELDS`` fields.
+    The transpose of ``node_velocities``. One task is ``FIELDS`` fields.
     """
     values = np.zeros(len(rows) * FIELDS)
     for task in range(first, last):
@@ -164,7 +163,7 @@ def theta_gradient(first, last, unknown, rows, by_velocity, by_theta):
 
 @kernel
 def evaluate(first, last, mesh, velocities, points, out):
-    """v(p): one task is a θ. Shapes (n, nodes, ndim), (n or 1, m, ndim), (n, m, ndim)."""
+    """v(p); one task is a θ. Shapes (n, nodes, ndim), (n or 1, m, ndim), (n, m, ndim)."""
     ndim = len(mesh.cells)
     local, travelled, weights = np.empty(ndim), np.empty(ndim), np.empty(ndim + 1)
     for t in range(first, last):

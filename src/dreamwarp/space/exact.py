@@ -1,14 +1,16 @@
 """The flow to machine precision: one matrix exponential per cell, exact crossing times.
 
 Inside a region the weights z of its nodes obey the linear equation z' = M z with
-M[f, g] = ∇z_f · v_g, so z(t) is a matrix exponential applied to z(0), and the path leaves through
-the face opposite node f at the first t with z_f(t) = 0. Crossing renames weights: the nodes of the
-common face keep theirs, and what is left of z_f is shared out. No position is ever looked up again,
-and v is continuous, so nothing jumps.
+M[f, g] = ∇z_f · v_g. So z(t) is a matrix exponential applied to z(0), and the path leaves through
+the face opposite node f at the first t with z_f(t) = 0. On crossing, the nodes of the common face
+keep their weights, and the remainder of z_f is distributed over the new nodes. A position is looked
+up only at the start, and v is continuous, so the path is too.
 
 Derivatives come from one pass back along the path. With c(s) = c(1) Dφ_{1-s}, the derivative of
 c(1)·φ_1 by the velocity at node f is ∫ c(s) z_f(s) ds, and c(0) is the derivative by the point.
-Running back in u = 1 - s: c' = c A.
+In reversed time u = 1 - s: c' = c A.
+
+In 1-D, paths have a closed form; see ``line``.
 """
 
 from __future__ import annotations
@@ -16,28 +18,29 @@ from __future__ import annotations
 import numpy as np
 
 from dreamwarp.core.compiled import kernel, part
+from dreamwarp.space.line import follow_on_line
 from dreamwarp.space.mesh import WEIGHT_SLACK, enter
 
-# The exponential's power series over a step of length h with |A| h <= 1: the first term left out is
-# below 1 / 20!, a hundredth of the rounding of the sum.
+# Order of the exponential's power series over a step of length h with |A| h <= 1. The first omitted
+# term is below 1 / 20!, a hundredth of the rounding of the sum.
 ORDER = 19
-# Points per task: enough to hide scheduling, few enough to share one large volume among threads.
+# Points per task: enough to hide scheduling, few enough to split one large volume among threads.
 CHUNK = 256
-# After this many crossings without progress (a path through a vertex makes a few) one tiny step is
-# taken in the cell at hand; it errs by its square.
+# After this many crossings without progress (a path through a vertex makes a few), take one tiny
+# step in the current cell. Its error is of second order.
 STALLED, STALLED_STEP = 64, 1e-7
 
-# Newton steps toward a face before the series is set up anew; a plain crossing takes about five.
-PATIENCE = 50
+# Newton steps toward a face before the series is recomputed; a typical crossing takes about five.
+MAX_NEWTON_STEPS = 50
 
 _GAUSS_NODES, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(8)
-# Eight nodes integrate c z over |A| h <= 1 with a remainder near 1e-18.
+# Eight nodes integrate c z over |A| h <= 1 with a remainder of about 1e-18.
 GAUSS_NODES, GAUSS_WEIGHTS = 0.5 * (_GAUSS_NODES + 1.0), 0.5 * _GAUSS_WEIGHTS
 
 
 @part
 def gradient_matrix(mesh, velocities, region, matrix):
-    """Put A, the velocity gradient in a region, into ``matrix``; return its Frobenius norm."""
+    """Write A, the velocity gradient in a region, to ``matrix``; return its Frobenius norm."""
     ndim = len(mesh.cells)
     squared = 0.0
     for k in range(ndim):
@@ -52,7 +55,7 @@ def gradient_matrix(mesh, velocities, region, matrix):
 
 @part
 def weight_series(mesh, velocities, region, weights, matrix, step, terms, series):
-    """Put the coefficients of z(t) on [0, step] into ``series``; return the order reached.
+    """Write the coefficients of z(t) on [0, step] to ``series``; return the order needed.
 
     z(t) = z + Σ_k ∇z · A^{k-1} v t^k / k!
     """
@@ -96,16 +99,16 @@ def horner(series, order, f, t):
 def first_crossing(series, order, f, end):
     """First time in [0, end) at which weight f falls below -WEIGHT_SLACK, and whether it does.
 
-    Newton's method on the parabola that lies below z_f: its curvature is a bound on |z_f''|, so no
-    root is ever stepped over, however brief the visit beyond the face, and at a root convergence is
-    quadratic. Where it creeps, because slope and curvature vanish with the value, it gives up at a
-    time that is safe, for the series to be set up anew there.
+    Newton's method with a parabola below z_f, whose curvature bounds |z_f''|: no root is missed,
+    however briefly the path is beyond the face, and convergence is quadratic. If it is slow because
+    slope and curvature vanish with the value, a time before the crossing is returned; the caller
+    recomputes the series there.
     """
     bound = 0.0
     for k in range(order, 1, -1):
         bound = bound * end + k * (k - 1) * abs(series[k, f])
     t, value, slope = 0.0, series[0, f], series[1, f]
-    for _ in range(PATIENCE):
+    for _ in range(MAX_NEWTON_STEPS):
         value += WEIGHT_SLACK
         if value <= 0.01 * WEIGHT_SLACK and slope < 0.0:
             return t, True
@@ -128,9 +131,9 @@ def first_crossing(series, order, f, end):
 
 @part
 def next_segment(mesh, velocities, region, weights, time_left, matrix, terms, series):
-    """Follow the path to the end of its time, its cell or the series' reach.
+    """Length of the path to the end of its time, of its cell or of the series' range.
 
-    Returns (length, order of the series, face crossed or -1). ``weights`` stay those at the start.
+    Returns (length, order of the series, face crossed or -1). ``weights`` are not changed.
     """
     rate = gradient_matrix(mesh, velocities, region, matrix)
     length = time_left if rate * time_left <= 1.0 else 1.0 / rate
@@ -146,7 +149,7 @@ def next_segment(mesh, velocities, region, weights, time_left, matrix, terms, se
 
 @part
 def cross(mesh, region, face, weights, moved, travelled):
-    """Rename the weights for the region across a face; returns that region."""
+    """Convert the weights to those of the region across a face; returns that region."""
     ndim = len(mesh.cells)
     for g in range(ndim + 1):
         kept = 0.0 if g == face else weights[g]
@@ -160,7 +163,7 @@ def cross(mesh, region, face, weights, moved, travelled):
 
 @kernel
 def scratch_space(ndim):
-    """Work arrays for one thread's paths."""
+    """Scratch arrays of one thread."""
     return (
         np.empty(ndim),
         np.empty(ndim),
@@ -174,18 +177,21 @@ def scratch_space(ndim):
 
 
 @part
-def follow(mesh, velocities, point, time, scratch, costate, gradient, end):
-    """Follow the path from ``point`` and put where it ends into ``end``.
+def follow(mesh, velocities, point, scratch, costate, gradient, end):
+    """Follow the path from ``point`` for unit time and write its end to ``end``.
 
     The rows of ``costate`` (rows, ndim) are carried along by c' = -c A, and ∫ c z_f dt is added to
-    ``gradient`` (rows, nodes, ndim) for every node f; either may have no entries. On the way back
-    (``velocities`` negated, ``point`` = φ_time(p)) these are the derivatives by p and by the node
+    ``gradient`` (rows, nodes, ndim) for every node f; either may be empty. On the way back
+    (``velocities`` negated, ``point`` = φ_1(p)) these are the derivatives by p and by the node
     velocities.
     """
     ndim = len(mesh.cells)
+    if ndim == 1:
+        follow_on_line(mesh, velocities, point, scratch, costate, gradient, end)
+        return
     local, travelled, weights, moved, matrix, terms, series, powers = scratch
     region = enter(mesh, point, local, weights, travelled)
-    time_left = time
+    time_left = 1.0
     stalled = 0
     while time_left > 0.0:
         length, order, face = next_segment(
@@ -209,7 +215,7 @@ def follow(mesh, velocities, point, time, scratch, costate, gradient, end):
 
 @part
 def carry(mesh, region, length, matrix, series, order, powers, costate, gradient):
-    """Carry ``costate`` over one segment and add its integrals to ``gradient``; see ``follow``."""
+    """Carry ``costate`` over one segment and add the integrals to ``gradient``; see ``follow``."""
     rows, ndim = len(costate), len(mesh.cells)
     for r in range(rows):
         for k in range(ndim):
@@ -234,50 +240,28 @@ def carry(mesh, region, length, matrix, series, order, powers, costate, gradient
 
 
 @kernel
-def flow(first, last, mesh, velocities, points, time, out):
-    """φ_time(p), float64; one task is a θ and ``CHUNK`` points.
+def follow_all(first, last, mesh, velocities, points, out, costates, gradients):
+    """Follow paths for unit time; one task is a θ and a chunk of points.
 
     Parameters
     ----------
     velocities : (n, nodes, ndim)
     points : (n or 1, m, ndim)
-    out : (n, m, ndim)
-    """
-    n, m, ndim = out.shape
-    n_chunks = (m + CHUNK - 1) // CHUNK
-    scratch = scratch_space(ndim)
-    no_costate, no_gradient = np.empty((0, 0)), np.empty((0, 0, 0))
-    for task in range(first, last):
-        t, start = task // n_chunks, (task % n_chunks) * CHUNK
-        for i in range(start, min(start + CHUNK, m)):
-            point = points[t % len(points), i]
-            follow(mesh, velocities[t], point, time, scratch, no_costate, no_gradient, out[t, i])
-
-
-@kernel
-def pull_back(first, last, mesh, velocities, ends, time, costates, gradients):
-    """Carry cotangents back from the ends of the paths; one task is a θ and a run of points.
-
-    Parameters
-    ----------
-    velocities : (n, nodes, ndim)
-        Of the forward flow, negated.
-    ends : (n, m, ndim)
-        φ_time(p).
+    out : (n, m, ndim) or empty
+        Receives φ_1(p).
     costates : (n, m, rows, ndim)
-        Rows of a cotangent each; overwritten with the derivative by p.
+        Carried along the paths and overwritten; see ``follow``. May have no rows.
     gradients : (n, chunks, rows, nodes, ndim)
-        Zeros on entry; receives the derivatives by the node velocities, one sum for each run of
-        ``m / chunks`` points, so that the sums do not depend on the threads. May have no nodes.
+        Zeros on entry; receives ∫ c z_f dt, one sum per chunk of ``m / chunks`` points, so that
+        sums do not depend on the threads. May have no nodes.
     """
-    n, m, ndim = ends.shape
-    n_chunks = gradients.shape[1]
+    n_chunks, m, ndim = gradients.shape[1], points.shape[1], len(mesh.cells)
     size = (m + n_chunks - 1) // n_chunks
-    scratch, start = scratch_space(ndim), np.empty(ndim)
+    scratch, end = scratch_space(ndim), np.empty(ndim)
     for task in range(first, last):
         t, chunk = task // n_chunks, task % n_chunks
         for i in range(chunk * size, min((chunk + 1) * size, m)):
-            follow(
-                mesh, velocities[t], ends[t, i], time, scratch,
-                costates[t, i], gradients[t, chunk], start,
-            )  # fmt: skip
+            point = points[t % len(points), i]
+            follow(mesh, velocities[t], point, scratch, costates[t, i], gradients[t, chunk], end)
+            if out.size > 0:
+                out[t, i] = end

@@ -1,12 +1,15 @@
 """The flow in float32, many points at a time, to a stated tolerance.
 
-``LANES`` paths advance together, each at its own time and in its own cell; a path that ends hands
-its lane to the next point. Operations on all lanes are in ``passes``; the change of coordinates at
-a face is one, and is the identity for lanes that reach none. Operations on some lanes, such as
-lookups and refills, are here. How the tolerance is kept: see :func:`step_lengths`.
+``LANES`` paths advance together, each at its own time and in its own cell. When a path ends, its
+lane takes the next point. Operations on all lanes are in ``passes``; operations on some lanes, such
+as lookups and refills, are here. :func:`step_lengths` explains how the tolerance is kept.
 
-``read`` and ``write`` with quantity 0 are plain accesses to a flat array, without numba's check
-for negative indices, which costs more than the access itself.
+There is one walk, :func:`follow`. What it records is chosen by its arguments, of which unused ones
+are empty: end points (:class:`Ends`), and integrals of cotangents (:class:`Pull`), summed over all
+paths of a region or logged path by path.
+
+``read`` and ``write`` with quantity 0 access a flat array without numba's check for negative
+indices, which costs more than the access itself.
 """
 
 from __future__ import annotations
@@ -16,40 +19,39 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.core.compiled import kernel, part
+from dreamwarp.core.compiled import inlined, kernel, part
 from dreamwarp.core.lanes import LANES, ROW, read, sum_rows, write
 from dreamwarp.space.mesh import enter
 from dreamwarp.space.passes import (
     ORDER,
     advance,
     advance_cotangent,
+    change_coordinates,
     fetch,
     layout,
-    rename,
     row_length,
 )
 
-# Rounding of a path in float32, before it grows, in the unit domain and per unit of speed: somewhat
-# more than the most that was found in 1, 2 and 3 dimensions.
+# Float32 rounding error of a path before it grows, in the unit domain and per unit of speed, for 1,
+# 2 and 3 axes: slightly above the largest error measured.
 ROUNDING = (2.5e-7, 2e-7, 7e-7)
-# Points per task: every task builds the table of its θ, whose cost so many points make negligible.
+# Points per task. Each task builds the table of its θ; for this many points its cost is negligible.
 CHUNK = 4096
 
 
 @kernel
 def step_lengths(first, last, cells, speed, rate, growth, tolerance, lengths, ease):
-    """Longest step of each θ for which the series keeps the tolerance; 0 where float32 can't.
+    """Longest step of each θ for which the series keeps the tolerance; 0 if float32 can't keep it.
 
-    A step of length h leaves out at most |v| h (L h)^p / (p + 1)! of a path, where L bounds |A|.
-    What is left out early grows by e^{μ (1 - t)} until the end, where μ bounds the rate at which
-    paths part. Summed over the steps that is |v| (L h)^p / (p + 1)! (e^μ - 1) / μ, and h is chosen
-    to make it half the tolerance. The other half is for rounding: that of a position, and that of
-    the time left, which a path of N crossings gathers like a random walk, ``ROUNDING`` (1 + |v| √N)
-    e^μ. If that is too much, the θ is left to the exact flow.
+    The remainder of a step of length h is at most |v| h (L h)^p / (p + 1)!, where L bounds |A|. It
+    grows by e^{μ (1 - t)} until the end, where μ bounds the rate at which paths diverge. The sum
+    over all steps is |v| (L h)^p / (p + 1)! (e^μ - 1) / μ; h makes it half the tolerance. The other
+    half is for rounding of the position and of the time left, which accumulates over N crossings
+    like a random walk: ``ROUNDING`` (1 + |v| √N) e^μ. If that is too much, the exact flow takes θ.
 
-    That is for the worst place of a field. Elsewhere a path knows better: with c the last term of
-    its own series over a longer step, it leaves out at most |c| (L h / (p + 1) + ...), where every
-    term is less than L / (p + 2) of the one before. ``ease`` receives the |c| that is allowed.
+    These are worst-case bounds for a field. A path may take a longer step if the last term c of its
+    own series is small: its remainder is at most |c| (L h / (p + 1) + ...), where each term is less
+    than L / (p + 2) of the one before. ``ease`` receives the largest |c| allowed.
     """
     finest = 0
     for k in range(len(cells)):
@@ -75,15 +77,15 @@ def step_lengths(first, last, cells, speed, rate, growth, tolerance, lengths, ea
 
 @kernel
 def enter_all(first, last, mesh, points, chosen, regions, weights, turns):
-    """Region, ξ and turns round the torus of points; one task is a point of a chosen set.
+    """Region, ξ and number of turns round the torus of points; one task is a point.
 
     Parameters
     ----------
     points : (n, m, ndim), float32 or float64
     chosen : (k,)
-        Numbers of the sets to do.
+        Indices of the point sets to process.
     regions, weights, turns : (k, m), (k, m, ndim), (k, m, ndim) or empty
-        Receive what ``walk`` starts from. Turns are all 0 unless the mesh is periodic.
+        Output; see ``Starts``. Turns are written only if the mesh is periodic.
     """
     n, m = len(mesh.cells), points.shape[1]
     local, travelled, all_weights, point = np.empty(n), np.empty(n), np.empty(n + 1), np.empty(n)
@@ -98,11 +100,19 @@ def enter_all(first, last, mesh, points, chosen, regions, weights, turns):
                 write(turns, 0, task * n + c, np.float32(travelled[c]))
 
 
+@inlined
+def make_table(mesh):
+    """Arrays for ``fill_table``: the table and its scratch space."""
+    n = len(mesh.cells)
+    table = np.empty(len(mesh.regions) * row_length(n), np.float32)
+    return table, np.empty(1 + (n + 1) * n, np.float32)
+
+
 @part
 def fill_table(mesh, velocities, sign, factors, table):
-    """Put the affine maps of one field (nodes, ndim) into the rows that ``passes`` reads.
+    """Write the affine maps of one field (nodes, ndim) to the table rows that ``passes`` reads.
 
-    A row is a sum of the kind's ``columns``, with factors 1 and then velocities times a sign.
+    A row is a sum of the kind's ``columns``, with factors 1 and the velocities times ``sign``.
     """
     n, kinds = len(mesh.cells), mesh.kinds
     length, n_columns = row_length(n), 1 + (n + 1) * n
@@ -124,46 +134,98 @@ def fill_table(mesh, velocities, sign, factors, table):
             )
 
 
+class Field(NamedTuple):
+    """A velocity field to follow."""
+
+    table: NDArray[np.float32]  # see fill_table
+    longest: np.float32  # see step_lengths
+    ease: np.float32
+
+
 class Lanes(NamedTuple):
-    """The paths under way, one per lane."""
+    """The paths in progress, one per lane."""
 
     work: NDArray[np.float32]  # see passes.Layout
     regions: NDArray[np.uint32]
-    rows: NDArray[np.uint32]  # where the region's row starts in the table
-    ways: NDArray[np.uint32]  # where the way's row starts in the table of renames
-    owners: NDArray[np.uint32]  # the point whose path this is
+    rows: NDArray[np.uint32]  # offset of the region's row in the table
+    ways: NDArray[np.uint32]  # offset of the way's row in kinds.renames
+    owners: NDArray[np.uint32]  # index of the path's point
     turns: NDArray[np.float32]  # (LANES, ndim), turns round the torus
-    picked: NDArray[np.uint32]  # lanes to be processed
+    picked: NDArray[np.uint32]  # list of lanes to process
 
 
 class Starts(NamedTuple):
-    """Where paths begin, one set of points."""
+    """Start of each path."""
 
     regions: NDArray[np.uint32]  # (m,)
     weights: NDArray[np.float32]  # (m, ndim), ξ
-    turns: NDArray[np.float32]  # (m, ndim), turns round the torus; empty if there is none
+    turns: NDArray[np.float32]  # (m, ndim), turns round the torus; unused unless periodic
+
+
+class Ends(NamedTuple):
+    """Output: end of each path. Either part may be empty."""
+
+    positions: NDArray[np.float32]  # (m, ndim)
+    regions: NDArray[np.uint32]  # (m,)
+    weights: NDArray[np.float32]  # (m, ndim), ξ
+
+
+class Log(NamedTuple):
+    """Integrals ∫ η_k z_f dt of single paths: one entry per path and region on its way."""
+
+    regions: NDArray[np.uint32]  # (capacity,)
+    sums: NDArray[np.float32]  # (capacity, (ndim + 1) ndim)
+    before: NDArray[np.int32]  # (capacity,), previous entry of the same path, or -1
+    last: NDArray[np.int32]  # (m,), last entry of each path, or -1
+    n_entries: NDArray[np.int64]  # (1,), entries made; those past the capacity are lost
 
 
 class Pull(NamedTuple):
-    """Cotangents carried along the paths of one field; all empty if there are none."""
+    """Cotangents to carry along the paths of one field; all empty if there are none."""
 
-    cotangents: NDArray[np.float64]  # (m, ndim)
-    sums: NDArray[np.float64]  # (regions, (ndim + 1) ndim), ∫ η_k z_f dt
+    cotangents: NDArray[np.float64]  # (m, ndim), overwritten
+    sums: NDArray[np.float64]  # (regions, (ndim + 1) ndim), ∫ η_k z_f dt over all paths; or empty
+    log: Log  # used if there are no sums
+
+
+@inlined
+def make_lanes(mesh):
+    """Empty lanes."""
+    n = len(mesh.cells)
+    return Lanes(
+        np.zeros(layout(mesh.cells).size * LANES, np.float32), np.zeros(LANES, np.uint32),
+        np.zeros(LANES, np.uint32), np.zeros(LANES, np.uint32), np.zeros(LANES, np.uint32),
+        np.zeros((LANES, n), np.float32), np.zeros(LANES, np.uint32),
+    )  # fmt: skip
+
+
+@inlined
+def make_log(ndim, capacity, n_paths):
+    """An empty log."""
+    return Log(
+        np.empty(capacity, np.uint32), np.empty((capacity, (ndim + 1) * ndim), np.float32),
+        np.empty(capacity, np.int32), np.full(n_paths, -1, np.int32), np.zeros(1, np.int64),
+    )  # fmt: skip
 
 
 @part
-def put_position(mesh, lane, lanes, out):
-    """Write a lane's position to its owner's row of ``out`` (m, ndim)."""
+def store_end(mesh, lane, lanes, ends):
+    """Store where the path of a lane has ended."""
     n, region, owner = len(mesh.cells), read(lanes.regions, 0, lane), read(lanes.owners, 0, lane)
     at, kind = layout(mesh.cells), read(mesh.kinds.of, 0, region)
-    for c in range(n):
-        x = read(mesh.origins, 0, region * n + c)
-        if mesh.periodic:
-            x += read(lanes.turns, 0, lane * n + c)
+    if ends.positions.size > 0:
+        for c in range(n):
+            x = read(mesh.origins, 0, region * n + c)
+            if mesh.periodic:
+                x += read(lanes.turns, 0, lane * n + c)
+            for k in range(n):
+                edge = read(mesh.kinds.edges, 0, (kind * n + k) * n + c)
+                x += read(lanes.work, at.xi + k, lane) * edge
+            write(ends.positions, 0, owner * n + c, np.float32(x))
+    if ends.regions.size > 0:
+        write(ends.regions, 0, owner, region)
         for k in range(n):
-            edge = read(mesh.kinds.edges, 0, (kind * n + k) * n + c)
-            x += read(lanes.work, at.xi + k, lane) * edge
-        write(out, 0, owner * n + c, np.float32(x))
+            write(ends.weights, 0, owner * n + k, read(lanes.work, at.xi + k, lane))
 
 
 @part
@@ -182,7 +244,7 @@ def load_cotangent(mesh, lane, lanes, pull):
 
 
 @part
-def flush_cotangent(mesh, lane, lanes, pull):
+def store_cotangent(mesh, lane, lanes, pull):
     """Write a lane's cotangent to its owner, in the coordinates of points."""
     n, at, owner = len(mesh.cells), layout(mesh.cells), read(lanes.owners, 0, lane)
     kind = read(mesh.kinds.of, 0, read(lanes.regions, 0, lane))
@@ -195,19 +257,30 @@ def flush_cotangent(mesh, lane, lanes, pull):
 
 
 @part
-def deliver_sums(mesh, lane, lanes, pull):
-    """Add a lane's sums to those of its region, and set them to 0."""
-    n, at = len(mesh.cells), layout(mesh.cells)
-    first = read(lanes.regions, 0, lane) * ((n + 1) * n)
-    for fk in range((n + 1) * n):
-        total = read(pull.sums, 0, first + fk) + read(lanes.work, at.sums + fk, lane)
-        write(pull.sums, 0, first + fk, total)
+def record_sums(mesh, lane, lanes, pull):
+    """Add a lane's sums to those of its region or to the log, and set them to 0."""
+    n, at, log = len(mesh.cells), layout(mesh.cells), pull.log
+    region, size = read(lanes.regions, 0, lane), (n + 1) * n
+    if pull.sums.size > 0:
+        for fk in range(size):
+            total = read(pull.sums, 0, region * size + fk) + read(lanes.work, at.sums + fk, lane)
+            write(pull.sums, 0, region * size + fk, total)
+    else:
+        entry, path = read(log.n_entries, 0, 0), read(lanes.owners, 0, lane)
+        write(log.n_entries, 0, 0, entry + 1)
+        if entry < len(log.regions):
+            write(log.regions, 0, entry, region)
+            write(log.before, 0, entry, read(log.last, 0, path))
+            write(log.last, 0, path, np.int32(entry))
+            for fk in range(size):
+                write(log.sums, 0, entry * size + fk, read(lanes.work, at.sums + fk, lane))
+    for fk in range(size):
         write(lanes.work, at.sums + fk, lane, np.float32(0.0))
 
 
 @part
-def renew_cotangent(mesh, lane, way, lanes):
-    """Express a lane's cotangent in the coordinates of the region across."""
+def rename_cotangent(mesh, lane, way, lanes):
+    """Express a lane's cotangent in the coordinates of the region across the face."""
     n, at = len(mesh.cells), layout(mesh.cells)
     for k in range(n):
         eta = np.float32(0.0)
@@ -220,8 +293,8 @@ def renew_cotangent(mesh, lane, way, lanes):
 
 
 @part
-def flush_sums(mesh, lanes, active, pull):
-    """Before lanes cross a face: deliver sums, renew cotangents, count turns round the torus."""
+def prepare_crossings(mesh, lanes, active, carries, pull):
+    """Before lanes cross a face: record sums, rename cotangents, count turns round the torus."""
     n, at = len(mesh.cells), layout(mesh.cells)
     n_picked = 0
     for lane in range(active):  # a list of lanes first, instead of a branch per lane
@@ -230,9 +303,9 @@ def flush_sums(mesh, lanes, active, pull):
     for i in range(n_picked):
         lane = read(lanes.picked, 0, i)
         region, face = read(lanes.regions, 0, lane), int(read(lanes.work, at.face, lane))
-        if pull.sums.size > 0:
-            deliver_sums(mesh, lane, lanes, pull)
-            renew_cotangent(mesh, lane, read(mesh.ways, 0, region * (n + 2) + face + 1), lanes)
+        if carries:
+            record_sums(mesh, lane, lanes, pull)
+            rename_cotangent(mesh, lane, read(mesh.ways, 0, region * (n + 2) + face + 1), lanes)
         if mesh.periodic:
             for k in range(n):
                 lanes.turns[lane, k] += mesh.shift[region, face, k]
@@ -242,7 +315,7 @@ def flush_sums(mesh, lanes, active, pull):
 def cross_faces(mesh, lanes, active):
     """Move the lanes that have reached a face into the region across it.
 
-    Also lists the lanes whose time is up, and returns their number.
+    Lists the lanes whose time is up and returns their number.
     """
     n, at = len(mesh.cells), layout(mesh.cells)
     n_ended = 0
@@ -255,13 +328,13 @@ def cross_faces(mesh, lanes, active):
         write(lanes.rows, 0, lane, np.uint32(region * row_length(n)))
         write(lanes.ways, 0, lane, np.uint32(read(mesh.ways, 0, step) * row_length(n)))
     fetch(mesh.cells, mesh.kinds.renames, lanes.ways, at.series, lanes.work)
-    rename(mesh.cells, lanes.work)
+    change_coordinates(mesh.cells, lanes.work)
     return n_ended
 
 
 @part
-def load_lane(mesh, lanes, lane, point, starts, pull):
-    """Start a point in a lane, at time 0."""
+def load_lane(mesh, lanes, lane, point, starts, carries, pull):
+    """Start the path of a point in a lane, at time 0."""
     n, at = len(mesh.cells), layout(mesh.cells)
     for k in range(n):
         write(lanes.work, at.xi + k, lane, read(starts.weights, 0, point * n + k))
@@ -272,7 +345,7 @@ def load_lane(mesh, lanes, lane, point, starts, pull):
     write(lanes.regions, 0, lane, region)
     write(lanes.owners, 0, lane, np.uint32(point))
     write(lanes.rows, 0, lane, np.uint32(region * row_length(n)))
-    if pull.sums.size > 0:
+    if carries:
         load_cotangent(mesh, lane, lanes, pull)
 
 
@@ -290,22 +363,54 @@ def move_lane(mesh, lanes, source, target):
 
 
 @part
-def refill_lanes(mesh, lanes, n_ended, active, point, stop, starts, pull, out):
-    """Store ended paths, and start others in their lanes; returns (active, next point)."""
+def refill_lanes(mesh, lanes, n_ended, active, point, stop, starts, ends, carries, pull):
+    """Store ended paths and start others in their lanes; returns (active, next point)."""
     for i in range(n_ended - 1, -1, -1):
         lane = read(lanes.picked, 0, i)
-        if out.size > 0:
-            put_position(mesh, lane, lanes, out)
-        if pull.sums.size > 0:
-            flush_cotangent(mesh, lane, lanes, pull)
-            deliver_sums(mesh, lane, lanes, pull)
+        store_end(mesh, lane, lanes, ends)
+        if carries:
+            store_cotangent(mesh, lane, lanes, pull)
+            record_sums(mesh, lane, lanes, pull)
         if point < stop:
-            load_lane(mesh, lanes, lane, point, starts, pull)
+            load_lane(mesh, lanes, lane, point, starts, carries, pull)
             point += 1
-        else:  # none waits: the last active lane moves here
+        else:  # no point is left: the last active lane moves here
             active -= 1
             move_lane(mesh, lanes, active, lane)
     return active, point
+
+
+@part
+def follow(mesh, field, lanes, starts, point, stop, ends, pull):
+    """Follow the paths of the points from ``point`` to ``stop`` for unit time.
+
+    Parameters
+    ----------
+    field : Field
+    lanes : Lanes
+        Scratch space.
+    starts : Starts
+    ends : Ends
+    pull : Pull
+    """
+    carries, edge = pull.cotangents.size > 0, np.float32(mesh.longest_edge)
+    active = min(LANES, stop - point)
+    for lane in range(active):
+        load_lane(mesh, lanes, lane, point, starts, carries, pull)
+        point += 1
+    while active > 0:
+        advance(
+            mesh.cells, field.table, lanes.rows, field.longest, field.ease, edge, carries,
+            lanes.work,
+        )  # fmt: skip
+        if carries:
+            advance_cotangent(mesh.cells, lanes.work)
+        if carries or mesh.periodic:
+            prepare_crossings(mesh, lanes, active, carries, pull)
+        n_ended = cross_faces(mesh, lanes, active)
+        active, point = refill_lanes(
+            mesh, lanes, n_ended, active, point, stop, starts, ends, carries, pull
+        )
 
 
 @part
@@ -334,53 +439,35 @@ def walk(
     ----------
     velocities : (n, nodes, ndim)
     sign : float
-        1 to follow the fields, -1 to follow their reverse.
+        1 to follow the fields, -1 to follow them backwards.
     chosen : (k,)
-        Numbers of the θ to do.
+        Indices of the θ to process.
     starts : (k or 1, m), (k or 1, m, ndim), (k or 1, m, ndim) or empty
-        Region, ξ and turns round the torus of the points.
+        See ``Starts``.
     lengths, ease : (n,)
-        Longest step of each θ, and what makes it longer; see ``step_lengths``.
+        See ``step_lengths``.
     out : (n, m, ndim) or empty
         Receives φ_1(p).
     cotangents : (n, m, ndim) or empty
-        Carried along the paths and overwritten; see ``exact.pull_back``.
+        Carried along the paths and overwritten; see ``exact.follow``.
     gradients : (n, chunks, nodes, ndim) or empty
         Zeros on entry; receives the derivatives by the node velocities, one sum per task.
     """
-    cells, n, m = mesh.cells, len(mesh.cells), starts[0].shape[1]
-    n_regions, n_chunks = len(mesh.regions), (m + CHUNK - 1) // CHUNK
-    table = np.empty(n_regions * row_length(n), np.float32)
-    factors = np.empty(1 + (n + 1) * n, np.float32)
+    n, m, n_chunks = len(mesh.cells), starts[0].shape[1], (starts[0].shape[1] + CHUNK - 1) // CHUNK
+    (table, factors), lanes, log = make_table(mesh), make_lanes(mesh), make_log(n, 0, 0)
     carries = cotangents.size > 0
-    sums = np.zeros((n_regions if carries else 0, (n + 1) * n))
-    lanes = Lanes(
-        np.zeros(layout(cells).size * LANES, np.float32), np.zeros(LANES, np.uint32),
-        np.zeros(LANES, np.uint32), np.zeros(LANES, np.uint32), np.zeros(LANES, np.uint32),
-        np.zeros((LANES, n), np.float32), np.zeros(LANES, np.uint32),
-    )  # fmt: skip
-    edge = np.float32(mesh.longest_edge)
+    sums = np.zeros((len(mesh.regions) if carries else 0, (n + 1) * n))
+    no_regions, no_weights = np.empty(0, np.uint32), np.empty((0, n), np.float32)
     for task in range(first, last):
         k, chunk = task // n_chunks, task % n_chunks
         t, s = chosen[k], k % len(starts[0])
-        begin, pull = Starts(starts[0][s], starts[1][s], starts[2][s]), Pull(cotangents[t], sums)
         fill_table(mesh, velocities[t], sign, factors, table)
         sums[:] = 0.0
-        longest, easy = np.float32(lengths[t]), np.float32(min(ease[t], 1e30))
-        point, stop = chunk * CHUNK, min((chunk + 1) * CHUNK, m)
-        active = min(LANES, stop - point)
-        for lane in range(active):
-            load_lane(mesh, lanes, lane, point, begin, pull)
-            point += 1
-        while active > 0:
-            advance(cells, table, lanes.rows, longest, easy, edge, carries, lanes.work)
-            if carries:
-                advance_cotangent(cells, lanes.work)
-            if carries or mesh.periodic:
-                flush_sums(mesh, lanes, active, pull)
-            n_ended = cross_faces(mesh, lanes, active)
-            active, point = refill_lanes(
-                mesh, lanes, n_ended, active, point, stop, begin, pull, out[t]
-            )
+        follow(
+            mesh, Field(table, np.float32(lengths[t]), np.float32(min(ease[t], 1e30))), lanes,
+            Starts(starts[0][s], starts[1][s], starts[2][s]), chunk * CHUNK,
+            min((chunk + 1) * CHUNK, m), Ends(out[t], no_regions, no_weights),
+            Pull(cotangents[t], sums, log),
+        )  # fmt: skip
         if carries:
             add_sums(mesh, sums, gradients[t, chunk])

@@ -1,35 +1,36 @@
-"""Fields: velocity fields of one mesh, ready to be followed."""
+"""Fields: velocity fields of one mesh and their flows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.core.compiled import count_chunks, spread
-from dreamwarp.space import exact, fast, line
+from dreamwarp.space import exact, fast
 from dreamwarp.space.mesh import Mesh
 
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32] | NDArray[np.float64]
 Starts = tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.float32]]
 
-# Fields with their own points that a thread prepares and follows together.
-AT_ONCE = 16
+# Fields with their own points that a thread processes together: their starts stay in the cache, and
+# the same memory is used again.
+BATCH = 16
 
 
 @dataclass(frozen=True)
 class Fields:
-    """n velocity fields, with bounds on how stiff each is.
+    """n velocity fields, with bounds on their stiffness.
 
     Attributes
     ----------
     mesh : Mesh
     velocities : (n, n_nodes, ndim)
     speed, rate, growth : (n,)
-        See :func:`coordinates.node_velocities`. The same for a field and its reverse.
+        See :func:`coordinates.node_velocities`. Equal for a field and its reverse.
     n_threads : int or None
     """
 
@@ -48,18 +49,12 @@ class Fields:
         """Number of axes."""
         return len(self.mesh.cells)
 
-    @property
-    def _exact(self) -> Any:
-        return line if self.ndim == 1 else exact
-
     def reversed(self) -> Fields:
-        """The fields whose flow undoes that of these."""
-        return Fields(
-            self.mesh, -self.velocities, self.speed, self.rate, self.growth, self.n_threads
-        )
+        """The fields with the inverse flow."""
+        return replace(self, velocities=-self.velocities)
 
     def only(self, chosen: NDArray[Any]) -> Fields:
-        """The fields at an index."""
+        """The chosen fields."""
         return Fields(
             self.mesh, self.velocities[chosen], self.speed[chosen], self.rate[chosen],
             self.growth[chosen], self.n_threads,
@@ -70,21 +65,25 @@ class Fields:
     def flow_exactly(self, points: Array) -> Array:
         """φ_1 of points (n or 1, m, ndim): (n, m, ndim)."""
         out = np.empty((len(self), points.shape[1], self.ndim))
-        n_tasks = len(self) * count_chunks(points.shape[1], exact.CHUNK)
-        self._spread(self._exact.flow, n_tasks, self.velocities, points, 1.0, out)
+        self._follow_exactly(points, out, np.empty((*out.shape[:2], 0, 0)), 0)
         return out
 
     def carry_exactly(self, points: Array, cotangents: Array, *, add_up: bool = True) -> Array:
         """Carry cotangents (n, m, rows, ndim) along the paths from points (n, m, ndim), in place.
 
-        Returns their integrals by node, (n, rows, n_nodes, ndim), see ``exact.follow``; unless they
-        are not to be summed.
+        Returns their integrals by node, (n, rows, n_nodes, ndim), see ``exact.follow``; without
+        ``add_up``, n_nodes is 0.
         """
-        n_chunks = count_chunks(points.shape[1], exact.CHUNK)
-        rows, n_nodes = cotangents.shape[2], self.velocities.shape[1] if add_up else 0
+        n_nodes = self.velocities.shape[1] if add_up else 0
+        return self._follow_exactly(points, np.empty((len(self), 0, 0)), cotangents, n_nodes)
+
+    def _follow_exactly(self, points: Array, out: Array, cotangents: Array, n_nodes: int) -> Array:
+        """See ``exact.follow_all``; returns the sum of the gradients over chunks."""
+        n_chunks, rows = count_chunks(points.shape[1], exact.CHUNK), cotangents.shape[2]
         sums = np.zeros((len(self), n_chunks, rows, n_nodes, self.ndim))
-        n_tasks = len(self) * n_chunks
-        self._spread(self._exact.pull_back, n_tasks, self.velocities, points, 1.0, cotangents, sums)
+        self._spread(
+            exact.follow_all, len(self) * n_chunks, self.velocities, points, out, cotangents, sums
+        )
         return np.asarray(sums.sum(axis=1))
 
     # -- fast
@@ -92,19 +91,19 @@ class Fields:
     def flow_fast(self, points: Array, tolerance: float) -> NDArray[np.float32]:
         """φ_1 of points (n or 1, m, ndim) to a tolerance: (n, m, ndim)."""
         steps = self._steps(tolerance)
-        gentle = steps[0] > 0
+        mild = steps[0] > 0
         out = np.empty((len(self), points.shape[1], self.ndim), np.float32)
         nothing = np.empty((len(self), 0, 0)), np.empty((len(self), 0, 0, 0))
-        self._walk(np.flatnonzero(gentle), points, 1.0, *steps, out, *nothing)
-        if not gentle.all():
-            some = points if len(points) == 1 else points[~gentle]
-            out[~gentle] = self.only(~gentle).flow_exactly(some)
+        self._walk(np.flatnonzero(mild), points, 1.0, *steps, out, *nothing)
+        if not mild.all():
+            some = points if len(points) == 1 else points[~mild]
+            out[~mild] = self.only(~mild).flow_exactly(some)
         return out
 
     def sharpen(self, points: Array, ends: Floats, tolerance: float) -> Floats:
-        """Ends of paths, with float64 ones where the way back is left to the exact flow.
+        """Ends of paths, recomputed in float64 for fields too stiff for the fast flow.
 
-        For such stiff fields, rounding of the ends would grow without bound.
+        On the way back along such a field, rounding of the ends would grow without bound.
         """
         stiff = self.step_lengths(tolerance) == 0
         if not stiff.any():
@@ -120,23 +119,23 @@ class Fields:
         Returns their integrals by node, (n, n_nodes, ndim).
         """
         lengths = self.step_lengths(tolerance)
-        gentle = lengths > 0
+        mild = lengths > 0
         n_chunks = count_chunks(ends.shape[1], fast.CHUNK)
         sums = np.zeros((len(self), n_chunks, *self.velocities.shape[1:]))
         nowhere = np.empty((len(self), 0, self.ndim), np.float32)
-        # No ease: an error that a path may have is ten times larger in its derivatives.
+        # No ease: derivatives have ten times the error of a path.
         steps = lengths, np.zeros(len(self))
-        self._walk(np.flatnonzero(gentle), ends, -1.0, *steps, nowhere, cotangents, sums)
+        self._walk(np.flatnonzero(mild), ends, -1.0, *steps, nowhere, cotangents, sums)
         total = sums[:, 0] if n_chunks == 1 else np.asarray(sums.sum(axis=1))
-        if not gentle.all():
-            rest = cotangents[~gentle][:, :, None]
-            back = self.only(~gentle).reversed()
-            total[~gentle] = back.carry_exactly(ends[~gentle].astype(np.float64), rest)[:, 0]
-            cotangents[~gentle] = rest[:, :, 0]
+        if not mild.all():
+            rest = cotangents[~mild][:, :, None]
+            back = self.only(~mild).reversed()
+            total[~mild] = back.carry_exactly(ends[~mild].astype(np.float64), rest)[:, 0]
+            cotangents[~mild] = rest[:, :, 0]
         return total
 
     def step_lengths(self, tolerance: float) -> Array:
-        """Longest step of the fast flow, by field; 0 where float32 can't keep the tolerance."""
+        """Longest step of the fast flow of each field; 0 if float32 can't keep the tolerance."""
         return self._steps(tolerance)[0]
 
     def _steps(self, tolerance: float) -> tuple[Array, Array]:
@@ -150,7 +149,7 @@ class Fields:
         """Run ``fast.walk`` for the chosen fields, with points (n or 1, m, ndim)."""
         shared, n_points = len(points) == 1, points.shape[1]
         n_chunks = count_chunks(n_points, fast.CHUNK)
-        # A task of the walk takes some 20 ns per point.
+        # A task of the walk takes about 20 ns per point.
         block = max(1, 8192 // max(1, min(n_points, fast.CHUNK)))
         if shared or n_chunks != 1:
             some = points if shared or len(chosen) == len(self) else points[chosen]
@@ -162,18 +161,16 @@ class Fields:
             return
 
         def locate_and_walk(first: int, last: int, mesh: Mesh, *_: Any) -> None:
-            # A few fields at a time: their starts stay in the cache, and the pages of memory that
-            # hold them are the same ones each time.
-            starts = self._make_starts(min(AT_ONCE, last - first), n_points)
-            for begin in range(first, last, AT_ONCE):
-                some = chosen[begin : min(begin + AT_ONCE, last)]
+            starts = self._make_starts(min(BATCH, last - first), n_points)
+            for begin in range(first, last, BATCH):
+                some = chosen[begin : min(begin + BATCH, last)]
                 fast.enter_all(0, len(some) * n_points, mesh, points, some, *starts)
                 fast.walk(0, len(some), mesh, self.velocities, sign, some, starts, *others)
 
         self._spread(locate_and_walk, len(chosen), smallest_block=block)
 
     def _locate(self, points: Floats) -> Starts:
-        """Region, weights and turns round the torus of points (k, m, ndim)."""
+        """Starts of paths at points (k, m, ndim)."""
         starts = self._make_starts(*points.shape[:2])
         n_tasks = points.shape[0] * points.shape[1]
         everyone = np.arange(len(points))

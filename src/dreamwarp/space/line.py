@@ -6,17 +6,15 @@ v_f, so with E(y) = (e^y - 1) / y
     v(t) = v e^{at},    z_f(t) = z_f + ∇z_f v t E(at),
 
 and node f's weight vanishes at t = s log(1 + as) / (as), where s = -z_f / (∇z_f v) is the time it
-would take at constant speed. Both forms stay exact as a goes to 0. The path then stands at the
-other node, whose weight is 1. Same signatures as in ``exact``, which does this by power series in
-any dimension.
+would take at constant speed. Both forms stay exact as a goes to 0. The path is then at the other
+node, whose weight is 1.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from dreamwarp.core.compiled import kernel, part
-from dreamwarp.space.exact import CHUNK
+from dreamwarp.core.compiled import part
 from dreamwarp.space.mesh import enter
 
 
@@ -28,7 +26,7 @@ def mean_growth(y):
 
 @part
 def second_growth(y):
-    """(e^y - 1 - y) / y²; by its series near 0, where the difference would cancel."""
+    """(e^y - 1 - y) / y²; by its series near 0, to avoid cancellation."""
     if abs(y) > 0.5:
         return (np.expm1(y) - y) / (y * y)
     total = 0.0
@@ -39,7 +37,7 @@ def second_growth(y):
 
 @part
 def crossing_time(weight, slope, growth):
-    """When a weight that falls at ``slope`` < 0 vanishes; infinity if it never does."""
+    """Time at which a weight with ``slope`` < 0 vanishes; infinity if it never does."""
     s = -weight / slope
     if growth * s <= -1.0:
         return np.inf
@@ -47,11 +45,11 @@ def crossing_time(weight, slope, growth):
 
 
 @part
-def follow(mesh, velocities, point, time, scratch, costate, gradient, end):
-    """Follow the path from ``point``; see ``exact.follow``."""
-    local, travelled, weights = scratch
+def follow_on_line(mesh, velocities, point, scratch, costate, gradient, end):
+    """Follow the path from ``point`` in 1-D; see ``exact.follow``."""
+    local, travelled, weights = scratch[0], scratch[1], scratch[2]
     region = enter(mesh, point, local, weights, travelled)
-    time_left = time
+    time_left = 1.0
     while True:
         a, b = mesh.regions[region, 0], mesh.regions[region, 1]
         rise = mesh.weights[region, 0, 0] * velocities[a, 0]
@@ -82,33 +80,3 @@ def follow(mesh, velocities, point, time, scratch, costate, gradient, end):
     end[0] = travelled[0]
     for f in range(2):
         end[0] += weights[f] * mesh.nodes[mesh.regions[region, f], 0]
-
-
-@kernel
-def flow(first, last, mesh, velocities, points, time, out):
-    """φ_time(p); see ``exact.flow``."""
-    n, m, _ = out.shape
-    n_chunks = (m + CHUNK - 1) // CHUNK
-    scratch = np.empty(1), np.empty(1), np.empty(2)
-    no_costate, no_gradient = np.empty((0, 0)), np.empty((0, 0, 0))
-    for task in range(first, last):
-        t, start = task // n_chunks, (task % n_chunks) * CHUNK
-        for i in range(start, min(start + CHUNK, m)):
-            point = points[t % len(points), i]
-            follow(mesh, velocities[t], point, time, scratch, no_costate, no_gradient, out[t, i])
-
-
-@kernel
-def pull_back(first, last, mesh, velocities, ends, time, costates, gradients):
-    """Carry cotangents back from the ends of the paths; see ``exact.pull_back``."""
-    n, m, _ = ends.shape
-    n_chunks = gradients.shape[1]
-    size = (m + n_chunks - 1) // n_chunks
-    scratch, start = (np.empty(1), np.empty(1), np.empty(2)), np.empty(1)
-    for task in range(first, last):
-        t, chunk = task // n_chunks, task % n_chunks
-        for i in range(chunk * size, min((chunk + 1) * size, m)):
-            follow(
-                mesh, velocities[t], ends[t, i], time, scratch,
-                costates[t, i], gradients[t, chunk], start,
-            )  # fmt: skip

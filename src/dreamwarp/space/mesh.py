@@ -11,40 +11,37 @@ from dreamwarp.core.compiled import part
 from dreamwarp.core.lanes import ROW, read
 from dreamwarp.space.tessellation import Tessellation
 
-# A point this far outside a cell, in barycentric weight, still counts as inside. It is far above
-# float64 rounding of a weight, and so small that velocities do not change.
+# A point this far outside a cell, in barycentric weight, counts as inside: far above float64
+# rounding of a weight, and too small to change a velocity.
 WEIGHT_SLACK = 1e-13
 
 
 class Kinds(NamedTuple):
     """Data shared by all regions of the same shape.
 
-    Boxes are alike, so a mesh has thousands of regions but only a handful of kinds, and tables that
-    a path looks things up in at every crossing stay in the processor's nearest cache. Kind by face
-    makes the ways to cross; way 0 is to stay.
+    All boxes are equal, so a mesh of thousands of regions has only a few kinds, and tables that are
+    read at every crossing stay in the fastest cache. A way is a kind and a face to cross; way 0 is
+    to stay in the region.
     """
 
-    of: NDArray[np.int32]  # (regions,), the kind of each
-    edges: NDArray[np.float32]  # (kinds, ndim, ndim): ∂p / ∂ξ, a row per node but the first
+    of: NDArray[np.int32]  # (regions,), kind of each region
+    edges: NDArray[np.float32]  # (kinds, ndim, ndim): ∂p / ∂ξ, a row per node except the first
     slopes: NDArray[np.float64]  # (kinds, ndim, ndim): ∂ξ / ∂p, likewise
     gradients: NDArray[np.float32]  # (kinds, ndim, ndim + 1): ∂z / ∂p of all weights z, transposed
     finite: NDArray[np.float32]  # (kinds, ndim): 1 for a vertex, 0 for a direction
     columns: NDArray[np.float32]  # (kinds, 1 + (ndim + 1) ndim, row_length): see fast.fill_table
     renames: NDArray[np.float32]  # (ways x row_length,): [M | m] of ξ -> M ξ + m on crossing
-    cotangent_maps: NDArray[
-        np.float32
-    ]  # (ways, ndim, ndim): the transposed inverse of M, for cotangents
+    cotangent_maps: NDArray[np.float32]  # (ways, ndim, ndim): M⁻ᵀ
 
 
 class Mesh(NamedTuple):
     """Arrays of a :class:`Tessellation`; see its properties for their meaning.
 
-    ``origins[r]`` is the position of a region's first node, and no other vertex of a region is
-    further than ``longest_edge`` from it. ``fold[r, f, g]`` says how the weight
-    of node f, small when a path is at the face opposite f, is shared out on crossing: it goes to
-    the node that stands at ``position[r, f, g]`` in the neighbour with this factor. ``across[r, f +
-    1]`` is the neighbour again and ``ways[r, f + 1]`` the way to cross (see ``Kinds``); column 0 is
-    for paths that stay.
+    ``origins[r]`` is the position of a region's first node; no other vertex of the region is
+    further than ``longest_edge`` from it. On crossing the face opposite node f, the (small) weight
+    of f is distributed: node ``position[r, f, g]`` of the neighbour gets ``fold[r, f, g]`` times
+    it. ``across[r, f + 1]`` is the neighbour and ``ways[r, f + 1]`` the way to cross (see
+    ``Kinds``); column 0 is for paths that stay in the region.
     """
 
     cells: tuple[int, ...]
@@ -109,7 +106,7 @@ def _find_kinds(
         np.swapaxes(weights[example, :, :-1], 1, 2).astype(np.float32, order="C"),
         finite.astype(np.float32),
         _table_columns(slopes, finite),
-        _fill_rows(renames.reshape(len(renames), -1)).reshape(-1),
+        _pad_rows(renames.reshape(len(renames), -1)).reshape(-1),
         np.swapaxes(np.linalg.inv(square), 1, 2).astype(np.float32, order="C"),
     )
 
@@ -120,7 +117,7 @@ def _crossings(
     n_regions, n_faces = neighbor.shape
     itself = np.arange(n_regions)[:, None]
     ways = 1 + n_faces * kind[:, None] + np.arange(n_faces)
-    inside = neighbor >= 0  # no path gets to a face at infinity
+    inside = neighbor >= 0  # no path reaches a face at infinity
     across = np.hstack([itself, np.where(inside, neighbor, itself)])
     return across.astype(np.uint32), np.pad(ways * inside, ((0, 0), (1, 0))).astype(np.uint32)
 
@@ -128,7 +125,7 @@ def _crossings(
 def _rename_maps(
     position: NDArray[np.int64], fold: NDArray[np.float64], finite: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """How ξ changes by every way to cross: (ways, ndim, ndim + 1)."""
+    """The map [M | m] of ξ for every way: (ways, ndim, ndim + 1)."""
     n_kinds, ndim = finite.shape
     # All weights from (ξ, 1): the first is 1 - w·ξ.
     weights = np.zeros((n_kinds, ndim + 1, ndim + 1))
@@ -147,10 +144,10 @@ def _rename_maps(
 
 
 def _table_columns(slopes: NDArray[np.float64], finite: NDArray[np.float64]) -> NDArray[np.float32]:
-    """What a region's table row is a sum of: (kinds, 1 + (ndim + 1) ndim, row_length).
+    """Terms of a region's table row: (kinds, 1 + (ndim + 1) ndim, row_length).
 
-    First what does not depend on the field, w; then, by node and component, what a velocity of the
-    first node adds, or that of another node less that of the first.
+    The first is w, which does not depend on the field. The others are multiplied, by node and
+    component, by the velocity of the first node, or by the difference of another node's to it.
     """
     n_kinds, ndim = finite.shape
     maps = np.zeros((n_kinds, ndim + 1, ndim, ndim, ndim + 1))
@@ -159,18 +156,18 @@ def _table_columns(slopes: NDArray[np.float64], finite: NDArray[np.float64]) -> 
     columns = np.zeros((n_kinds, 1 + (ndim + 1) * ndim, ndim * (ndim + 2)))
     columns[:, 0, :ndim] = finite
     columns[:, 1:, ndim:] = maps.reshape(n_kinds, (ndim + 1) * ndim, ndim * (ndim + 1))
-    return _fill_rows(columns)
+    return _pad_rows(columns)
 
 
-def _fill_rows(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Rows filled up to whole vectors, in float32."""
+def _pad_rows(values: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Rows padded to whole vectors, in float32."""
     missing = -values.shape[-1] % ROW
     padding = [(0, 0)] * (values.ndim - 1) + [(0, missing)]
     return np.pad(values, padding).astype(np.float32)
 
 
 def _fold(tessellation: Tessellation) -> NDArray[np.float64]:
-    """Every node in the weights of the region across the face opposite to it."""
+    """Each node's weights in the region across the face opposite to it."""
     neighbor, position, shift = tessellation.neighbors
     node = tessellation.nodes[tessellation.regions]
     node[:, :, :-1] -= shift * node[:, :, -1:]
@@ -180,7 +177,7 @@ def _fold(tessellation: Tessellation) -> NDArray[np.float64]:
 
 @part
 def simplex_in_box(cells, point):
-    """Number of the bounded simplex that holds a point of the domain."""
+    """Index of the bounded simplex that contains a point of the domain."""
     ndim = len(cells)
     box = 0
     first = 0
@@ -192,7 +189,7 @@ def simplex_in_box(cells, point):
         index = int(min(max(scaled, 0.0), cells[k] - 0.5))
         box = box * cells[k] + index
         offset = scaled - index - 0.5
-        # Axes ranked by distance from the centre; their signs ride along in the low bit.
+        # The two axes with the largest distances from the centre; the low bit is the sign.
         here, size = 2 * k + (offset > 0.0), abs(offset)
         above, between = size > offset_first, size > offset_second
         second = first if above else (here if between else second)
@@ -210,9 +207,10 @@ def simplex_in_box(cells, point):
 
 @part
 def locate(mesh, point, weights):
-    """Region of a point, inside or outside the domain; its node weights are put in ``weights``.
+    """Region of a point inside or outside the domain; its node weights go to ``weights``.
 
-    Starts from the bounded cell nearest the point and walks across the face it lies beyond most.
+    Starts at the bounded cell nearest to the point. While a weight is negative, crosses the face of
+    the lowest weight.
     """
     ndim = len(mesh.cells)
     region = simplex_in_box(mesh.cells, point)
@@ -234,7 +232,7 @@ def locate(mesh, point, weights):
 
 @part
 def enter(mesh, point, local, weights, travelled):
-    """Region, weights and turns round the torus of a point."""
+    """Region, weights and number of turns round the torus of a point."""
     for k in range(len(mesh.cells)):
         travelled[k] = np.floor(point[k]) if mesh.periodic else 0.0
         local[k] = point[k] - travelled[k]

@@ -1,12 +1,12 @@
 """The steps of the fast flow, each a loop over lanes.
 
-Every pass does one thing to all lanes. Short loops keep many lanes in flight at once: each lane is
-a long chain of dependent operations, and a processor can only overlap what it sees together.
+Every pass does one operation on all lanes. One lane is a long chain of dependent operations; short
+loops over many lanes let the processor overlap them.
 
-The walk is that of ``exact``, in float32 and with a shorter series. A lane's state is ξ, the
-weights of its region's nodes but the first, whose weight is 1 - w·ξ (w_k is 1, or 0 for a
-direction). A row of the table that a field is turned into holds, for one region, w and then [A | b]
-of ξ' = A ξ + b, row-major.
+The method is that of ``exact``, in float32 and with a shorter series. The state of a lane is ξ: the
+weights of its region's nodes except the first, whose weight is 1 - w·ξ (w_k is 1 for a vertex and 0
+for a direction). The table of a field has a row per region: w, then [A | b] of ξ' = A ξ + b,
+row-major.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import numpy as np
 from dreamwarp.core.compiled import inlined, lane_kernel
 from dreamwarp.core.lanes import LANES, ROW, read, transpose_rows, write
 
-# Order of the power series: high enough that a warp of natural strength takes one step per cell.
+# Order of the power series: high enough that a warp of typical size takes one step per cell.
 ORDER = 7
-# A path counts as beyond a face when its weight is below minus this: ten times float32 rounding.
+# A path is beyond a face when its weight is below minus this: ten times float32 rounding.
 SLACK = np.float32(1e-6)
-# It may cross when its weight is below this. The velocities on both sides of a face differ by the
-# distance from it, so crossing this early costs a path the square of it.
+# A path may cross a face when its weight is below this. The velocities on the two sides differ by
+# an amount proportional to the distance from the face, so the error is of second order in it.
 NEAR = np.float32(1e-4)
-# No step is shorter than this, so that every path ends. Straying that far beyond a face, a path
-# errs by the square of it.
+# Shortest step, so that every path ends. It may overshoot a face; the error is of second order.
 SHORTEST = np.float32(1e-7)
-# A remainder of time below this is rounding of steps that divide it evenly: no step is taken.
+# Steps that divide the time evenly leave a remainder by rounding: the last step may be this much
+# longer.
 ALMOST_ONE = np.float32(1.0001)
-# Factor by which a step that is too long is shortened, and how many times.
+# A step that is too long is shortened by this factor, at most this many times.
 SHORTENING, N_SHORTENINGS = np.float32(0.65), 3
 
 _NEVER, _TINY = np.float32(1e30), np.float32(1e-30)
@@ -44,7 +44,7 @@ GAUSS_WEIGHTS = tuple(np.float32(0.5 * weight) for weight in _WEIGHTS)
 class Layout(NamedTuple):
     """Offsets of quantities in the work array, in rows of ``LANES``.
 
-    Rows before ``map`` persist from step to step; the others are recomputed.
+    Rows before ``map`` are kept from step to step; the others are recomputed.
     """
 
     eta: int  # cotangent, ndim rows
@@ -57,16 +57,16 @@ class Layout(NamedTuple):
     step: int  # length of this step
     series: int  # coefficients of all weights, order by order
     crossing: int  # time of the next crossing
-    safe: int  # time before which no other face is reached
+    safe: int  # lower bound on the time at which any other face is reached
     chosen: int  # coefficients of the weight that vanishes on the next face
-    bend: int  # bound on half its curvature
+    bend: int  # bound on half its second derivative
     powers: int  # coefficients of η
     size: int
 
 
 @inlined
 def row_length(n):
-    """Numbers per table row, filled up to whole vectors."""
+    """Numbers per table row, padded to whole vectors."""
     return ROW * ((n * (n + 2) + ROW - 1) // ROW)
 
 
@@ -88,7 +88,7 @@ def layout(cells):
 
 @lane_kernel
 def fetch(cells, table, rows, target, work):
-    """Read a table row for every lane into the rows from ``target`` on."""
+    """Copy a table row for every lane to the rows from ``target`` on."""
     for lane in range(0, LANES, ROW):
         transpose_rows(table, rows, lane, work, target * LANES)
         if len(cells) == 3:
@@ -96,8 +96,8 @@ def fetch(cells, table, rows, target, work):
 
 
 @lane_kernel
-def rename(cells, work):
-    """Change ξ of every lane to coordinates of its next region: M ξ + m, fetched to ``series``."""
+def change_coordinates(cells, work):
+    """Replace ξ of every lane by M ξ + m, with [M | m] in the rows from ``series`` on."""
     n = len(cells)
     at = layout(cells)
     for i in range(LANES):
@@ -112,7 +112,7 @@ def rename(cells, work):
 
 @lane_kernel
 def expand(cells, work):
-    """The power series of every weight."""
+    """Power series of every weight."""
     n = len(cells)
     at = layout(cells)
     for i in range(LANES):
@@ -144,7 +144,7 @@ def expand(cells, work):
 def choose_step(cells, longest, easy, edge, work):
     """Length of the step: as much of the time left as the last term of a lane's series allows.
 
-    See ``fast.step_lengths``. An edge is at most ``edge`` long, or 1 if it is a direction.
+    See ``fast.step_lengths``. The length of an edge is at most ``edge``, and 1 for a direction.
     """
     n = len(cells)
     at = layout(cells)
@@ -166,23 +166,23 @@ def choose_step(cells, longest, easy, edge, work):
 
 @lane_kernel
 def lowest_root(value, slope, bend):
-    """First t > 0 with value + slope t - bend t² = 0, for value >= 0; never, if there is none."""
+    """First t > 0 with value + slope t - bend t² = 0, for value >= 0; _NEVER if there is none."""
     inside = slope * slope + np.float32(4.0) * value * bend
     root = np.sqrt(max(inside, _ZERO))
     falling = slope < _ZERO
     above = value + value if falling else slope + root
     below = root - slope if falling else bend + bend
-    # A parabola that bends less than _TINY can't use up SLACK, and its products underflow.
+    # With a bend below _TINY the parabola can't fall by SLACK, and its products underflow.
     exists = bend > _TINY or (falling and inside >= _ZERO)
     return above / max(below, _TINY) if exists else _NEVER
 
 
 @lane_kernel
 def find_faces(cells, work):
-    """The face each lane may reach first, and times before which it reaches that one or any other.
+    """First face that each lane may reach, and lower bounds on the times of it and of all others.
 
-    A weight's series lies above the parabola that takes every term past the second at its worst, so
-    it does not vanish before the parabola does.
+    A parabola that replaces all terms past the second by their worst case lies below the weight's
+    series, so its root comes first.
     """
     n = len(cells)
     at = layout(cells)
@@ -206,7 +206,7 @@ def find_faces(cells, work):
 
 @lane_kernel
 def choose_face(cells, work):
-    """Copy the series of the weight that may vanish first, and bound its curvature."""
+    """Copy the series of the weight that may vanish first, and bound its second derivative."""
     n = len(cells)
     at = layout(cells)
     for i in range(LANES):
@@ -224,15 +224,32 @@ def choose_face(cells, work):
 
 
 @lane_kernel
+def evaluate(work, first, stride, i, t):
+    """A lane's series at t; coefficient p is in row ``first + p * stride``."""
+    value = read(work, first + ORDER * stride, i)
+    for p in range(ORDER - 1, -1, -1):
+        value = value * t + read(work, first + p * stride, i)
+    return value
+
+
+@lane_kernel
+def evaluate_chosen(cells, work, i, t):
+    """Value and slope at t of the weight that may vanish first."""
+    first = layout(cells).chosen
+    value, slope = read(work, first + ORDER, i), _ZERO
+    for p in range(ORDER - 1, -1, -1):
+        slope = slope * t + value
+        value = value * t + read(work, first + p, i)
+    return value, slope
+
+
+@lane_kernel
 def approach_face(cells, work):
-    """Move the crossing time on, to the root of a parabola that touches the weight from below."""
+    """Increase the crossing time to the root of a parabola that touches the weight from below."""
     at = layout(cells)
     for i in range(LANES):
         t = read(work, at.crossing, i)
-        value, slope = read(work, at.chosen + ORDER, i), _ZERO
-        for p in range(ORDER - 1, -1, -1):
-            slope = slope * t + value
-            value = value * t + read(work, at.chosen + p, i)
+        value, slope = evaluate_chosen(cells, work, i, t)
         root = lowest_root(max(value + SLACK, _ZERO), slope, read(work, at.bend, i))
         write(work, at.crossing, i, min(t + root, read(work, at.safe, i)))
 
@@ -243,10 +260,7 @@ def land(cells, work):
     at = layout(cells)
     for i in range(LANES):
         t = read(work, at.crossing, i)
-        value, slope = read(work, at.chosen + ORDER, i), _ZERO
-        for p in range(ORDER - 1, -1, -1):
-            slope = slope * t + value
-            value = value * t + read(work, at.chosen + p, i)
+        value, slope = evaluate_chosen(cells, work, i, t)
         reached = value <= NEAR and slope < _ZERO
         t = max(t, min(read(work, at.step, i), SHORTEST))
         write(work, at.face, i, read(work, at.face, i) if reached else -_ONE)
@@ -262,10 +276,7 @@ def move(cells, work):
     for i in range(LANES):
         t = read(work, at.step, i)
         for k in range(n):
-            x = read(work, at.series + ORDER * (n + 1) + k + 1, i)
-            for p in range(ORDER - 1, -1, -1):
-                x = x * t + read(work, at.series + p * (n + 1) + k + 1, i)
-            write(work, at.xi + k, i, x)
+            write(work, at.xi + k, i, evaluate(work, at.series + k + 1, n + 1, i, t))
 
 
 @lane_kernel
@@ -287,21 +298,17 @@ def expand_cotangent(cells, work):
 
 @lane_kernel
 def add_products(cells, node, weight, work):
-    """Add one node of Gauss's rule to ∫ η_k z_f dt."""
+    """Add one Gauss quadrature node to ∫ η_k z_f dt."""
     n = len(cells)
     at = layout(cells)
     for i in range(LANES):
         step = read(work, at.step, i)
         t = step * node
         for k in range(n):
-            eta = read(work, at.powers + ORDER * n + k, i)
-            for p in range(ORDER - 1, -1, -1):
-                eta = eta * t + read(work, at.powers + p * n + k, i)
+            eta = evaluate(work, at.powers + k, n, i, t)
             write(work, at.eta + k, i, eta * step * weight)
         for f in range(n + 1):
-            z = read(work, at.series + ORDER * (n + 1) + f, i)
-            for p in range(ORDER - 1, -1, -1):
-                z = z * t + read(work, at.series + p * (n + 1) + f, i)
+            z = evaluate(work, at.series + f, n + 1, i, t)
             for k in range(n):
                 into = at.sums + f * n + k
                 write(work, into, i, read(work, into, i) + z * read(work, at.eta + k, i))
@@ -315,22 +322,19 @@ def move_cotangent(cells, work):
     for i in range(LANES):
         t = read(work, at.step, i)
         for k in range(n):
-            eta = read(work, at.powers + ORDER * n + k, i)
-            for p in range(ORDER - 1, -1, -1):
-                eta = eta * t + read(work, at.powers + p * n + k, i)
-            write(work, at.eta + k, i, eta)
+            write(work, at.eta + k, i, evaluate(work, at.powers + k, n, i, t))
 
 
 @inlined
 def advance(cells, table, rows, longest, easy, edge, careful, work):
-    """Take one step with every lane: to the end of its time, its cell or the series' reach."""
+    """Advance every lane to the end of its time, of its cell or of the step its series allows."""
     fetch(cells, table, rows, layout(cells).row, work)
     expand(cells, work)
     choose_step(cells, longest, easy, edge, work)
     find_faces(cells, work)
     choose_face(cells, work)
     approach_face(cells, work)
-    if careful:  # paths err by the square of a distance from a face, but derivatives by itself
+    if careful:  # in the distance from a face, derivatives have an error of first order
         approach_face(cells, work)
     land(cells, work)
     move(cells, work)
@@ -338,7 +342,7 @@ def advance(cells, table, rows, longest, easy, edge, careful, work):
 
 @inlined
 def advance_cotangent(cells, work):
-    """Carry the cotangents over the step just taken."""
+    """Carry the cotangents over the last step."""
     expand_cotangent(cells, work)
     for q in range(len(GAUSS_NODES)):
         add_products(cells, GAUSS_NODES[q], GAUSS_WEIGHTS[q], work)

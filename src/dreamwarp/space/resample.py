@@ -1,16 +1,15 @@
-"""Values at moved points: linear, nearest and cubic interpolation, and rules for what lies outside.
+"""Linear, nearest and cubic interpolation of samples at arbitrary points.
 
-A sample is a grid of values in the unit domain, pixel i of n at (i + 0.5) / n. Beyond its last
-pixel it is carried on for ever by one of the ``FILLS``, pixel by pixel, and every interpolation
-works on that endless grid; nothing else happens at a border. So with ``"constant"`` an image fades
-into the fill value over the width of a pixel (two if cubic), as it does with ``grid-constant`` of
-scipy or the zero padding of torch.
+A sample is a grid of values in the unit domain, pixel i of n at (i + 0.5) / n. One of the ``FILLS``
+extends it to an infinite grid of pixels, and interpolation works on that grid. With ``"constant"``
+an image therefore fades into the fill value over the width of a pixel (two if cubic), as with
+``grid-constant`` of scipy or the zero padding of torch.
 
-``"linear"`` and ``"cubic"`` pass through the pixels and keep plateaus: a constant region stays that
-constant, to the bit. Cubic is the Catmull-Rom spline, the cubic of four pixels that is exact for
-parabolas. A cubic B-spline is a little sharper, but its prefilter makes every value depend on the
-whole image: one NaN would spoil all of it, integers would need a floating-point copy, and a
-gradient by the image would need the transposed filter.
+``"linear"`` and ``"cubic"`` interpolate the pixel values, and a constant region stays constant, to
+the bit. Cubic is the Catmull-Rom spline, the cubic of four pixels that is exact for parabolas. A
+cubic B-spline is slightly sharper, but through its prefilter every value depends on the whole
+image: one NaN would spread everywhere, integers would need a floating-point copy, and the gradient
+by the image would need the transposed filter.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core import interpolation as kernels
-from dreamwarp.core.compiled import spread
+from dreamwarp.core.compiled import count_chunks, spread
 from dreamwarp.core.samples import as_array
 from dreamwarp.core.validation import check_choice
 
@@ -46,7 +45,7 @@ def resample(
     fill_value: float = 0,
     n_threads: int | None = None,
 ) -> NDArray[Any]:
-    """Values of sampled functions at any points.
+    """Values of samples at arbitrary points.
 
     Parameters
     ----------
@@ -58,10 +57,10 @@ def resample(
     interpolation : {"linear", "nearest", "cubic"}
         Cubic is Catmull-Rom; see the head of this module.
     fill : {"edge", "constant", "reflect", "wrap"}
-        Pixels beyond the border: the nearest one (a a | a b c | c c), ``fill_value``, mirrored in
+        Pixels beyond the border: the nearest one (a a | a b c | c c), ``fill_value``, mirrored at
         the border (b a | a b c | c b), or from the other side (b c | a b c | a b).
     fill_value : number
-        Must be a value that the dtype of ``values`` can hold.
+        Must be representable in the dtype of ``values``.
     n_threads : int, optional
         Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it.
 
@@ -72,9 +71,9 @@ def resample(
 
     Notes
     -----
-    Calculated in float32 for integers of up to 16 bits and for float16 and float32, if the
-    positions are float32 too; else in float64, so 64-bit integers past 2^53 are rounded. Nearest
-    copies.
+    Arithmetic is float32 for integers of up to 16 bits and for float16 and float32, if the
+    positions are float32 too; else float64, so 64-bit integers above 2^53 are rounded. Nearest
+    interpolation copies.
     """
     check_choice("interpolation", interpolation, INTERPOLATIONS)
     samples, points, n = _check_inputs(values, positions, fill)
@@ -97,7 +96,7 @@ def resample_into(
     fill_value: float,
     n_threads: int | None,
 ) -> None:
-    """:func:`resample` into ``out[:, :, start : start + m]``, of inputs known to be good.
+    """:func:`resample` to ``out[:, :, start : start + m]``, of inputs already checked.
 
     ``out`` (n, channels, start + m or more) must be C-ordered and have the dtype of ``values``.
     """
@@ -105,13 +104,20 @@ def resample_into(
         _pick_into(out, values, positions, start, fill, fill_value, n_threads)
         return
     setting = _setting(values, positions, interpolation, fill, fill_value)
-    if values.dtype in (np.uint8, np.float32, np.float64):
-        _interpolate_into(out, values, positions, start, setting, n_threads)
-        return
-    images = values.astype(np.result_type(values.dtype, np.float32))
-    numbers = np.empty((*out.shape[:2], positions.shape[1]), images.dtype)
-    _interpolate_into(numbers, images, positions, 0, setting, n_threads)
-    out[:, :, start : start + positions.shape[1]] = _as_type(numbers, out.dtype)
+    images, numbers, first = values, out, start
+    is_direct = values.dtype in (np.uint8, np.float32, np.float64)
+    if not is_direct:
+        images = values.astype(np.result_type(values.dtype, np.float32))
+        numbers, first = np.empty((*out.shape[:2], positions.shape[1]), images.dtype), 0
+    # For uint8 add one half, because storing truncates.
+    limits = (0, 255, 0.5) if numbers.dtype == np.uint8 else (-np.inf, np.inf, 0)
+    spread(
+        kernels.interpolate, len(out) * _n_chunks(positions.shape[1]), *setting,
+        tuple(map(setting.sizes.dtype.type, limits)), _rows(images, 2), _rows(positions, 1),
+        first, numbers, n_threads=n_threads,
+    )  # fmt: skip
+    if not is_direct:
+        out[:, :, start : start + positions.shape[1]] = _as_type(numbers, out.dtype)
 
 
 def resample_gradient(
@@ -123,22 +129,22 @@ def resample_gradient(
     fill_value: float = 0,
     n_threads: int | None = None,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Values of sampled functions at any points, and their derivatives by the points.
+    """Values of samples at arbitrary points, and their derivatives by the points.
 
     Parameters
     ----------
     values, positions, interpolation, fill, fill_value, n_threads
-        As for :func:`resample`, except ``"nearest"``, which has no derivative. Integers are taken
-        as floating-point numbers.
+        As for :func:`resample`, except ``"nearest"``, which has no derivative. Integers are
+        converted to floating-point numbers.
 
     Returns
     -------
     sampled : (n, channels, m)
     gradient : (n, channels, m, ndim)
-        Per unit of the domain, not per pixel. Where a linear interpolation has a kink, at pixel
-        centres, the derivative from the right.
+        Per unit of the domain, not per pixel. At pixel centres, where linear interpolation has a
+        kink, the derivative from the right.
 
-    float32, or float64 where :func:`resample` would calculate in that.
+    In the precision of :func:`resample`.
     """
     check_choice("interpolation", interpolation, SMOOTH)
     samples, points, n = _check_inputs(values, positions, fill)
@@ -175,15 +181,15 @@ def resample_vjp(
     cotangent : (n, channels, m)
         Derivative of a loss by the sampled values.
     by_values, by_positions : bool
-        What is not wanted is not calculated, and None is returned in its place.
+        Which of the two to compute; the other is None.
 
     Returns
     -------
     by_values : shape of ``values``
     by_positions : shape of ``positions``
 
-    One image, or one set of points, that serves many samples gets the sum over them. float32, or
-    float64 where :func:`resample` would calculate in that.
+    If one image or one set of points is used for all samples, its gradient is the sum over them. In
+    the precision of :func:`resample`.
     """
     check_choice("interpolation", interpolation, SMOOTH)
     samples, points, n = _check_inputs(values, positions, fill)
@@ -210,11 +216,11 @@ def resample_vjp(
     return value_gradient, position_gradient
 
 
-# -- parts of the above
+# -- helpers
 
 
 class Setting(NamedTuple):
-    """What the interpolating kernels take between the range of tasks and the arrays."""
+    """Arguments of the interpolating kernels between the range of tasks and the arrays."""
 
     stencil: tuple[int, ...]
     shape: tuple[int, ...]
@@ -247,7 +253,7 @@ def _pick_into(
     fill_value: float,
     n_threads: int | None,
 ) -> None:
-    # Copied bit by bit, so one kernel serves all types of the same size.
+    # Values are copied as bits, so that one kernel serves all dtypes of the same size.
     bits = np.dtype(f"u{values.dtype.itemsize}")
     number = np.array(_fill_number(fill, fill_value, values.dtype), values.dtype)
     shape = values.shape[2:]
@@ -259,37 +265,21 @@ def _pick_into(
     )  # fmt: skip
 
 
-def _interpolate_into(
-    out: NDArray[Any],
-    values: NDArray[Any],
-    positions: NDArray[Any],
-    start: int,
-    setting: Setting,
-    n_threads: int | None,
-) -> None:
-    # For uint8 a half is added: storing truncates.
-    limits = (0, 255, 0.5) if out.dtype == np.uint8 else (-np.inf, np.inf, 0)
-    spread(
-        kernels.interpolate, len(out) * _n_chunks(positions.shape[1]), *setting,
-        tuple(map(setting.sizes.dtype.type, limits)), _rows(values, 2), _rows(positions, 1),
-        start, out, n_threads=n_threads,
-    )  # fmt: skip
-
-
 def _n_chunks(n_points: int) -> int:
-    return -(-n_points // kernels.CHUNK)
+    return count_chunks(n_points, kernels.CHUNK)
 
 
 def _rows(array: NDArray[Any], n_axes: int) -> NDArray[Any]:
-    """All axes past the first ``n_axes`` in one, C-ordered."""
+    """Axes after the first ``n_axes`` flattened into one, C-ordered and read-only."""
     kept, joined = array.shape[:n_axes], array.shape[n_axes:]
     return _frozen(np.ascontiguousarray(array).reshape(*kept, math.prod(joined)))
 
 
 def _frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """A view that can't be written to.
+    """A read-only view.
 
-    To numba that is another type: with all inputs so, read-only ones need no kernel of their own.
+    Numba compiles a kernel for each type, and read-only arrays are another type: all inputs are
+    made read-only, so that one kernel serves both.
     """
     view = array.view()
     view.flags.writeable = False
@@ -297,14 +287,14 @@ def _frozen(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _as_type(numbers: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Numbers in another dtype: if of integers, rounded, halves up, and clipped to its range."""
+    """Convert to another dtype. Integers are rounded, halves up, and clipped to its range."""
     if dtype.kind == "f":
         with np.errstate(over="ignore"):  # float16 overflows to infinity
             return numbers.astype(dtype)
     if dtype.kind == "b":
         return numbers >= 0.5
     low, high = float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)
-    if int(high) > np.iinfo(dtype).max:  # no float64 is the largest 64-bit integer
+    if int(high) > np.iinfo(dtype).max:  # float64 can't represent the largest 64-bit integer
         high = float(np.nextafter(high, 0.0))
     return np.clip(np.floor(numbers + 0.5), low, high).astype(dtype)
 
@@ -312,12 +302,8 @@ def _as_type(numbers: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
 # -- checks
 
 
-# What the report calls it.
-check_values = as_array
-
-
 def check_spatial_shape(shape: tuple[int, ...]) -> None:
-    """Raise if samples have no pixels, or more than kernels can number."""
+    """Raise if samples have no pixels, or more than the kernels can index."""
     if min(shape) < 1 or math.prod(shape) > kernels.MAX_PIXELS:
         raise ValueError(
             f"samples must have between 1 and {kernels.MAX_PIXELS} pixels per channel, got spatial "
@@ -326,7 +312,7 @@ def check_spatial_shape(shape: tuple[int, ...]) -> None:
 
 
 def _fill_number(fill: Fill, fill_value: float, dtype: np.dtype[Any]) -> Any:
-    """The fill value as a scalar of a dtype; zero where none is needed."""
+    """The fill value as a scalar of the dtype; zero if the rule needs none."""
     if fill != "constant":
         return dtype.type(0)
     value = np.asarray(fill_value)
@@ -338,7 +324,7 @@ def _fill_number(fill: Fill, fill_value: float, dtype: np.dtype[Any]) -> Any:
         if not low <= number <= high or number != int(number):
             raise ValueError(
                 f"`fill_value` must be a whole number between {low} and {high} for samples of "
-                f"dtype {dtype}, got {fill_value!r}. Convert the samples to a dtype that holds it."
+                f"dtype {dtype}, got {fill_value!r}. Convert the samples to a wider dtype."
             )
     return dtype.type(number)
 
@@ -368,7 +354,7 @@ def _check_inputs(
     n = len(samples) if len(points) == 1 else len(points)
     if len(samples) not in (1, n):
         raise ValueError(
-            f"`values` and `positions` must agree in their first axis, or one of them be 1, got "
+            f"`values` and `positions` must have equal first axes, or one of length 1, got "
             f"{len(samples)} and {len(points)}."
         )
     return samples, points, n

@@ -10,15 +10,15 @@ axes  simplices per box                a simplex is spanned by
 3     24                               the box centre, a face centre and one edge of it
 ====  ===============================  ==================================================
 
-The 3-D cut is the 2-D one carried on: every face of a box is cut like the paper's square. It
-conforms, treats all axes alike, and a point finds its simplex by comparing the sizes of its
-coordinates round the box centre, so lookup is O(1) in every dimension.
+The 3-D cut extends the 2-D one: every face of a box is cut like the paper's square. It conforms
+and treats all axes alike. The simplex of a point follows from the order of the sizes of its
+coordinates relative to the box centre, so lookup is O(1) in every dimension.
 
-Outside the domain the velocity is that of the nearest domain point. That extension is piecewise
+Outside the domain the velocity is that of the nearest domain point. This extension is piecewise
 affine too, on unbounded cells that are simplices with some vertices at infinity: the strip beyond
 a side of the square is spanned by the side's two ends and the direction across it. In homogeneous
-coordinates a vertex is ``(position, 1)`` and a direction ``(direction, 0)``, and nothing else in
-the library has to know the difference.
+coordinates a vertex is ``(position, 1)`` and a direction ``(direction, 0)``, so the rest of the
+library treats both alike.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Tessellation:
     cells : tuple of int
         Boxes per axis.
     periodic : bool
-        Glue opposite sides together; there is then no outside.
+        Identify opposite sides; there is no outside then.
     """
 
     cells: tuple[int, ...]
@@ -55,7 +55,7 @@ class Tessellation:
 
     @property
     def simplices_per_box(self) -> int:
-        """How many simplices a box is cut into."""
+        """Simplices per box."""
         return (1, 4, 24)[self.ndim - 1]
 
     @property
@@ -80,7 +80,7 @@ class Tessellation:
 
     @cached_property
     def simplices(self) -> NDArray[np.int64]:
-        """Vertex numbers of the bounded simplices, boxes row-major: (n_cells, ndim + 1)."""
+        """Vertex indices of the bounded simplices, boxes row-major: (n_cells, ndim + 1)."""
         corners = np.indices(self.cells).reshape(self.ndim, -1).T * 2
         local = _box_simplices(self.ndim)
         points = corners[:, None, None, :] + local[None]
@@ -94,7 +94,7 @@ class Tessellation:
 
     @cached_property
     def regions(self) -> NDArray[np.int64]:
-        """Node numbers of all cells, bounded ones first: (n_regions, ndim + 1).
+        """Node indices of all cells, bounded ones first: (n_regions, ndim + 1).
 
         Node ``n_vertices + 2 k`` is the direction down axis k, ``n_vertices + 2 k + 1`` up it.
         """
@@ -116,7 +116,7 @@ class Tessellation:
         return np.vstack([self.simplices, np.asarray(unbounded, dtype=np.int64)])
 
     def _faces_within(self, selected: NDArray[np.bool_], size: int) -> NDArray[np.int64]:
-        """Distinct faces with ``size`` vertices, all of them selected."""
+        """Distinct faces whose ``size`` vertices are all selected."""
         inside = selected[self.simplices]
         touching = self.simplices[inside.sum(axis=1) >= size]
         faces = {
@@ -138,23 +138,23 @@ class Tessellation:
 
     @cached_property
     def barycentric(self) -> NDArray[np.float64]:
-        """Homogeneous point to weights of a region's nodes: (n_regions, node, ndim + 1)."""
+        """Maps from a homogeneous point to node weights: (n_regions, node, ndim + 1)."""
         spans = np.swapaxes(self.nodes[self.regions], 1, 2)
         return np.asarray(np.linalg.inv(spans), np.float64)
 
     @cached_property
     def neighbors(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-        """What lies across each face.
+        """The region across each face.
 
         Returns
         -------
         region : (n_regions, ndim + 1)
             Region across the face opposite node f; -1 for a face at infinity.
         position : (n_regions, ndim + 1, ndim + 1)
-            ``position[r, f, g]`` is where node g of region r stands in that neighbour; for g = f,
-            where the neighbour's own node stands.
+            ``position[r, f, g]`` is the place of node g of region r among that neighbour's nodes;
+            for g = f, the place of the node that is not on the face.
         shift : (n_regions, ndim + 1, ndim)
-            What to subtract from a point's coordinates on crossing (non-zero on a torus only).
+            Subtracted from a point's coordinates on crossing (non-zero on a torus only).
         """
         n_nodes = self.ndim + 1
         first, second = self._face_pairs()
@@ -185,14 +185,14 @@ class Tessellation:
 
     @cached_property
     def _face_sums(self) -> NDArray[np.int64]:
-        """Sum of the nodes of each face, faces numbered region by region."""
+        """Sum of the nodes of each face; faces are ordered by region."""
         coordinates = self._node_lattice[self.regions]
         sums = coordinates.sum(axis=1, keepdims=True) - coordinates
         return sums.reshape(-1, self.ndim + 1)
 
     def _face_pairs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Numbers of the two copies of every face; those at infinity have but one, and stay out."""
-        if self.periodic:  # glued faces have the same centroid, up to a turn round the torus
+        """Indices of the two copies of every face, without faces at infinity."""
+        if self.periodic:  # identified faces have the same centroid, modulo the period
             period = np.append(2 * self.ndim * np.asarray(self.cells), self.ndim + 1)
             keys = self._face_sums % period
         else:
@@ -207,8 +207,8 @@ class Tessellation:
 def _box_simplices(ndim: int) -> NDArray[np.int64]:
     """Simplices of one box in half-box coordinates: (simplices, ndim + 1, ndim).
 
-    Their order is the one the lookups count in: by the axis along which a point is furthest from
-    the centre, by its sign there, then (3-D) the same for the next axis.
+    They are in the order of ``mesh.simplex_in_box``: by the axis along which a point is furthest
+    from the centre, by its sign there, then (3-D) the same for the next axis.
     """
     if ndim == 1:
         return np.array([[[0], [2]]])

@@ -1,4 +1,4 @@
-"""Warp: one or many θ that apply themselves to images, masks, signals, volumes, points, boxes."""
+"""Warp: one or many θ, applied to images, masks, signals, volumes, points and boxes."""
 
 from __future__ import annotations
 
@@ -24,15 +24,14 @@ from dreamwarp.space.warpspace import Method, WarpSpace
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Memory for one block of samples: enough to keep all threads busy, little enough that positions are
-# still in a processor's cache when they are sampled at.
+# Memory for one block of samples: enough to keep all threads busy, and small enough that positions
+# are still in the cache when samples are interpolated there.
 BLOCK_BYTES = 16 * 2**20
-# Points of a sample that are done at a time.
+# Points of a sample that are processed at a time.
 BLOCK_POINTS = 2**20
-# Largest error of the fast flow, in the unit domain and in pixels: no resampling shows either.
+# Largest error of the fast flow, in the unit domain and in pixels: invisible after resampling.
 TOLERANCE, PIXEL_TOLERANCE = 1e-4, 0.05
-# Steps per edge of a box, by the number of axes, and how many finer ones each is cut into where the
-# box reaches furthest.
+# Steps per edge of a box, by the number of axes, and the refinement near the extreme points.
 OUTLINE_STEPS = {1: 1, 2: 128, 3: 32}
 FINER_STEPS = {1: 1, 2: 8, 3: 4}
 
@@ -40,9 +39,8 @@ FINER_STEPS = {1: 1, 2: 8, 3: 4}
 class Warp:
     """One or many warps T^θ of a space, applied to data in the unit domain.
 
-    Samples (images, masks, signals, volumes) are pulled back, (x ∘ T)(p) = x(T(p)): what is seen
-    at p in the result was at T(p). Points and boxes of a sample therefore move by the inverse,
-    T^{-θ}, and stay in step with it.
+    Samples (images, masks, signals, volumes) are pulled back, (x ∘ T)(p) = x(T(p)): the value at p
+    in the result was at T(p). Points and boxes of a sample therefore move by the inverse, T^{-θ}.
 
     Parameters
     ----------
@@ -51,9 +49,9 @@ class Warp:
 
     Notes
     -----
-    Shapes of samples: the spatial axes come last, as many as the space has; before them the
-    channels, if any; before those the batch. Coordinate k of a point belongs to spatial axis k, and
-    pixel i of n has its centre at (i + 0.5) / n.
+    Axes of samples: batch, then channels if any, then the spatial axes, as many as the space has.
+    Coordinate k of a point belongs to spatial axis k, and pixel i of n has its centre at
+    (i + 0.5) / n.
 
     =====================  ======================================  =========================
     θ                      sample                                  result
@@ -64,8 +62,8 @@ class Warp:
     many: (n, d)           (n or 1, channels, *spatial)            (n, channels, *spatial)
     =====================  ======================================  =========================
 
-    With many θ an axis before the spatial ones is the batch: one sample with channels goes in as
-    ``x[None]``. Where θ is zero the sample is copied, to the bit.
+    With many θ, a single axis before the spatial ones is the batch: pass one sample with channels
+    as ``x[None]``. Where θ is zero, the result is an exact copy.
 
     Examples
     --------
@@ -105,7 +103,7 @@ class Warp:
     # -- pictures
 
     def plot(self, x: ArrayLike | None = None) -> Figure:
-        """Grid and velocity of the warp and, if one sample is given, what becomes of it.
+        """Plot the grid and velocity of the warp and, if given, a sample before and after.
 
         Parameters
         ----------
@@ -138,18 +136,18 @@ class Warp:
         Parameters
         ----------
         x : (*spatial), (n, *spatial) or (n, channels, *spatial)
-            Booleans, integers or floating-point numbers. See the notes of the class for how batches
-            of samples and of θ go together.
+            Booleans, integers or floating-point numbers. The notes of the class say how batches of
+            samples and of θ combine.
         interpolation : {"linear", "nearest", "cubic"}
             See :mod:`dreamwarp.space.resample`.
         fill : {"edge", "constant", "reflect"}
-            Pixels beyond the border: the nearest one, ``fill_value``, or mirrored in the border. In
-            a periodic space the sample wraps round instead, whatever is said here.
+            Pixels beyond the border: the nearest one, ``fill_value``, or mirrored at the border.
+            Ignored in a periodic space, where the sample is continued periodically.
         fill_value : number
-            Must be a value that the dtype of ``x`` can hold.
+            Must be representable in the dtype of ``x``.
         method : {"fast", "exact"}
-            Of the flow; see :meth:`WarpSpace.flow`. Along an axis of more than 100,000 pixels the
-            float32 positions of ``"fast"`` show: use ``"exact"``.
+            See :meth:`WarpSpace.flow`. Use ``"exact"`` if an axis has more than 100,000 pixels:
+            the float32 positions of ``"fast"`` are then too coarse.
         tolerance : float, optional
             Largest error of the fast flow in the unit domain. Default: 1e-4, and at most a
             twentieth of a pixel.
@@ -158,7 +156,7 @@ class Warp:
 
         Returns
         -------
-        Array of the dtype of ``x``; its shape is in the notes of the class. Integers are rounded
+        Array of the dtype of ``x``; for its shape see the notes of the class. Integers are rounded
         and clipped to the range of their dtype.
         """
         check_choice("interpolation", interpolation, INTERPOLATIONS)
@@ -195,9 +193,8 @@ class Warp:
     ) -> NDArray[Any]:
         """The label map pulled back by the warp: :meth:`image` with nearest interpolation.
 
-        Every label in the result is one of ``x``, or ``fill_value``. In spaces whose warps keep the
-        domain to itself, ``"zero"``, ``"slip"`` and ``"periodic"``, nothing is filled. Options as
-        for :meth:`image`.
+        Every label in the result is one of ``x``, or ``fill_value``. Pixels come from outside the
+        domain only with a ``"free"`` boundary. Options as for :meth:`image`.
         """
         return self.image(
             x, interpolation="nearest", fill=fill, fill_value=fill_value, method=method,
@@ -205,12 +202,12 @@ class Warp:
         )  # fmt: skip
 
     def signal(self, x: ArrayLike, **options: Any) -> NDArray[Any]:
-        """:meth:`image` under the name it has in 1-D, with the same options."""
+        """:meth:`image` for 1-D spaces, with the same options."""
         self._check_rank("signal", 1)
         return self.image(x, **options)
 
     def volume(self, x: ArrayLike, **options: Any) -> NDArray[Any]:
-        """:meth:`image` under the name it has in 3-D, with the same options."""
+        """:meth:`image` for 3-D spaces, with the same options."""
         self._check_rank("volume", 3)
         return self.image(x, **options)
 
@@ -222,7 +219,7 @@ class Warp:
         tolerance: float | None = None,
         n_threads: int | None = None,
     ) -> NDArray[Any]:
-        """Where :meth:`image` looks for the pixels of a result of the given spatial shape.
+        """Positions at which :meth:`image` samples, for a result of the given spatial shape.
 
         Options as for :meth:`image`.
 
@@ -241,7 +238,7 @@ class Warp:
     # -- points and boxes
 
     def points(self, p: ArrayLike, *, n_threads: int | None = None) -> NDArray[np.float64]:
-        """Where points of a sample are in the warped sample: T^{-θ}(p), by the exact method.
+        """Positions of points of a sample in the warped sample: T^{-θ}(p), by the exact method.
 
         Parameters
         ----------
@@ -250,7 +247,7 @@ class Warp:
 
         Returns
         -------
-        (n, m, ndim), or (m, ndim) for a single θ. In a periodic space between 0 and 1.
+        (n, m, ndim), or (m, ndim) for a single θ. In a periodic space, modulo 1.
         """
         self._warn_if_far(as_finite_array("points", p))
         moved = self.space.flow(-self.theta, p, method="exact", n_threads=n_threads)
@@ -261,7 +258,7 @@ class Warp:
     ) -> NDArray[np.float64]:
         """Unit normals of a curve or surface at points of a sample, after :meth:`points`.
 
-        Tangents move by the Jacobian J of T^{-θ}, so normals by its inverse transpose, J^{-T} n.
+        Tangents are multiplied by the Jacobian J of T^{-θ}, and so normals by J^{-T}.
 
         Parameters
         ----------
@@ -270,7 +267,7 @@ class Warp:
 
         Returns
         -------
-        (n, m, ndim), or (m, ndim) for a single θ: of length 1, or 0 where the normal was 0.
+        (n, m, ndim), or (m, ndim) for a single θ. Zero normals stay zero.
         """
         before = as_finite_array("normals", normals)
         slopes = self.space.flow_jacobian(-self.theta, p, n_threads=n_threads)
@@ -283,7 +280,7 @@ class Warp:
         return np.divide(moved, lengths, out=np.zeros_like(moved), where=lengths > 0.0)
 
     def boxes(self, b: ArrayLike, *, n_threads: int | None = None) -> NDArray[np.float64]:
-        """Smallest axis-parallel boxes round boxes of a sample, in the warped sample.
+        """Bounding boxes, in the warped sample, of boxes of a sample.
 
         Parameters
         ----------
@@ -293,14 +290,14 @@ class Warp:
 
         Returns
         -------
-        (n, k, 2 * ndim), or (k, 2 * ndim) for a single θ. In a periodic space a box across the seam
-        reaches below 0 or beyond 1.
+        (n, k, 2 * ndim), or (k, 2 * ndim) for a single θ. In a periodic space a box across the
+        border extends below 0 or above 1.
 
         Notes
         -----
-        The outline is moved at 128 points per edge (32 in 3-D), and again, exactly, at 8 (4) times
-        that density round the points that reach furthest. What bulges out between those is missed:
-        less than 1e-4 of the domain for displacements of a tenth of it. In 1-D exact.
+        The outline is moved at 128 points per edge (32 in 3-D), and then, by the exact method, at 8
+        (4) times that density near the extreme points. The error between those is less than 1e-4 of
+        the domain for displacements of a tenth of it. Exact in 1-D.
         """
         corners, is_single = self._check_boxes(b)
         self._warn_if_far(corners)
@@ -344,15 +341,15 @@ class Warp:
                 f"{ndim} spatial axes, as many as the space has, got {array.shape}."
             )
         check_spatial_shape(spatial)
-        # One image with channels last looks like many of few columns. Signals are not that alike,
-        # and volumes may have few slices.
+        # One image with channels last looks like a batch of images with few columns. Not so for
+        # signals, and volumes may have few slices.
         if lead and ndim == 2 and are_channels_last(array.shape[-ndim - 1 :], ndim):
             refuse_channels_last("x", array.shape, -ndim - 1)
         n = lead[0] if lead else 1
         if n not in (1, len(self)) and len(self) != 1:
             raise ValueError(
                 f"`x` must hold one sample or as many as there are θ, {len(self)}, got {n} in "
-                f"shape {array.shape}. One sample with channels goes in as `x[None]`."
+                f"shape {array.shape}. Pass one sample with channels as `x[None]`."
             )
         samples = array.reshape(n, *(lead[1:] or (1,)), *spatial)
         if self.theta.ndim == 1:
@@ -360,17 +357,17 @@ class Warp:
         return samples, (n if len(self) == 1 else len(self), *lead[1:], *spatial)
 
     def _warn_if_far(self, coordinates: NDArray[np.float64]) -> None:
-        """Outside, nothing may move: coordinates in pixels would come back as they were."""
+        """Warn of coordinates in pixels: points outside a "zero" space would not move."""
         far = (coordinates < -1.0) | (coordinates > 2.0)
         if far.any() and self.space.boundary != "periodic":
             warn_user(
-                f"coordinates are those of the unit domain, got {coordinates[far][0]:g}. If they "
-                "count pixels, pass (i + 0.5) / n for the centre of pixel i of n.",
+                f"coordinates should be in the unit domain, got {coordinates[far][0]:g}. If they "
+                "are pixels, pass (i + 0.5) / n for the centre of pixel i of n.",
                 UserWarning,
             )
 
     def _check_boxes(self, b: ArrayLike) -> tuple[NDArray[np.float64], bool]:
-        """Corners (n or 1, k, 2, ndim), and whether the result is for one θ alone."""
+        """Corners (n or 1, k, 2, ndim), and whether the result has no batch axis."""
         values, ndim = as_finite_array("b", b), self.space.ndim
         if values.ndim not in (2, 3) or values.shape[-1] != 2 * ndim:
             raise ValueError(
@@ -392,7 +389,7 @@ class Warp:
         return corners, self.theta.ndim == 1 and values.ndim == 2
 
 
-# -- parts of the above
+# -- helpers
 
 
 def _tolerance(tolerance: float | None, spatial: tuple[int, ...]) -> float:
@@ -400,13 +397,13 @@ def _tolerance(tolerance: float | None, spatial: tuple[int, ...]) -> float:
 
 
 def _blocks(n: int, n_bytes: int) -> Iterator[slice]:
-    """Slices of ``range(n)`` for things of ``n_bytes`` each."""
+    """Slices of ``range(n)`` for items of ``n_bytes`` each."""
     size = max(1, BLOCK_BYTES // max(n_bytes, 1))
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
 def _pixel_centers(spatial: Sequence[int], start: int, stop: int) -> NDArray[np.float64]:
-    """Centres of the pixels from number ``start`` to ``stop``: (m, ndim)."""
+    """Centres of the pixels with index ``start`` to ``stop``: (m, ndim)."""
     index = np.stack(np.unravel_index(np.arange(start, stop), tuple(spatial)), axis=-1)
     return (index + 0.5) / spatial
 
@@ -414,9 +411,9 @@ def _pixel_centers(spatial: Sequence[int], start: int, stop: int) -> NDArray[np.
 def _sampling(
     flow: Callable[..., NDArray[Any]], theta: NDArray[np.float64], n: int, shape: tuple[int, ...]
 ) -> Iterator[tuple[int, slice, NDArray[Any]]]:
-    """Number of a first pixel, block of samples, and where these look for the pixels from it on.
+    """Index of a first pixel, block of samples, and positions of their pixels from that one on.
 
-    In blocks, so that memory stays bounded for many samples and for large ones.
+    In blocks, to bound memory for many samples and for large ones.
     """
     n_channels, *spatial = shape
     n_pixels = math.prod(spatial)
@@ -441,7 +438,7 @@ def _outline(ndim: int) -> NDArray[np.float64]:
 
 @cache
 def _patch(ndim: int) -> NDArray[np.float64]:
-    """Steps from a point of the outline along the faces that may meet there, to its neighbours."""
+    """Offsets from a point of the outline to finer points, along all faces that may meet there."""
     steps = np.linspace(-1.0, 1.0, 2 * FINER_STEPS[ndim] + 1)
     points = _lattice(ndim, steps / OUTLINE_STEPS[ndim])
     return points[(points == 0.0).any(axis=1)]
@@ -450,12 +447,12 @@ def _patch(ndim: int) -> NDArray[np.float64]:
 def _move_boxes(
     flow: Callable[..., NDArray[Any]], corners: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Corners of boxes round moved boxes: (n or 1, k, 2, ndim) to (n, k, 2, ndim)."""
+    """Corners of the bounding boxes of moved boxes: (n or 1, k, 2, ndim) to (n, k, 2, ndim)."""
     k, _, ndim = corners.shape[1:]
     low, sides = corners[:, :, :1], corners[:, :, 1:] - corners[:, :, :1]
 
     def move(places: NDArray[np.float64], method: Method) -> NDArray[Any]:
-        """Points given by their places (n or 1, k or 1, m, ndim) in the boxes, moved."""
+        """Flow of points given in box coordinates (n or 1, k or 1, m, ndim)."""
         points = low + places * sides
         points = points.reshape(len(points), k * places.shape[2], ndim)
         moved = flow(points=points[0] if len(points) == 1 else points, method=method)
@@ -467,6 +464,6 @@ def _move_boxes(
     places = np.clip(furthest[..., None, :] + patch, 0.0, 1.0)
     patches = places.reshape(len(rough), k, 2 * ndim * len(patch), ndim)
     fine = move(patches, "exact").reshape(places.shape)
-    # Of the patch that was furthest along an axis, the coordinate along that axis.
+    # Of the patch at the extreme point along an axis, the coordinate along that axis.
     fine = np.diagonal(fine, axis1=3, axis2=5)
     return np.stack([fine[:, :, 0].min(axis=2), fine[:, :, 1].max(axis=2)], axis=2)

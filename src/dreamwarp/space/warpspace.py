@@ -1,4 +1,4 @@
-"""WarpSpace: the family of warps T^θ of one tessellation and boundary rule."""
+"""WarpSpace: the family of warps T^θ of one tessellation and boundary condition."""
 
 from __future__ import annotations
 
@@ -22,26 +22,25 @@ from dreamwarp.space.tessellation import MAX_AXES, Tessellation
 Boundary = Literal["zero", "slip", "free", "periodic"]
 Method = Literal["fast", "exact"]
 
-# Past this velocity gradient (per unit time) neighbouring points part by more than e^500: no number
-# can hold the result, and a path may wind through cells without end.
+# Beyond this velocity gradient (per unit time) distances between points grow by more than e^500: no
+# float can hold the result, and a path may never end.
 MAX_RATE = 500.0
-# Four roundings of a float32 near 1.
+# Four times the float32 rounding error near 1.
 MIN_TOLERANCE = 2e-7
-# Past this, squares of velocities leave the range of float64.
+# Beyond this, squares of velocities overflow float64.
 MAX_THETA = 1e100
-# Past this, float64 rounding (1e-16) may grow to a visible 1e-4.
+# Beyond this, float64 rounding (1e-16) may grow to a visible 1e-4.
 NOISY_GROWTH = 27.0
-# Memory for derivatives by node velocities before they are turned into derivatives by θ.
+# Memory for derivatives by node velocities before they are converted to derivatives by θ.
 GRADIENT_BYTES = 64 * 2**20
 
 
 class WarpSpace:
     """Diffeomorphisms of the unit interval, square or cube: flows of piecewise-affine velocities.
 
-    A parameter vector θ fixes a continuous velocity field v^θ that is affine in every cell
-    (equation 1 of the paper), and the warp is where the flow of that field carries a point in unit
-    time, T^θ(p) = φ^θ(p, 1) (equations 2 and 3). Whatever θ, T^θ is invertible with inverse T^{-θ},
-    and T^{sθ} ∘ T^{tθ} = T^{(s+t)θ}.
+    A parameter vector θ defines a continuous velocity field v^θ that is affine in every cell
+    (equation 1 of the paper). The warp is its flow at unit time, T^θ(p) = φ^θ(p, 1) (equations 2
+    and 3). For every θ, T^θ is invertible with inverse T^{-θ}, and T^{sθ} ∘ T^{tθ} = T^{(s+t)θ}.
 
     Parameters
     ----------
@@ -49,18 +48,15 @@ class WarpSpace:
         Boxes per axis, for 1, 2 or 3 axes. Boxes are cut into simplices: 1 in 1-D, 4 triangles
         round a centre vertex in 2-D (the paper's), 24 tetrahedra in 3-D.
     boundary : {"zero", "slip", "free", "periodic"}
-        What happens at the border of the domain. ``"zero"``: nothing moves there (the paper).
-        ``"slip"``: nothing flows through, but points slide along it. ``"free"``: no constraint.
-        ``"periodic"``: opposite sides are one, as for circular signals and tori.
-    volume_preserving : bool
-        Keep only fields without divergence, whose warps preserve length, area or volume.
+        Condition at the border of the domain. ``"zero"``: the velocity is zero (the paper).
+        ``"slip"``: the normal velocity is zero. ``"free"``: no condition. ``"periodic"``: opposite
+        sides are identified, as for circular signals and tori.
 
     Notes
     -----
-    Points outside the domain move with the velocity of the nearest point of the domain, so outside
-    a ``"zero"`` space nothing moves, outside a ``"slip"`` space points slide along, and outside a
-    ``"free"`` space they are carried on as the border is. In a ``"periodic"`` space a point and its
-    translates by whole domains move alike, and results are not wrapped: T(p + 1) = T(p) + 1.
+    A point outside the domain has the velocity of the nearest point of the domain; with a
+    ``"zero"`` boundary it does not move. In a ``"periodic"`` space the velocity field is continued
+    periodically, and results are not wrapped: T(p + 1) = T(p) + 1.
 
     Examples
     --------
@@ -71,23 +67,16 @@ class WarpSpace:
     array([[[0.25, 0.5 ]]], dtype=float32)
     """
 
-    def __init__(
-        self,
-        cells: Any,
-        boundary: Boundary = "zero",
-        *,
-        volume_preserving: bool = False,
-    ) -> None:
+    def __init__(self, cells: Any, boundary: Boundary = "zero") -> None:
         self.cells = _check_cells(cells)
         self.boundary = check_choice("boundary", boundary, BOUNDARIES)
-        self.volume_preserving = bool(volume_preserving)
         if self.dim == 0:
             raise ValueError(
                 f"a {self._description} has no warp but the identity. "
                 "Use more cells, or another boundary."
             )
 
-    # -- what it is
+    # -- properties
 
     @property
     def ndim(self) -> int:
@@ -118,7 +107,7 @@ class WarpSpace:
 
     @cached_property
     def _basis(self) -> Basis:
-        return build_basis(self.tessellation, self.boundary, self.volume_preserving)
+        return build_basis(self.tessellation, self.boundary)
 
     @cached_property
     def _mesh(self) -> Mesh:
@@ -126,24 +115,19 @@ class WarpSpace:
 
     @property
     def _description(self) -> str:
-        kept = ", volume preserving" if self.volume_preserving else ""
-        return f"{self.cells} space with {self.boundary} boundary{kept}"
+        return f"{self.cells} space with {self.boundary} boundary"
 
     def __repr__(self) -> str:
-        kept = ", volume_preserving=True" if self.volume_preserving else ""
-        return f"WarpSpace({self.cells}, boundary={self.boundary!r}{kept})"
-
-    def _key(self) -> tuple[Any, ...]:
-        return self.cells, self.boundary, self.volume_preserving
+        return f"WarpSpace({self.cells}, boundary={self.boundary!r})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, WarpSpace) and self._key() == other._key()
+        return isinstance(other, WarpSpace) and self.__reduce__() == other.__reduce__()
 
     def __hash__(self) -> int:
-        return hash(self._key())
+        return hash(self.__reduce__())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, self._key()
+        return WarpSpace, (self.cells, self.boundary)
 
     # -- velocities
 
@@ -174,7 +158,7 @@ class WarpSpace:
     def theta_from_vertices(self, velocities: ArrayLike) -> Array:
         """θ of the field nearest to given vertex velocities: (n, n_vertices, ndim) to (n, d).
 
-        Nearest in the norm of θ, that is in the sum of squares of the affine maps.
+        The distance is the norm of θ: the sum of squares of the affine maps.
         """
         shape = (len(self.tessellation.vertices), self.ndim)
         values = as_finite_array("velocities", velocities)
@@ -206,8 +190,7 @@ class WarpSpace:
             )
         single = values.ndim == 3
         values = values[None] if single else values
-        # Bᵀ is what turns derivatives by affine maps into derivatives by θ: vertices collect from
-        # their cells, and θ from the vertices.
+        # Bᵀ converts derivatives by affine maps to derivatives by θ: cells to vertices, then to θ.
         weights = self.tessellation.barycentric[: self.n_cells]
         by_node = np.zeros((len(self.tessellation.nodes), len(values), self.ndim))
         shares = np.einsum("nckj,cgj->cgnk", values, weights)
@@ -216,9 +199,9 @@ class WarpSpace:
         return theta[0] if single else theta
 
     def fit_velocity(self, points: ArrayLike, velocities: ArrayLike) -> Array:
-        """Least-squares θ for velocities (m, ndim) seen at points (m, ndim).
+        """Least-squares θ for velocities (m, ndim) at points (m, ndim).
 
-        Where the points leave θ undetermined, the smallest one.
+        The one of least norm, if the points do not determine θ.
         """
         points = self._check_points(points)
         values = as_finite_array("velocities", velocities)
@@ -248,15 +231,14 @@ class WarpSpace:
         theta : (n, d) or (d,)
         points : (m, ndim) or (n, m, ndim)
         method : {"fast", "exact"}
-            ``"exact"``: one matrix exponential per cell, summed to rounding, and crossing times to
-            machine precision, in float64; closed form in 1-D. ``"fast"``: the same walk in float32
-            with a power series of order 7, in steps chosen from θ so that ``tolerance`` holds: the
-            series' remainder, grown by e^μ where μ is the largest rate at which the field lets
-            points part, takes half of it, float32 rounding the other half. A θ so stiff that
-            rounding could take more goes to the exact method.
+            ``"exact"``: one matrix exponential per cell and crossing times, both to machine
+            precision, in float64; closed form in 1-D. ``"fast"``: the same in float32 with a power
+            series of order 7, in steps chosen from θ so that ``tolerance`` holds. Half of it is for
+            the series' remainder, which grows by e^μ where μ bounds the rate at which points
+            diverge; half for float32 rounding. If rounding needs more, θ goes to the exact method.
         tolerance : float
-            Largest error of ``"fast"``, as a distance, for points in and near the unit domain:
-            float32 itself holds a number only to 6e-8 of its size. At least 2e-7.
+            Largest error of ``"fast"``, as a distance, for points in and near the unit domain. At
+            least 2e-7: float32 has a relative precision of 6e-8.
         n_threads : int, optional
             Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it.
 
@@ -291,9 +273,8 @@ class WarpSpace:
     ) -> Array:
         """∂T^θ(p) / ∂θ, exact, float64: (n, m, ndim, d).
 
-        All d columns for all points; for the gradient of a scalar use :meth:`flow_vjp`. Velocities
-        have kinks between cells, so a path that runs along one (a line that the field itself keeps
-        points on) has one-sided derivatives only, and any of them may be returned.
+        For the gradient of a scalar use :meth:`flow_vjp`. Velocities have kinks between cells. A
+        path that stays on a kink has one-sided derivatives only; any of them may be returned.
         """
         theta, points, single = self._check_batch(theta, points)
         fields = self._fields(theta, n_threads)
@@ -325,17 +306,17 @@ class WarpSpace:
     ) -> tuple[Array, Array]:
         """Gradient of Σ cotangent · T^θ(points), by one pass back along the paths.
 
-        Costs a small multiple of the flow, whatever d.
+        The cost is a small multiple of the flow's and does not depend on d.
 
         Parameters
         ----------
         theta, points, method, tolerance, n_threads
-            As for :meth:`flow`. ``"exact"`` is so to float64 rounding; the error of ``"fast"`` is
-            that of float32 arithmetic, some 1e-5 of the gradient at natural strength.
+            As for :meth:`flow`. ``"exact"`` has float64 rounding errors; ``"fast"`` has those of
+            float32, about 1e-5 of the gradient for warps of typical size.
         cotangent : (n, m, ndim)
             Derivative of a loss by the moved points.
         moved : (n, m, ndim), optional
-            What :meth:`flow` returned for the same θ and points; saves doing it again.
+            The result of :meth:`flow` for the same θ and points, to save computing it again.
 
         Returns
         -------
@@ -363,7 +344,7 @@ class WarpSpace:
     # -- parts of the above
 
     def _fields(self, theta: Array, n_threads: int | None = None) -> Fields:
-        """The velocity fields of θ (n, d); refuses the impossible."""
+        """The velocity fields of θ (n, d); raises if they are too large."""
         fields = self._unchecked_fields(theta, n_threads)
         worst = float(np.max([fields.rate, fields.speed], initial=0.0))
         if worst > MAX_RATE:
@@ -374,40 +355,36 @@ class WarpSpace:
         growth = fields.growth.max(initial=0.0)
         if growth > NOISY_GROWTH:
             warn_user(
-                f"`theta` is so large that neighbouring points may part at up to e^{growth:.0f}. "
-                f"Past e^{NOISY_GROWTH:.0f} float64 rounding shows in the result. Scale it down.",
+                f"`theta` is so large that distances between points may grow by e^{growth:.0f}. "
+                f"Above e^{NOISY_GROWTH:.0f}, float64 rounding affects the result. Scale it down.",
                 RuntimeWarning,
             )
         return fields
 
     def _unchecked_fields(self, theta: Array, n_threads: int | None = None) -> Fields:
-        mixing = self._basis.mixing
-        # einsum: a matrix product may sum in another order for another number of θ.
-        unknowns = theta if mixing is None else np.einsum("ud,nd->nu", mixing, theta)
         velocities = np.zeros((len(theta), len(self.tessellation.nodes), self.ndim))
         bounds = np.empty(len(theta)), np.empty(len(theta)), np.empty(len(theta))
         spread(
             coordinates.node_velocities, count_chunks(len(theta), FIELDS), self._mesh,
-            self._basis.unknown, self._basis.columns, unknowns, velocities, *bounds,
+            self._basis.unknown, self._basis.columns, theta, velocities, *bounds,
             n_threads=n_threads, smallest_block=self._smallest_block,
         )  # fmt: skip
         return Fields(self._mesh, velocities, *bounds, n_threads)
 
     @property
     def _smallest_block(self) -> int:
-        """Blocks of ``FIELDS`` fields that are worth a thread: some 100 ns per region and block."""
+        """Fewest blocks of ``FIELDS`` fields worth a thread: about 100 ns per region and block."""
         return max(1, 1024 // len(self._mesh.regions))
 
     def _theta_gradient(self, by_velocity: Array, n_threads: int | None) -> Array:
         """Derivatives by node velocities (n, n_nodes, ndim) as derivatives by θ (n, d)."""
-        out = np.zeros((len(by_velocity), len(self._basis.factor)))
+        out = np.zeros((len(by_velocity), self.dim))
         spread(
             coordinates.theta_gradient, count_chunks(len(out), FIELDS),
             self._basis.unknown, self._basis.rows, by_velocity, out,
             n_threads=n_threads, smallest_block=self._smallest_block,
         )  # fmt: skip
-        mixing = self._basis.mixing
-        return out if mixing is None else np.einsum("ud,nu->nd", mixing, out)
+        return out
 
     # -- checks
 
@@ -433,7 +410,7 @@ class WarpSpace:
         return values
 
     def _check_batch(self, theta: ArrayLike, points: ArrayLike) -> tuple[Array, Array, bool]:
-        """θ (n, d), points (n or 1, m, ndim), and whether the result is for one θ alone."""
+        """θ (n, d), points (n or 1, m, ndim), and whether a single θ was given."""
         parameters, single = self._check_theta(theta)
         positions = self._check_points(points)
         if positions.ndim == 2:
@@ -443,8 +420,8 @@ class WarpSpace:
         if len(positions) not in (1, len(parameters)):
             raise ValueError(
                 f"`theta` and `points` must agree in their first axis: got {len(parameters)} θ and "
-                f"{len(positions)} sets of points. Give one set of points (m, {self.ndim}) to move "
-                "it by every θ."
+                f"{len(positions)} sets of points. Pass one set (m, {self.ndim}) to move it by "
+                "every θ."
             )
         return parameters, positions, False
 
@@ -457,27 +434,27 @@ def _check_cells(cells: Any) -> tuple[int, ...]:
     whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in values)
     if not whole or not 1 <= len(values) <= MAX_AXES or min(values) < 1:
         raise ValueError(
-            f"`cells` must be 1 to {MAX_AXES} positive whole numbers, cells per axis such as "
+            f"`cells` must be 1 to {MAX_AXES} positive whole numbers, the cells per axis, such as "
             f"(4, 4), got {cells!r}."
         )
     return tuple(int(n) for n in values)
 
 
 def check_tolerance(method: Method, tolerance: float) -> float:
-    """``tolerance``, if it is one that the method can keep to."""
+    """``tolerance`` as float; raise if the method can't keep it."""
     if not isinstance(tolerance, Real) or not 0.0 < float(tolerance) < np.inf:
         raise ValueError(f"`tolerance` must be a positive number, got {tolerance!r}.")
     if method == "fast" and tolerance < MIN_TOLERANCE:
         raise ValueError(
-            f"`tolerance` must be at least {MIN_TOLERANCE:g}, all that float32 can keep to, got "
-            f'{tolerance!r}. Use method="exact" for more.'
+            f"`tolerance` must be at least {MIN_TOLERANCE:g}, the precision of float32, got "
+            f'{tolerance!r}. Use method="exact" for less.'
         )
     return float(tolerance)
 
 
 def _check_paths(name: str, values: ArrayLike, shape: tuple[int, ...], single: bool) -> Floats:
     array: Floats = np.asarray(values)
-    # What the fast flow returns is taken as it is: a copy would cost as much as a good part of it.
+    # The fast flow's own result is used without a copy, which would cost a good part of the flow.
     if array.dtype != np.float32 or not array.flags.carray or not np.isfinite(array).all():
         array = as_finite_array(name, array)
     if single and array.ndim == 2:
@@ -487,7 +464,3 @@ def _check_paths(name: str, values: ArrayLike, shape: tuple[int, ...], single: b
             f"`{name}` must have the shape of the moved points, {shape}, got {array.shape}."
         )
     return array
-
-
-def _rebuild(cells: tuple[int, ...], boundary: Boundary, volume_preserving: bool) -> WarpSpace:
-    return WarpSpace(cells, boundary, volume_preserving=volume_preserving)
