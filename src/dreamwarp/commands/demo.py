@@ -140,7 +140,7 @@ def write_page(
 
 def as_shipped(model: WarpModel) -> WarpModel:
     """The model as one of the shipped digits: the same in whole numbers, in the same order."""
-    from dreamwarp.augment.fingerprint import fingerprint
+    from dreamwarp.augment.source import fingerprint
     from dreamwarp.data import mnist_small
 
     if "samples" not in model.settings:
