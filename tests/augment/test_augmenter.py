@@ -423,7 +423,7 @@ def test_it_can_be_cloned_and_pickled(fitted: dw.Augmenter) -> None:
 def test_scikit_learn_takes_it_for_one_of_its_own() -> None:
     # Signals: rows of features without a shape to give them.
     check_estimator(
-        dw.Augmenter(cells=(4,), strength=1.0, progress=False),
+        dw.Augmenter(cells=(2,), displacement=0.05, max_steps=5, strength=1.0, progress=False),
         expected_failed_checks=EXPECTED_FAILURES,
         on_skip=None,
     )

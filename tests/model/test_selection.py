@@ -142,9 +142,10 @@ def test_full_pooling_is_the_pool():
 
 
 def test_fits_are_repeatable():
-    theta, edges = graph_classes(n_samples=20)
+    space = make_space((2, 2))
+    theta, edges = graph_classes(n_samples=20, dim=space.dim)
     for kind in ("gaussian", "kde", "template"):
-        models = [WarpModel.fit(make_space(), theta, kind=kind, edges=edges) for _ in range(2)]
+        models = [WarpModel.fit(space, theta, kind=kind, edges=edges) for _ in range(2)]
         assert models[0].fingerprint == models[1].fingerprint
 
 

@@ -24,7 +24,7 @@ from dreamwarp.augment.verdict import Judgement, check_strength, not_judged
 from dreamwarp.augment.wrappers import AugmentedClassifier, Resampler
 from dreamwarp.core.defaults import LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
 from dreamwarp.core.draws import Seed, as_key
-from dreamwarp.core.labels import as_labels, check_label, encode_labels
+from dreamwarp.core.labels import as_labels, check_label
 from dreamwarp.core.progress import ProgressOption, check_progress, silenced
 from dreamwarp.core.samples import (
     as_array,
@@ -34,7 +34,7 @@ from dreamwarp.core.samples import (
     unflatten,
 )
 from dreamwarp.core.validation import check_choice, check_resolution, check_whole, warn_user
-from dreamwarp.model.labels import refuse_unknown
+from dreamwarp.model.labels import encode, refuse_unknown
 from dreamwarp.model.strength import resolve_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE, check_templates
 from dreamwarp.space import WarpSpace
@@ -571,7 +571,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     def _encode_one(self, label: Any) -> int:
         """Index of the class with a label."""
-        (code,) = encode_labels(as_labels([label], 1), self.classes_)
+        (code,) = encode(as_labels([label], 1), self._labels)
         if code < 0:
             refuse_unknown(label, self._labels, "Omit `label` for samples of all classes.")
         return int(code)

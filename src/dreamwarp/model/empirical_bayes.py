@@ -65,25 +65,6 @@ POOL_PAIRS = (0.3, 1.0, 4.0, 16.0)
 N_FOLDS, MAX_HELD_OUT = 2, 1000
 
 
-@dataclass(frozen=True)
-class Round:
-    """One alignment of the subset, and the estimate from it.
-
-    Attributes
-    ----------
-    displacement : float
-        Root mean square displacement of the pool's warps, as a share of the domain.
-    sigma : float or None
-        Noise of a pixel; None for similarities without noise.
-    log_marginal : float
-        Mean marginal log-likelihood of a pair, up to a constant.
-    """
-
-    displacement: float
-    sigma: float | None
-    log_marginal: float
-
-
 @dataclass(frozen=True, eq=False)
 class Pool:
     """The prior, the noise and the covariance for all classes.
@@ -96,13 +77,14 @@ class Pool:
         S.
     sigma : float or None
         Noise of a pixel; None for similarities without noise.
-    rounds : tuple of Round
+    displacements : list of float
+        Root mean square displacement of the pool's warps after each round, relative to the domain.
     """
 
     finder: EvidenceFinder
     covariance: Array
     sigma: float | None
-    rounds: tuple[Round, ...]
+    displacements: list[float]
 
     @property
     def similarity(self) -> Similarity:
@@ -203,7 +185,7 @@ def find_pool(
         search.run(N_PRIOR_ROUNDS)
         search.choose_prior(displacements)
     search.run(MAX_ROUNDS)
-    return Pool(search.finder, search.pool, search.sigma, tuple(search.rounds))
+    return Pool(search.finder, search.pool, search.sigma, search.displacements)
 
 
 class _PoolSearch:
@@ -223,40 +205,54 @@ class _PoolSearch:
         self.estimates_sigma = self.sigma is not None and not fixed_sigma
         self.pool = np.eye(finder.frame.rank)
         self.patch: float | None = None  # κ
-        self.rounds: list[Round] = []
+        self.displacements: list[float] = []  # after each round
         self.evidence: Evidence | None = None  # of the last round
         self.weight = 1.0  # of the evidence: old σ² / new σ²
 
     def run(self, max_rounds: int) -> None:
         """Iterate until the displacement stops changing."""
-        while len(self.rounds) < max_rounds:
+        while len(self.displacements) < max_rounds:
             self._run_round()
-            if len(self.rounds) < 2:
+            if len(self.displacements) < 2:
                 continue
-            change = self.rounds[-1].displacement / self.rounds[-2].displacement
-            if len(self.rounds) > PATCH_ROUNDS and abs(change - 1.0) < SETTLED:
+            change = self.displacements[-1] / self.displacements[-2]
+            if len(self.displacements) > PATCH_ROUNDS and abs(change - 1.0) < SETTLED:
                 break
             # A round closes about half of the gap: extrapolating halves the number of rounds.
             self.pool = self.pool * np.clip(change, 1.0 / LARGEST_LEAP, LARGEST_LEAP) ** 2
 
     def _run_round(self) -> None:
         """Align the pairs under the present estimate, and estimate again."""
-        finder = self.finder
-        self.evidence = finder.find(
+        finder, space = self.finder, self.finder.frame.space
+        evidence = finder.find(
             self.edges, self.pool, sigma=self.sigma, start=self.theta, n_threads=self.n_threads
         )
-        self.theta = self.evidence.theta
-        if self.estimates_sigma and len(self.rounds) < PATCH_ROUNDS:
-            self.patch = measure_patch(finder, self.edges, self.theta)
-        self.pool, self.weight, log_marginal = maximise(
-            finder, self.evidence, self.pool, self.sigma, self.patch, self.n_threads
-        )
-        if self.sigma is not None:
-            self.sigma = float(self.sigma / np.sqrt(self.weight))
-            if self.patch is not None:
-                log_marginal -= finder.n_values / self.patch * np.log(self.sigma)
-        displacement = finder.frame.displacement(self.pool)
-        self.rounds.append(Round(displacement, self.sigma, log_marginal))
+        self.evidence, self.theta = evidence, evidence.theta
+        if self.estimates_sigma and len(self.displacements) < PATCH_ROUNDS:
+            warped = Warp(space, self.theta).image(finder.images[self.edges[:, 0]])
+            residuals = warped - finder.images[self.edges[:, 1]]
+            self.patch = noise.patch_size(residuals, space.ndim)
+        self._maximise(evidence)
+        self.displacements.append(finder.frame.displacement(self.pool))
+
+    def _maximise(self, evidence: Evidence) -> None:
+        """Estimate S and σ by expectation maximisation, with fixed evidence."""
+        n, rank = len(evidence), len(self.pool)
+        pool, sigma, weight = self.pool, self.sigma, 1.0
+        for _ in range(N_STEPS):
+            found = evidence.condition(pool, weight=weight, n_threads=self.n_threads)
+            if sigma is not None and self.patch is not None:
+                # E[c + bᵀu - uᵀHu/2], summed over pairs, by A m = w b with A = S⁻¹ + wH.
+                inside = np.einsum("nr,nr->", evidence.linear, found.means)
+                outside = np.trace(np.linalg.solve(pool, found.moment)) - n * rank
+                likelihood = evidence.constants.sum() + 0.5 * (inside + outside / weight)
+                squares = -2.0 * sigma**2 * likelihood / n
+                new_square = self.patch * squares / self.finder.n_values
+                weight = sigma**2 / max(new_square, 1e-4 * sigma**2)
+            pool = shrink(found.moment, n, np.eye(rank))
+        self.pool, self.weight = pool, weight
+        if sigma is not None:
+            self.sigma = float(sigma / np.sqrt(weight))
 
     def choose_prior(self, displacements: Sequence[float]) -> None:
         """Choose the prior's displacement, and start again from the present alignments."""
@@ -268,7 +264,7 @@ class _PoolSearch:
         )  # fmt: skip
         prior = SmoothPrior(prior.space, displacement=best, length=prior.length)
         self.finder = self.finder.with_prior(prior)
-        self.pool, self.rounds = np.eye(self.finder.frame.rank), []
+        self.pool, self.displacements = np.eye(self.finder.frame.rank), []
 
 
 def choose_first(edges: Integers, codes: Integers) -> Integers:
@@ -309,39 +305,6 @@ def choose_displacement(
             scores[displacement] += float(asked.condition(pool, **options).log_marginals.sum())
     best = max(scores, key=lambda displacement: scores[displacement])
     return best if n_tested else prior.displacement
-
-
-def measure_patch(finder: EvidenceFinder, edges: Integers, theta: Array) -> float:
-    """κ of the residuals of aligned pairs."""
-    images = finder.images
-    seen = Warp(finder.frame.space, theta).image(images[edges[:, 0]])
-    return noise.patch_size(seen - images[edges[:, 1]], finder.frame.space.ndim)
-
-
-def maximise(
-    finder: EvidenceFinder,
-    evidence: Evidence,
-    pool: Array,
-    sigma: float | None,
-    patch: float | None,
-    n_threads: int | None,
-) -> tuple[Array, float, float]:
-    """Expectation maximisation with fixed evidence: S, σ² / (new σ)², mean log-marginal."""
-    n, rank = len(evidence), len(pool)
-    weight = 1.0
-    log_marginal = 0.0
-    for _ in range(N_STEPS):
-        found = evidence.condition(pool, weight=weight, n_threads=n_threads)
-        log_marginal = float(np.mean(found.log_marginals + weight * evidence.constants))
-        if sigma is not None and patch is not None:
-            # E[c + bᵀu - uᵀHu/2], summed over pairs, by A m = w b with A = S⁻¹ + wH.
-            inside = np.einsum("nr,nr->", evidence.linear, found.means)
-            outside = np.trace(np.linalg.solve(pool, found.moment)) - n * rank
-            likelihood = evidence.constants.sum() + 0.5 * (inside + outside / weight)
-            squares = -2.0 * sigma**2 * likelihood / n
-            weight = sigma**2 / max(patch * squares / finder.n_values, 1e-4 * sigma**2)
-        pool = shrink(found.moment, n, np.eye(rank))
-    return pool, weight, log_marginal
 
 
 def shrink(moment: Array, n_pairs: int, target: Array) -> Array:
