@@ -14,7 +14,7 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_array, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dreamwarp.augment.estimators import Samples, judge_estimator
+from dreamwarp.augment.estimators import judge_estimator
 from dreamwarp.augment.learning import Settings, learn_model
 from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.sampling_strategy import SamplingStrategy, count_new, number_new
@@ -359,12 +359,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                     f"numbers of copies are compared, got {copies!r}."
                 )
             return self._judge(strengths)
-        samples = Samples(
-            self._images, self._codes, self._y, self._sample_shape, self._source.apply
-        )
         return judge_estimator(
-            estimator, self._pairs, samples, strengths=strengths, copies=copies,
-            seed=self._key, progress=self.progress, n_threads=self.n_threads,
+            estimator, self._pairs, self._source, self._y, self._sample_shape,
+            strengths=strengths, copies=copies, seed=self._key, progress=self.progress,
+            n_threads=self.n_threads,
         )  # fmt: skip
 
     def _judge(self, strengths: Sequence[float] | None) -> Judgement:

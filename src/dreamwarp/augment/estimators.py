@@ -17,6 +17,7 @@ from sklearn.base import clone
 
 from dreamwarp.augment.folds import choose_some
 from dreamwarp.augment.learning import TrainingPairs
+from dreamwarp.augment.source import SampleSource
 from dreamwarp.augment.strength import STRENGTHS, STRONGER, held_out_masks
 from dreamwarp.augment.verdict import (
     Errors,
@@ -43,29 +44,6 @@ MIN_COPIES, MAX_COPIES = 3, 10
 HOPELESS = 2.0
 
 
-class Samples(NamedTuple):
-    """The training data of an ``Augmenter``.
-
-    Attributes
-    ----------
-    images : (n, *spatial) or (n, channels, *spatial)
-    codes : (n,)
-        Class indices.
-    y : (n,)
-        Labels as given.
-    shape : tuple of int
-        Shape of one sample as given.
-    warp_fn : callable
-        Warps images (k, ...) by θ (k, d).
-    """
-
-    images: Array
-    codes: NDArray[np.int64]
-    y: Array
-    shape: tuple[int, ...]
-    warp_fn: Callable[[NDArray[np.float64], Array], Array]
-
-
 class _Fold(NamedTuple):
     """Indices of the samples to warp (k,), their θ (k, d), and a mask (n,) of held-out samples."""
 
@@ -78,7 +56,9 @@ class _Fold(NamedTuple):
 def judge_estimator(
     estimator: Any,
     pairs: TrainingPairs,
-    samples: Samples,
+    source: SampleSource,
+    y: Array,
+    sample_shape: tuple[int, ...],
     *,
     strengths: Sequence[float] | None = None,
     copies: int | None = None,
@@ -91,15 +71,18 @@ def judge_estimator(
     Parameters
     ----------
     estimator : classifier of scikit-learn, or callable (X_train, y_train, X_test) -> predictions
+    source : SampleSource
+        With the training samples.
+    y, sample_shape
+        Labels (n,) and shape of one sample, as given to ``Augmenter.fit``.
     strengths, copies
         As for :meth:`dreamwarp.Augmenter.judge`.
     """
     name, takes_rows, predictor = as_predictor(estimator)
     tried = list(STRENGTHS if strengths is None else check_strengths(strengths))
     n_copies = None if copies is None else check_whole("copies", copies, 1)
-    folds = _make_folds(pairs, samples, n_copies, seed, n_threads)
-    shape = (-1,) if takes_rows else samples.shape
-    judge = _Judge(name, predictor, samples, shape, folds)
+    folds = _make_folds(pairs, source, n_copies, seed, n_threads)
+    judge = _Judge(name, predictor, source, y, (-1,) if takes_rows else sample_shape, folds)
     shown = False if callable(progress) else progress
     left, errors, stopped = _race(judge, tried, shown)
     for stronger in STRONGER if strengths is None else ():
@@ -110,7 +93,7 @@ def judge_estimator(
         tried.append(stronger)
     n_others = max(len(np.unique(fold.templates)) for fold in folds)
     n_made = len(folds[0].theta) // len(np.unique(folds[0].templates))
-    setup = Setup((n_made,), n_others, len(samples.y), judge=name, is_smooth=False)
+    setup = Setup((n_made,), n_others, len(y), judge=name, is_smooth=False)
     return conclude([errors], left, setup, stopped=stopped)
 
 
@@ -146,13 +129,13 @@ def _name_estimator(estimator: Any) -> str:
 
 def _make_folds(
     pairs: TrainingPairs,
-    samples: Samples,
+    source: SampleSource,
     copies: int | None,
     seed: int,
     n_threads: int | None,
 ) -> list[_Fold]:
-    masks = held_out_masks(pairs, samples.images, samples.codes, seed)
-    n_classes = len(np.unique(samples.codes))
+    codes, n_classes = source.codes, len(pairs.classes)
+    masks = held_out_masks(pairs, source.data.X, codes, seed)
     if n_classes < 2:
         raise ValueError(
             "an estimator can be judged by at least two classes, got samples of one. Fit the "
@@ -160,17 +143,17 @@ def _make_folds(
         )
     if not masks:
         raise ValueError(
-            f"`X` must have enough samples to hold some out, got {len(samples.y)} of {n_classes} "
+            f"`X` must have enough samples to hold some out, got {len(codes)} of {n_classes} "
             "classes: the others have too few pairs to learn warps from. Fit the augmenter to more."
         )
     folds, labels = [], np.array(list(pairs.classes))
     for number, held_out in enumerate(masks):
-        n_most = MOST_OTHERS if copies is None else len(samples.y)
-        kept = choose_some(samples.codes, ~held_out, n_most, seed)
+        n_most = MOST_OTHERS if copies is None else len(codes)
+        kept = choose_some(codes, ~held_out, n_most, seed)
         n_copies = copies or int(np.clip(N_ROWS // len(kept) - 1, MIN_COPIES, MAX_COPIES))
         templates = np.tile(kept, n_copies)
         theta = pairs.among(~held_out).fit().draw(
-            labels[samples.codes[templates]], np.arange(len(templates)), seed=seed,
+            labels[codes[templates]], np.arange(len(templates)), seed=seed,
             templates=templates, n_threads=n_threads,
         )  # fmt: skip
         folds.append(_Fold(f"fold {number + 1} of {len(masks)}", templates, theta, held_out))
@@ -180,17 +163,18 @@ def _make_folds(
 class _Judge(NamedTuple):
     name: str
     predictor: Predictor
-    samples: Samples
+    source: SampleSource
+    y: Array
     shape: tuple[int, ...]
     folds: list[_Fold]
 
     def mistakes(self, fold: _Fold, strength: float) -> NDArray[np.float64]:
         """0-1 error of each held-out sample (m,)."""
-        images, y, kept = self.samples.images, self.samples.y, np.unique(fold.templates)
+        images, y, kept = self.source.data.X, self.y, np.unique(fold.templates)
         X_train, y_train = images[kept], y[kept]
         if strength > 0.0:
             theta = apply_strength(fold.theta, strength)
-            warped = self.samples.warp_fn(theta, images[fold.templates])
+            warped = self.source.apply(theta, images[fold.templates])
             X_train = np.concatenate((X_train, warped))
             y_train = np.concatenate((y_train, y[fold.templates]))
         X_test, y_test = images[fold.held_out], y[fold.held_out]
@@ -208,7 +192,7 @@ class _Judge(NamedTuple):
 
     def _check(self, predictions: Any, n: int, where: str) -> Array:
         """Predictions as an array of labels (n,)."""
-        labels, known = np.asarray(predictions), np.unique(self.samples.y)
+        labels, known = np.asarray(predictions), np.unique(self.y)
         if labels.shape != (n,):
             raise ValueError(
                 f"{self.name} must predict a label for each of {n} samples, shape ({n},), got "

@@ -184,7 +184,9 @@ def learn_model(
     aligned = Pairs(alignments.theta[some], weights, edges[some])
     classes = split_by_class(aligned, codes, labels)
     if not is_eb:
-        pairs = choose_hyper(space, classes, settings.model)
+        check_enough(classes, MIN_PAIRS)
+        given = HyperParameters(settings.model, min_pairs=MIN_PAIRS)
+        pairs = TrainingPairs(space, classes, choose_hyperparameters(classes, given, space.dim))
         return Learned(edges, alignments, fit_model(pairs, None, settings, seed), pairs)
 
     few = np.flatnonzero(alignments.usable)
@@ -213,13 +215,6 @@ def split_by_class(pairs: Pairs, codes: Integers, labels: list[Label]) -> dict[L
     assert pairs.edges is not None
     own = codes[pairs.edges[:, 0]]
     return {label: pairs.only(np.flatnonzero(own == code)) for code, label in enumerate(labels)}
-
-
-def choose_hyper(space: WarpSpace, classes: dict[Label, Pairs], model: str) -> TrainingPairs:
-    """Pairs with hyper-parameters chosen by held-out likelihood."""
-    check_enough(classes, MIN_PAIRS)
-    given = HyperParameters(model, min_pairs=MIN_PAIRS)
-    return TrainingPairs(space, classes, choose_hyperparameters(classes, given, space.dim))
 
 
 def fit_model(

@@ -18,7 +18,7 @@ from dreamwarp.core.validation import check_choice, check_factor, check_whole
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.sample_sets import MAX_NUMBER
 from dreamwarp.model import WarpModel
-from dreamwarp.model.labels import MAX_LISTED, encode
+from dreamwarp.model.labels import encode, list_labels
 from dreamwarp.model.strength import apply_strength, resolve_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE
 from dreamwarp.space.resample import Interpolation
@@ -329,18 +329,12 @@ def _check_classes(model: WarpModel, data: DataSet) -> None:
     unknown = data.classes[encode(data.classes, model.classes) < 0]
     if len(unknown):
         raise ValueError(
-            f"the model must know every class of `{data.name}`, and has no {_listed(unknown)}. It "
-            f"knows {_listed(model.classes)}. Use the data that it was fitted to, or fit a model "
-            "to this."
+            f"the model must know every class of `{data.name}`, and has no "
+            f"{list_labels(unknown)}. It knows {list_labels(model.classes)}. Use the data that it "
+            "was fitted to, or fit a model to this."
         )
 
 
 def _knows_templates(model: WarpModel, data: DataSet) -> bool:
     fitted = model.settings.get("samples")
     return model.kind != "template" or fitted is None or fitted == fingerprint(data.X)
-
-
-def _listed(labels: Any) -> str:
-    few = ", ".join(repr(check_label(label)) for label in labels[:MAX_LISTED])
-    more = len(labels) - MAX_LISTED
-    return f"{few} and {more} more" if more > 0 else few

@@ -77,6 +77,12 @@ def label_key(key: int, label: Label | None) -> int:
 
 def refuse_unknown(label: Any, classes: Sequence[Label], remedy: str = USE_POOL) -> None:
     """Raise for an unknown label."""
-    listed = ", ".join(repr(known) for known in classes[:MAX_LISTED])
-    more = f" and {len(classes) - MAX_LISTED} more" if len(classes) > MAX_LISTED else ""
-    raise ValueError(f"label {label!r} is not one of the model's classes, {listed}{more}. {remedy}")
+    known = list_labels(classes)
+    raise ValueError(f"label {label!r} is not one of the model's classes, {known}. {remedy}")
+
+
+def list_labels(labels: Sequence[Any]) -> str:
+    """Labels as text, at most ``MAX_LISTED`` of them."""
+    few = ", ".join(repr(check_label(label)) for label in labels[:MAX_LISTED])
+    more = len(labels) - MAX_LISTED
+    return f"{few} and {more} more" if more > 0 else few

@@ -208,17 +208,16 @@ class WarpModel:
 
     def with_strength(self, strength: float) -> WarpModel:
         """A copy that recommends another strength."""
-        return WarpModel(
-            self.space, self._distributions, self.pooled, self.fits, self.settings,
-            check_factor("strength", strength),
-        )  # fmt: skip
+        return self._copy(self.settings, check_factor("strength", strength))
 
     def with_settings(self, **more: str | float) -> WarpModel:
         """A copy with more settings."""
+        return self._copy(self.settings | more, self.strength)
+
+    def _copy(self, settings: Mapping[str, Any], strength: float) -> WarpModel:
         return WarpModel(
-            self.space, self._distributions, self.pooled, self.fits, self.settings | more,
-            self.strength,
-        )  # fmt: skip
+            self.space, self._distributions, self.pooled, self.fits, settings, strength
+        )
 
     def __repr__(self) -> str:
         return (
