@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dreamwarp.generation.generating import generate
     from dreamwarp.generation.streaming import stream
     from dreamwarp.generation.verification import verify
-    from dreamwarp.model import WarpModel, alignment_weights, held_out_log_likelihood
+    from dreamwarp.model import WarpModel, alignment_weights
     from dreamwarp.space import Warp, WarpSpace
 
 # Public names by the module that has them, looked up when they are first asked for: numba and
@@ -42,7 +42,6 @@ LAZY = {
     "alignment_weights": "model",
     "frechet_mean": "align",
     "generate": "generation",
-    "held_out_log_likelihood": "model",
     "neighbor_pairs": "align",
     "stream": "generation",
     "verify": "generation",
@@ -68,7 +67,6 @@ __all__ = [
     "data",
     "frechet_mean",
     "generate",
-    "held_out_log_likelihood",
     "neighbor_pairs",
     "stream",
     "verify",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dreamwarp.augment.sampling_strategy import WORDS, count_new
+from dreamwarp.augment.sampling_strategy import WORDS, count_new, number_new
 
 SETS = {
     "several": np.repeat(["a", "b", "c", "d"], [3, 7, 2, 7]),
@@ -88,3 +88,9 @@ def test_bad_strategies_are_refused(strategy: Any, name: str, message: str) -> N
 def test_what_is_no_strategy_is_refused(strategy: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         count_new(strategy, SETS["several"])
+
+
+def test_new_samples_have_numbers_of_their_class() -> None:
+    numbers = number_new(np.array([2, 0, 3]))
+    assert numbers.tolist() == [0, 3, 2, 5, 8]
+    assert (numbers % 3).tolist() == [0, 0, 2, 2, 2]

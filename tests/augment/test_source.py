@@ -11,7 +11,7 @@ import pytest
 
 from dreamwarp import Warp
 from dreamwarp.augment import SampleSource
-from dreamwarp.augment.source import SampleForm, check_range
+from dreamwarp.augment.source import Members, SampleForm, check_range
 from dreamwarp.core.draws import Stream, integers
 from dreamwarp.data import DataSet
 from dreamwarp.data.sample_sets import MAX_NUMBER
@@ -236,3 +236,12 @@ def test_a_plainer_processor_makes_the_same_samples_within_the_tolerance(
     steepest = 2 * TOLERANCE * max(SHAPE) * 255 * len(SHAPE)
     assert difference.max() <= np.ceil(steepest) + 1
     assert np.mean(difference > 0) < 0.05
+
+
+def test_every_sample_of_a_class_is_picked_once() -> None:
+    codes = np.array([2, 0, 2, 1, 0, 2])
+    members = Members(codes)
+    assert members.counts.tolist() == [2, 1, 3]
+    for code, count in enumerate(members.counts):
+        picked = members.pick(np.full(count, code), np.arange(count))
+        np.testing.assert_array_equal(picked, np.flatnonzero(codes == code))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.stats
 from scipy.special import expit
+from sklearn.base import clone
 
 import dreamwarp as dw
 from dreamwarp.augment import strength
@@ -25,7 +28,7 @@ from dreamwarp.augment.strength import STRENGTHS, STRONGER, smooth_errors
 from dreamwarp.augment.verdict import (
     Errors,
     Judgement,
-    Terms,
+    Setup,
     choose_place,
     compare,
     conclude,
@@ -39,7 +42,12 @@ def distances(own: Any, other: Any) -> ClassDistances:
     return ClassDistances(np.zeros((len(values), 1), np.float32), values[:, 0], values)
 
 
-TERMS = Terms((5, 10, 20, 40), 80, 100)
+@cache
+def fitted() -> dw.Augmenter:
+    return dw.Augmenter(cells=(3, 3), strength=1.0, progress=False).fit(*textures(8, 0))
+
+
+SETUP = Setup((5, 10, 20, 40), 80, 100)
 
 
 def as_errors(values: Any) -> Errors:
@@ -48,7 +56,7 @@ def as_errors(values: Any) -> Errors:
 
 def judge(values: Any, strengths: Any = STRENGTHS) -> Judgement:
     """What is concluded from errors that do not depend on the number of copies."""
-    return conclude([as_errors(np.asarray(values))] * 4, strengths, TERMS)
+    return conclude([as_errors(np.asarray(values))] * 4, strengths, SETUP)
 
 
 def test_errors_are_those_of_the_nearest_neighbour_but_smooth() -> None:
@@ -103,9 +111,8 @@ def test_copies_are_held_out_together() -> None:
 def test_a_verdict_is_not_better_for_samples_given_twice(monkeypatch: Any) -> None:
     monkeypatch.setattr(strength, "N_WARPED", 500)
     X, y = textures(8, 0)
-    options: dict[str, Any] = {"cells": (3, 3), "strength": 1.0, "progress": False}
-    once = dw.Augmenter(**options).fit(X, y).judge().verdict
-    repeated = dw.Augmenter(**options).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
+    once = fitted().judge(strengths=[1.0]).verdict
+    repeated = clone(fitted()).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
     twice = repeated.judge(strengths=[1.0]).verdict
     assert 0.0 < once.error_without < 1.5 * twice.error_without
 
@@ -131,7 +138,7 @@ def test_the_interval_is_students() -> None:
 def test_a_verdict_says_what_it_found() -> None:
     without = Errors(np.full((1, 100), 0.2), (np.arange(100) < 22)[None] * 1.0)
     better = Errors(np.tile([0.0, 0.1], (3, 50)), (np.arange(100) < [[3], [4], [5]]) * 1.0)
-    verdict = compare(without, better, TERMS)
+    verdict = compare(without, better, SETUP)
     assert verdict.helps and verdict.interval[0] < verdict.improvement < verdict.interval[1]
     assert verdict.improvement == pytest.approx(0.15)
     assert (verdict.error_without, verdict.error_with) == pytest.approx((0.22, 0.04))
@@ -140,23 +147,23 @@ def test_a_verdict_says_what_it_found() -> None:
     assert "of each of 80 others" in str(verdict) and verdict.n_copies == 40
     assert "averaged" not in str(verdict)
     assert "averaged down to 32 x 20" in str(
-        compare(without, better, TERMS._replace(shape=(32, 20)))
+        compare(without, better, SETUP._replace(shape=(32, 20)))
     )
     assert "better by 15.0 points (95 % interval: 14.0 to 16.0)." in str(verdict)
-    worse = compare(better, without, TERMS)
+    worse = compare(better, without, SETUP)
     assert not worse.helps and worse.improvement == pytest.approx(-0.15)
     assert str(worse).startswith("leave it: ")
-    same = compare(without, without, TERMS)
+    same = compare(without, without, SETUP)
     assert not same.helps and str(same).startswith("leave it: ")
     unsure = Errors(np.tile([0.0, 0.39], (1, 50)), better.wrong)
-    verdict = compare(without, unsure, TERMS)
+    verdict = compare(without, unsure, SETUP)
     assert not verdict.helps and verdict.interval[0] < 0.0 < verdict.interval[1]
     assert str(verdict).startswith("no clear difference, leave it unless you can test it: of 100")
 
 
 def test_warps_of_no_strength_are_left() -> None:
     errors = Errors(np.full((2, 50), 0.3), np.zeros((2, 50)))
-    verdict = conclude([errors], (0.0, 1e-9), Terms((1,), 80, 100)).verdict
+    verdict = conclude([errors], (0.0, 1e-9), Setup((1,), 80, 100)).verdict
     assert not verdict.helps
     assert verdict.improvement == 0.0
     assert str(verdict).startswith("leave it")
@@ -192,10 +199,11 @@ def walks(random: Any, n: int, size: float) -> Any:
     return np.cumsum(steps, axis=0)
 
 
+@pytest.mark.parametrize("n_runs", [250, pytest.param(1200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("n", [50, 300])
 @pytest.mark.parametrize("kind", ["alike", "rare", "independent"])
-def test_without_an_effect_no_warps_are_chosen(kind: str, n: int) -> None:
-    random, n_runs = np.random.default_rng(0), 1200
+def test_without_an_effect_no_warps_are_chosen(kind: str, n: int, n_runs: int) -> None:
+    random = np.random.default_rng(0)
     above = helps = looks_better = 0
     for _ in range(n_runs):
         if kind == "independent":
@@ -208,7 +216,8 @@ def test_without_an_effect_no_warps_are_chosen(kind: str, n: int) -> None:
         above += judged.strength > 0.0
         helps += judged.verdict.helps
         looks_better += errors.mean(axis=1).argmin() > 0
-    assert helps <= 0.05 * n_runs
+    # Two standard deviations for few runs.
+    assert helps <= 0.05 * n_runs + (0.0 if n_runs > 1000 else 2 * math.sqrt(0.05 * n_runs))
     # A standard normal exceeds 1 in 16 % of cases; with few held out it is a little more.
     assert above <= 0.2 * n_runs
     assert looks_better > 0.5 * n_runs  # the best of six often beats none by chance
@@ -281,24 +290,24 @@ def by_copies(levels: Any) -> list[Errors]:
 
 
 def test_the_verdict_says_how_many_copies_are_enough() -> None:
-    judged = conclude(by_copies((0.4, 0.3, 0.3, 0.3)), (0.0, 1.0), TERMS).verdict
+    judged = conclude(by_copies((0.4, 0.3, 0.3, 0.3)), (0.0, 1.0), SETUP).verdict
     assert judged.n_enough == 10
     assert "About 10 copies per sample, 1,000 in all, do as well as 40." in str(judged)
-    falling = conclude(by_copies((0.4, 0.3, 0.2, 0.1)), (0.0, 1.0), TERMS).verdict
+    falling = conclude(by_copies((0.4, 0.3, 0.2, 0.1)), (0.0, 1.0), SETUP).verdict
     assert falling.helps and falling.n_enough is None
     assert "still falling at 40 copies per sample: make as many as you can" in str(falling)
     # As good as all by chance, but twice as many are not.
-    dip = conclude(by_copies((0.3, 0.4, 0.3, 0.3)), (0.0, 1.0), TERMS).verdict
+    dip = conclude(by_copies((0.3, 0.4, 0.3, 0.3)), (0.0, 1.0), SETUP).verdict
     assert dip.n_enough == 20
-    once = conclude(by_copies((0.3,)), (0.0, 1.0), Terms((1,), 80, 100)).verdict
+    once = conclude(by_copies((0.3,)), (0.0, 1.0), Setup((1,), 80, 100)).verdict
     assert once.n_enough is None and "copies per sample" not in str(once)
 
 
 def test_a_best_strength_at_the_edge_is_said() -> None:
     falling = np.tile(np.linspace(0.5, 0.1, 5)[:, None], 20)
-    assert "Strength 1.4, the strongest that was compared, was the best" in str(judge(falling))
-    assert "strongest" not in str(judge(falling[[0, 4, 3, 2, 1]]))
-    assert "strongest" not in str(judge(falling[:2], (0.0, 1.0)))
+    assert "Strength 1.4, the largest compared, was the best" in str(judge(falling))
+    assert "largest" not in str(judge(falling[[0, 4, 3, 2, 1]]))
+    assert "largest" not in str(judge(falling[:2], (0.0, 1.0)))
 
 
 @pytest.mark.parametrize(("worst_from", "n_more"), [(1.7, 0), (2.4, 1), (9.0, 3)])
@@ -317,20 +326,18 @@ def test_stronger_warps_are_tried_while_they_are_better(
 
     monkeypatch.setattr(strength, "_add_copies", take_strength)
     monkeypatch.setattr(strength, "_errors_of", errors_at)
-    fitted = dw.Augmenter(cells=(3, 3), strength=1.0, progress=False).fit(*textures(8, 0))
-    judged = fitted.judge()
+    judged = fitted().judge()
     n_tried = min(n_more + 1, len(STRONGER))
     assert tuple(judged.errors) == STRENGTHS + STRONGER[:n_tried]
     assert judged.strength == (*STRENGTHS, *STRONGER)[len(STRENGTHS) - 1 + n_more]
-    assert ("stronger ones may be better" in str(judged)) == (n_more == len(STRONGER))
-    assert tuple(fitted.judge(strengths=[2, 1]).errors) == (0.0, 1.0, 2.0)
+    assert ("larger ones may be better" in str(judged)) == (n_more == len(STRONGER))
+    assert tuple(fitted().judge(strengths=[2, 1]).errors) == (0.0, 1.0, 2.0)
 
 
 def test_strengths_to_compare_are_checked() -> None:
-    fitted = dw.Augmenter(cells=(3, 3), strength=1.0, progress=False).fit(*textures(8, 0))
     for bad in ((), [0.0], [-1.0], ["a"], 1.0, "auto"):
         with pytest.raises(ValueError, match="`strengths` must"):
-            fitted.judge(strengths=bad)  # type: ignore[arg-type]
+            fitted().judge(strengths=bad)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow

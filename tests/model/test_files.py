@@ -349,7 +349,7 @@ def test_arrays_that_should_not_be_there_or_should(stored):
     renamed = {("2.factor" if k == "1.factor" else k): v for k, v in case.header.items()}
     refused(case.write(renamed), "it lacks an array '1.factor'")
     empty = {"dtype": "F64", "shape": [0], "data_offsets": [0, 0]}
-    refused(case.write({**case.header, "more": empty}), "it has no use for an array 'more'")
+    refused(case.write({**case.header, "more": empty}), "it must not have an array 'more'")
 
 
 def test_arrays_that_do_not_agree(stored):
@@ -435,7 +435,7 @@ def test_brackets_within_brackets(stored):
         ({"strength": 1e999}, "'strength' of the model is inf"),
         ({"strength": 10**400}, "'strength' of the model is 1000"),
         ({"strength": 0.5}, "do not match its fingerprint, so it was damaged"),
-        ({"settings": {}}, "it is of a kind None, which is unknown"),
+        ({"settings": {}}, "its kind None is unknown"),
         ({"settings": {"kind": "kde"}}, "class number 0 is of kind 'gaussian' instead of 'kde'"),
         ({"settings": {"kind": "gaussian", "x": []}}, "setting 'x' is neither a word nor a number"),
         ({"settings": {"kind": "gaussian", "x": float("nan")}}, "setting 'x' is neither a word"),
@@ -465,7 +465,7 @@ def test_lies_about_the_model(changed, message, stored):
         ({"n_pairs": 2.5}, "'n_pairs' of class number 0 is 2.5"),
         ({"pooling": None}, "'pooling' of class number 0 is None"),
         ({"fell_back": 0}, "'fell_back' of class number 0 is 0"),
-        ({"fell_back": True}, "it has no use for an array '0.factor'"),
+        ({"fell_back": True}, "it must not have an array '0.factor'"),
         ({"parameters": 3}, "'parameters' of class number 0 is 3"),
         ({"kind": "mystery"}, "class number 0 is of kind 'mystery' instead of 'gaussian'"),
     ],
@@ -487,8 +487,8 @@ def test_lies_about_a_class(changed, message, stored):
         ("gaussian", "0.factor", -1e200, "holds numbers that are not finite, or too large"),
         ("gaussian", "0.factor", 1.0, "do not match its fingerprint"),
         ("gaussian", "0.factor", -1.0, "part '0' has a factor that is not lower triangular"),
-        ("kde", "0.probabilities", -0.5, "part '0' has probabilities that do not add up to 1"),
-        ("kde", "0.probabilities", 3.0, "part '0' has probabilities that do not add up to 1"),
+        ("kde", "0.probabilities", -0.5, "part '0' has probabilities that do not sum to 1"),
+        ("kde", "0.probabilities", 3.0, "part '0' has probabilities that do not sum to 1"),
         ("template", "1.weights", -1.0, "part '1' has negative sample indices or weights"),
         ("template", "1.edges", np.int64(-1), "part '1' has negative sample indices or weights"),
     ],

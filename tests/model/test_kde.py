@@ -8,6 +8,7 @@ import scipy.special
 import scipy.stats
 
 from dreamwarp.model import WarpModel
+from dreamwarp.model.distribution import Batch
 from dreamwarp.model.kde import KernelDensity
 from tests.model.cases import has_covariance, make_space, random_covariance, theta_of
 
@@ -67,7 +68,7 @@ def test_draws_follow_the_density():
     density, theta, covariance = make_density(0.2, weights=weights)
     n = 60_000
     out, rows = np.empty((n, 6)), np.arange(n)
-    density.draw(3, rows, rows, np.full(n, -1), out, None)
+    density.draw(3, Batch(rows, rows, np.full(n, -1), out))
     # Not normal, so the bound is by the fourth moments of what was drawn.
     found = out[:, :, None] * out[:, None, :]
     deviations = found.std(axis=0) / np.sqrt(n)

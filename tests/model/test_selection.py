@@ -1,4 +1,4 @@
-"""Amounts chosen by held-out likelihood: folds that do not leak, choices that are right."""
+"""Hyper-parameters chosen by held-out likelihood: folds without leaks, right choices."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dreamwarp.model import WarpModel, alignment_weights, selection
-from dreamwarp.model.moments import Pairs
+from dreamwarp.model.pairs import Pairs
 from tests.model.cases import (
     graph_classes,
     independent_classes,
@@ -84,7 +84,7 @@ def test_small_classes_take_more_of_the_pool():
     assert model.fits["small"].pooling > model.fits["a"].pooling
 
 
-def test_automatic_amounts_beat_the_plain_estimate_on_fresh_pairs():
+def test_chosen_hyperparameters_beat_the_plain_estimate_on_fresh_pairs():
     covariances = {i: random_covariance(50, seed=i // 3) for i in range(6)}
     theta = {i: theta_of(c, 70, seed=i) for i, c in covariances.items()}
     chosen = WarpModel.fit(make_space(), theta)
@@ -142,9 +142,10 @@ def test_full_pooling_is_the_pool():
 
 
 def test_fits_are_repeatable():
-    theta, edges = graph_classes(n_samples=20)
+    space = make_space((2, 2))
+    theta, edges = graph_classes(n_samples=20, dim=space.dim)
     for kind in ("gaussian", "kde", "template"):
-        models = [WarpModel.fit(make_space(), theta, kind=kind, edges=edges) for _ in range(2)]
+        models = [WarpModel.fit(space, theta, kind=kind, edges=edges) for _ in range(2)]
         assert models[0].fingerprint == models[1].fingerprint
 
 

@@ -7,7 +7,8 @@ import pytest
 import scipy.stats
 
 from dreamwarp.model import WarpModel
-from dreamwarp.model.gaussian import Gaussian
+from dreamwarp.model.distribution import Batch
+from dreamwarp.model.gaussian import triangular_factor
 from dreamwarp.model.template import TemplateMixture
 from tests.model.cases import (
     graph_classes,
@@ -22,8 +23,8 @@ def make_mixture(*, drift=0.0, class_pairs=3.0, weighted=False, dim=6):
     theta, edges = neighbor_graph(n_samples=30, dim=dim)
     rng = np.random.default_rng(0)
     weights = rng.uniform(0.1, 1.0, len(theta)) if weighted else np.ones(len(theta))
-    noise = Gaussian.from_covariance(random_covariance(dim))
-    return TemplateMixture(noise, noise, theta, edges, weights, class_pairs, drift)
+    factor = triangular_factor(random_covariance(dim))
+    return TemplateMixture(factor, factor, theta, edges, weights, class_pairs, drift)
 
 
 def plain_moments(mixture, template):
@@ -46,7 +47,7 @@ def plain_moments(mixture, template):
 def draw(mixture, templates, seed=0):
     rows = np.arange(len(templates))
     out = np.empty((len(templates), mixture.theta.shape[1]))
-    mixture.draw(seed, rows, rows, np.asarray(templates), out, None)
+    mixture.draw(seed, Batch(rows, rows, np.asarray(templates), out))
     return out
 
 
@@ -87,8 +88,8 @@ def test_a_template_of_very_many_neighbors():
     rng = np.random.default_rng(0)
     theta = rng.normal(size=(300, 6)) * np.arange(1, 7)
     edges = np.stack([np.zeros(300, int), np.arange(1, 301)], axis=1)
-    noise = Gaussian.from_covariance(random_covariance(6))
-    mixture = TemplateMixture(noise, noise, theta, edges, np.ones(300), 0.01, 0.0)
+    factor = triangular_factor(random_covariance(6))
+    mixture = TemplateMixture(factor, factor, theta, edges, np.ones(300), 0.01, 0.0)
     drawn = draw(mixture, np.zeros(20_000, int))
     assert has_covariance(drawn, plain_moments(mixture, 0)[1])
 
@@ -97,7 +98,7 @@ def test_samples_without_warps_of_their_own_get_those_of_the_class():
     mixture = make_mixture(drift=0.5)
     theta = draw(mixture, [-1, 99, 3])
     alone = np.empty((3, 6))
-    mixture.noise.draw(0, np.arange(3), np.arange(3), np.full(3, -1), alone, None)
+    mixture.noise.draw(0, Batch(np.arange(3), np.arange(3), np.full(3, -1), alone))
     np.testing.assert_array_equal(theta[:2], alone[:2])
     assert (theta[2] != alone[2]).all()
     np.testing.assert_allclose(

@@ -398,14 +398,14 @@ def test_bad_weights_and_edges_are_refused():
     some = {"a": np.ones((9, 50))}
     refused(ValueError, "`weights` must have the labels of `theta_by_class`; 'b' is in one only",
             some, weights={"a": np.ones(9), "b": np.ones(9)})  # fmt: skip
-    message = r"`weights\['a'\]` must be 9 numbers, none negative.*got shape \({}\) and smallest {}"
+    message = r"`weights\['a'\]` must be 9 numbers of at least 0.*got shape \({}\) and smallest {}"
     refused(ValueError, message.format("8,", "0"), some, weights={"a": np.ones(8)})
     refused(ValueError, message.format("9,", "-1"), some, weights={"a": -np.ones(9)})
     refused(ValueError, "at least 5 pairs of weight above 0", some, weights={"a": np.zeros(9)})
     message = r"`edges\['a'\]` must be whole numbers of shape \(9, 2\), .*got float64 of shape"
     refused(ValueError, message, some, edges={"a": np.ones((9, 2))})
     refused(ValueError, "got int64 of shape", some, edges={"a": np.ones((8, 2), int)})
-    refused(ValueError, r"`edges\['a'\]` must hold sample indices, not negative, got -1",
+    refused(ValueError, r"`edges\['a'\]` must be indices of at least 0, got -1",
             some, edges={"a": -np.ones((9, 2), int)})  # fmt: skip
     refused(ValueError, 'kind="template" needs `edges`', some, kind="template")
 

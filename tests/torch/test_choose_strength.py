@@ -194,7 +194,7 @@ def test_the_grid_grows_where_its_edge_is_best(best: float, monkeypatch: Any) ->
 def test_strengths_that_are_given_are_all(monkeypatch: Any) -> None:
     choice, _ = run_race(monkeypatch, parabola(5.6), strengths=[1.0, 2.0])
     assert list(choice.errors) == [0.0, 1.0, 2.0] and choice.strength == 2.0
-    assert "Strength 2, the strongest that was compared, was the best" in str(choice.verdict)
+    assert "Strength 2, the largest compared, was the best" in str(choice.verdict)
 
 
 def test_strong_warps_that_take_longer_are_not_stopped_early(monkeypatch: Any) -> None:

@@ -1,6 +1,6 @@
-"""New samples: an augmenter in the manner of scikit-learn, and the source of its samples.
+"""New samples: estimators with the interface of scikit-learn, and the source of samples.
 
-Names are looked up when they are used: scikit-learn takes its time to load.
+Names are imported at first use: scikit-learn is slow to load.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import Any
 
 from dreamwarp.core.listing import public_names
 
-# Name to the module that has it.
+# Module of each name.
 PUBLIC = {
-    "AugmentedClassifier": "classifier",
+    "AugmentedClassifier": "wrappers",
     "Augmenter": "augmenter",
     "Judgement": "verdict",
-    "Resampler": "resampler",
+    "Resampler": "wrappers",
     "SampleSource": "source",
     "ShapeAugmenter": "shapes",
     "Verdict": "verdict",

@@ -1,10 +1,11 @@
-"""Augmenter: learns how the members of each class deform into one another, and makes more."""
+"""Augmenter: learned data augmentation with the interface of scikit-learn."""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,37 +14,27 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_array, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dreamwarp.augment.classifier import AugmentedClassifier
-from dreamwarp.augment.estimators import Samples, judge_estimator
-from dreamwarp.augment.fingerprint import fingerprint
-from dreamwarp.augment.learning import Settings, fit_model, learn_pairs
+from dreamwarp.augment.estimators import judge_estimator
+from dreamwarp.augment.learning import Settings, learn_model
 from dreamwarp.augment.precompile import ensure_compiled
-from dreamwarp.augment.resampler import Resampler
-from dreamwarp.augment.samples import (
-    as_images,
-    check_sizes,
-    count_axes,
-    count_samples,
-    in_given_type,
-    model_labels,
-    require_labels,
-)
-from dreamwarp.augment.sampling_strategy import (
-    SamplingStrategy,
-    count_new,
-    number_new,
-    warn_of_replacement,
-)
-from dreamwarp.augment.source import Balance, SampleSource
+from dreamwarp.augment.sampling_strategy import SamplingStrategy, count_new, number_new
+from dreamwarp.augment.source import Balance, SampleSource, fingerprint
 from dreamwarp.augment.strength import judge_strengths
 from dreamwarp.augment.verdict import Judgement, check_strength, not_judged
+from dreamwarp.augment.wrappers import AugmentedClassifier, Resampler
 from dreamwarp.core.defaults import LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
 from dreamwarp.core.draws import Seed, as_key
-from dreamwarp.core.labels import as_labels, encode_labels
+from dreamwarp.core.labels import as_labels, check_label
 from dreamwarp.core.progress import ProgressOption, check_progress, silenced
-from dreamwarp.core.samples import as_array, check_finite
-from dreamwarp.core.validation import check_choice, check_whole, warn_user
-from dreamwarp.model.labels import refuse_unknown
+from dreamwarp.core.samples import (
+    as_array,
+    check_finite,
+    check_image_shape,
+    check_layout,
+    unflatten,
+)
+from dreamwarp.core.validation import check_choice, check_resolution, check_whole, warn_user
+from dreamwarp.model.labels import encode, refuse_unknown
 from dreamwarp.model.strength import resolve_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE, check_templates
 from dreamwarp.space import WarpSpace
@@ -56,103 +47,104 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
 
+BAD_LAYOUT = (
+    "Flattened samples need `image_shape`; signals need `cells` of one number, such as (8,); one "
+    "sample goes in as `X[None]`."
+)
+
 
 class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """More samples of each class, by warps learned from its members.
+    """Makes new samples of each class, by warps learned from its samples.
 
-    Fitting aligns every sample with its nearest neighbours in its class, learns the distribution of
-    the warps between them, and chooses how strong new warps should be.
+    ``fit`` aligns every sample with its nearest neighbours of the same class, fits a distribution
+    to the warps between them, and chooses the strength of new warps.
 
     Parameters
     ----------
     cells : tuple of int
-        Cells per spatial axis, one number for signals, two for images, three for volumes. This says
-        how ``X`` is read: its last axes, as many as there are numbers, are spatial.
+        Cells per spatial axis: one number for signals, two for images, three for volumes. As many
+        of the last axes of ``X`` are spatial.
     boundary : {"zero", "slip", "free", "periodic"}
-        What warps do at the border; see :class:`~dreamwarp.WarpSpace`. ``"zero"``, the paper's,
-        holds it, and hampers warps near it.
+        Boundary condition; see :class:`~dreamwarp.WarpSpace`. ``"zero"``, the paper's, fixes the
+        border and restricts warps near it.
     n_neighbors : int
         Neighbours of each sample to align with.
     method : {"eb", "map", "laplace", "metropolis", "hmc"}
-        How the distribution of warps of a class is learned from pairs. ``"eb"``, empirical Bayes:
-        the covariance under which the pairs are likeliest, whatever part of its warp a pair shows;
-        see ``dreamwarp.model.empirical_bayes``. Others: the second moment of posterior modes or
-        draws (the paper's way); see :func:`~dreamwarp.align_pairs`.
+        How the warps of a class are estimated. ``"eb"``: empirical Bayes, the covariance of highest
+        marginal likelihood; see ``dreamwarp.model.empirical_bayes``. Others: the second moment of
+        posterior modes or draws, as in the paper; see :func:`~dreamwarp.align_pairs`.
     similarity : {"ssd", "ncc", "mi"}, object or callable
-        By which aligned samples are compared; see :func:`~dreamwarp.align_pairs`.
+        Similarity of aligned samples; see :func:`~dreamwarp.align_pairs`.
     sigma : float or "auto"
         Noise of a pixel, for ``"ssd"``; on the [0, 1] scale for integers.
     displacement, length : float
-        What alignments may look like: root mean square displacement and correlation length, as
-        shares of the domain; see :class:`~dreamwarp.SmoothPrior`. Displacement ``"auto"``: for
-        ``method="eb"`` the one under which held-out pairs are likeliest, else 0.08.
+        Prior of alignments: root mean square displacement and correlation length, as shares of the
+        domain; see :class:`~dreamwarp.SmoothPrior`. Displacement ``"auto"``: the most likely one on
+        held-out pairs for ``method="eb"``, else 0.08.
     max_steps, max_draws : int
-        How long alignments may search or sample; see :func:`~dreamwarp.align_pairs`.
+        Limits of search and sampling; see :func:`~dreamwarp.align_pairs`.
     max_pairs : int or None
-        Of more pairs so many are used, as many of every class. None: all, and 1,000 or 50 per class
-        for empirical Bayes. ``model="template"`` aligns all pairs in any case.
+        Most pairs to use, balanced over classes. None: all; for empirical Bayes 1,000, or 50 per
+        class if that is more. ``model="template"`` always aligns all pairs.
     model : {"template", "gaussian", "kde"}
-        Kind of distribution; see :meth:`~dreamwarp.WarpModel.fit`. ``"template"``: each fitted
-        sample is warped as it differs from its neighbours, and other samples by the Gaussian of
-        their class, as ``"gaussian"`` does all. ``"gaussian"`` with ``method="map"`` or
-        ``"metropolis"`` is the paper's. ``"kde"`` is always of modes or draws: ``"eb"`` means
-        modes.
+        Kind of distribution; see :meth:`~dreamwarp.WarpModel.fit`. ``"template"``: samples of the
+        fit get warps from their own neighbours, other samples the Gaussian of their class.
+        ``"gaussian"``: all samples get the latter; with ``method="map"`` or ``"metropolis"`` it is
+        the paper's. ``"kde"`` uses posterior modes for ``method="eb"``.
     strength : float or "auto"
-        Factor on the learned warps. ``"auto"``: chosen by :meth:`judge`, from 0.5 to 1.4 or, if
-        that is best, up to 4, by how a nearest neighbour among samples and warped samples does on
-        held-out samples of ``X``; 0, no warps, unless some clearly do better. A number is taken as
-        it is and nothing is judged. Other classifiers may be best with others, and networks with
-        stronger ones: :meth:`with_strength` changes it without learning anew.
+        Factor on the learned warps. ``"auto"``: chosen by :meth:`judge`, from 0.5 to 1.4, or up to
+        4 if 1.4 is best; 0, no warps, unless warps help a nearest neighbour. A number is used as it
+        is. Other classifiers may need another strength, and networks a larger one:
+        :meth:`with_strength` changes it without a new fit.
     keep_unusable : bool
-        Whether to learn also from pairs that could not be aligned.
+        Whether to learn from pairs that could not be aligned, too.
     discount_poor : bool
-        Whether pairs count less whose alignment left much unexplained.
+        Whether to give poorly aligned pairs less weight.
     image_shape : tuple of int, optional
-        (*spatial) or (channels, *spatial): ``X`` then has rows, (n, features).
+        (*spatial) or (channels, *spatial), if ``X`` has rows (n, features).
     sampling_strategy : str, float, dict or callable
-        How many samples of a class ``fit_resample`` returns, as in imbalanced-learn: ``"auto"``, as
-        many as the largest class has; ``"minority"``, ``"not minority"``, ``"not majority"``,
-        ``"all"``; the ratio of two classes; a dict of label: number, or a function that makes one
-        of ``y``. And ``"10x"``: ten times as many of every class.
+        Number of samples that ``fit_resample`` returns, as in imbalanced-learn: ``"auto"``, as many
+        as the largest class has; ``"minority"``, ``"not minority"``, ``"not majority"``,
+        ``"all"``; the ratio of two classes; a dict of label to number, or a function of ``y`` that
+        returns one. Also ``"10x"``: ten times as many of every class.
     interpolation : {"linear", "nearest", "cubic"}
-        How warped samples are read off.
+        How values between pixels are computed.
     seed : int, numpy.random.Generator or None
         Sample k depends on the seed and k alone.
     random_state : int, numpy.random.RandomState or None
-        The name that scikit-learn has for ``seed``. Where it is given, ``seed`` is not looked at.
+        scikit-learn's name for ``seed``; overrides it if given.
     n_threads : int, optional
         Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it.
     progress : bool or callable, optional
-        False: none. A function of (pairs aligned, pairs in all) is called. Default: a bar on a
-        terminal or in a notebook, now and then a line in a log.
+        False: none. A callable gets (pairs aligned, all pairs). Default: a bar on a terminal or in
+        a notebook, occasional lines in a log.
 
     Attributes
     ----------
     classes_ : (n_classes,)
-        Labels, once each, in order.
+        Sorted labels.
     space_ : WarpSpace
     edges_ : (e, 2)
-        Samples that were aligned: the first to the second.
+        Aligned samples: the first to the second.
     alignments_ : Alignments
-        What came of it, in the same order.
+        One per edge.
     model_ : WarpModel
-        The warps of each class as they were learned; it recommends ``strength_``. ``model_.save``
-        keeps it.
+        The learned distributions; recommends ``strength_``. ``model_.save`` writes it to a file.
     strength_ : float
-        Factor on the learned warps that new samples get unless told otherwise.
+        Default factor on the learned warps.
     strength_errors_ : dict of float to float
-        Share of held-out samples mistaken at each strength that was compared, smoothed; empty if
-        ``strength`` was a number, or there were too few samples to hold some out.
+        Smoothed error rate on held-out samples by strength; empty if ``strength`` was a number or
+        nothing could be held out.
     verdict_ : Verdict
-        Whether augmentation helps, by how much, with an interval, and how many samples to make; or
-        that this was not judged. ``print(aug.verdict_)``.
+        Whether augmentation helps, by how much, and how many samples to make.
+        ``print(aug.verdict_)``.
     n_features_in_ : int
         Numbers per sample.
 
     Notes
     -----
-    ``X`` may be of integers, booleans or floating-point numbers; new samples have its type, and
-    keep within the range of the sample they are warped from. Its shapes, for cells=(4, 4):
+    ``X`` may be of integers, booleans or floating-point numbers. New samples have its dtype, and
+    stay within the range of values of the sample they are made from. Shapes, for cells=(4, 4):
 
     =========================  ======================================================
     (n, rows, columns)         images of one channel
@@ -161,16 +153,15 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     =========================  ======================================================
 
     For cells=(8,), (n, length) are signals and (n, channels, length) signals of several channels.
-    Warps know no pixels: ``transform`` takes samples of another size than those fitted, unless
-    they come as rows, whose number of features scikit-learn wants to stay the same.
+    Warps do not depend on the number of pixels: ``transform`` takes samples of any size, unless
+    they are rows.
 
-    To train a classifier of scikit-learn on more samples, :meth:`wrap` it, or use :meth:`resampler`
-    as a step of imbalanced-learn's pipelines. As a step of a pipeline of scikit-learn, which must
-    keep the number of samples, an augmenter *replaces* each training sample by one warped copy, and
-    warns of it; ``predict`` calls ``transform`` without labels, which leaves samples as they are.
+    To train a scikit-learn classifier on more samples, :meth:`wrap` it, or use :meth:`resampler` in
+    a pipeline of imbalanced-learn. A pipeline of scikit-learn must keep the number of samples:
+    there an augmenter *replaces* each training sample by one warped copy, with a warning. Its
+    ``predict`` calls ``transform`` without labels, which does not warp.
 
-    The strength and the verdict are explained in ``dreamwarp.augment.strength``. They come from the
-    training samples alone.
+    Strength and verdict, explained in ``dreamwarp.augment.strength``, use training samples only.
 
     Examples
     --------
@@ -243,15 +234,14 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         ----------
         X : (n, *spatial), (n, channels, *spatial), or rows with ``image_shape``
         y : (n,)
-            Labels: whole numbers, words or booleans.
+            Labels: whole numbers, strings or booleans.
         client : distributed.Client, optional
-            A cluster whose workers align the pairs. Default: threads of this process. Results do
-            not depend on it.
+            A cluster to align the pairs on. Default: threads. Results do not depend on it.
         """
         fitted = copy.copy(self)
         with silenced(self.progress):
             fitted._fit(X, y, client)
-        # All at once: what can't be fitted leaves an augmenter as it was.
+        # All at once: a failed fit leaves the augmenter unchanged.
         self.__dict__ = fitted.__dict__
         return self
 
@@ -260,40 +250,36 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
         check_progress(self.progress)
         settings = Settings(
-            self.n_neighbors, self.method, self.similarity, self.sigma, self.displacement,
-            self.length, self.model, self.keep_unusable, self.discount_poor, self.max_steps,
-            self.max_draws, self.max_pairs,
-        )  # fmt: skip
+            **{option.name: getattr(self, option.name) for option in fields(Settings)}
+        )
         self.space_ = WarpSpace(self.cells, boundary=self.boundary)
-        values = self._read(X, reset=True).copy()  # which its owner may change
-        self._images = as_images(self.space_, values, self.image_shape)
+        values = self._read(X, reset=True).copy()  # the caller may change X later
         self._sample_shape = values.shape[1:]
-        check_sizes(self.space_, self._images, self.image_shape)
-        labels = as_labels(require_labels(self, y), len(values))
-        self._y = in_given_type(y, labels)
+        self._images = self._as_images(values)
+        self._check_sizes()
+        labels = as_labels(self._require_labels(y), len(values))
+        # Labels are returned as given; models turn whole floats into integers.
+        given = np.asarray(y)
+        self._y = given.reshape(-1) if given.dtype.kind == "f" else labels
         self.classes_, self._codes = np.unique(self._y, return_inverse=True)
-        self._labels = model_labels(self.classes_)
+        self._labels = [check_label(label) for label in np.unique(labels).tolist()]
         self._key = as_key(self.seed if self.random_state is None else self.random_state)
         with silenced(self.progress):
             ensure_compiled(self.space_)
-        self._learn(settings, client)
+        self.edges_, self.alignments_, self.model_, self._pairs = learn_model(
+            self.space_, self._images, self._codes, self._labels, settings, seed=self._key,
+            progress=self.progress, n_threads=self.n_threads, client=client,
+        )  # fmt: skip
+        if settings.model == "template":  # which identifies samples by index
+            self.model_ = self.model_.with_settings(samples=fingerprint(self._images))
         self._source = SampleSource(
             self.model_, (self._images, labels), seed=self._key, strength=1.0,
             interpolation=self.interpolation,
         )  # fmt: skip
         self._set_strength(strength)
 
-    def _learn(self, settings: Settings, client: Client | None) -> None:
-        self.edges_, self.alignments_, pairs = learn_pairs(
-            self.space_, self._images, self._codes, self._labels, settings, seed=self._key,
-            progress=self.progress, n_threads=self.n_threads, client=client,
-        )  # fmt: skip
-        self.model_, self._pairs = fit_model(self.space_, pairs, settings, seed=self._key)
-        if settings.model == "template":  # which knows samples by their numbers
-            self.model_ = self.model_.with_settings(samples=fingerprint(self._images))
-
     def _set_strength(self, strength: float | None) -> None:
-        """Take a strength, or judge which to take, and let the model recommend it."""
+        """Set the strength, or choose it if None, and recommend it in the model."""
         judgement = self._judge(None) if strength is None else not_judged(strength)
         self.strength_, self.verdict_ = judgement.strength, judgement.verdict
         self.strength_errors_ = judgement.errors
@@ -303,13 +289,13 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if strength is None and self.strength_ == 0.0:
             warn_user(
                 "on held-out samples no warps do better than none by a standard error, so "
-                "strength 0 is chosen and samples come back as they are: see `verdict_`. Use "
-                "`strength=1` to have them warped all the same.",
+                "strength 0 is chosen and samples are not warped: see `verdict_`. Use `strength=1` "
+                "to warp them all the same.",
                 RuntimeWarning,
             )
 
     def with_strength(self, strength: float | Literal["auto"]) -> Augmenter:
-        """A copy with another strength; ``"auto"`` judges. What was learned is shared."""
+        """A copy with another strength; ``"auto"`` chooses it. The fit is shared."""
         check_is_fitted(self)
         other = copy.copy(self)
         other.strength = strength
@@ -323,41 +309,41 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         strengths: Sequence[float] | None = None,
         copies: int | None = None,
     ) -> Judgement:
-        """Whether warps help a classifier, and at which strength, by held-out training samples.
+        """Test on held-out training samples whether warps help a classifier, and which strength.
 
-        Changes nothing: ``with_strength(judgement.strength)`` takes the strength.
+        Changes nothing: use ``with_strength(judgement.strength)`` for the result.
 
         Parameters
         ----------
         estimator : classifier of scikit-learn, or callable, optional
-            Whom warps should help. A classifier is cloned for every fit, and gets samples as rows
-            (n, features). A callable ``(X_train, y_train, X_test) -> predictions`` gets them in the
-            shape in which they were fitted. Default: a nearest neighbour, whose near misses count
-            in part. For networks: :func:`dreamwarp.torch.choose_strength`.
+            A classifier is cloned for every fit, and gets rows (n, features). A callable
+            ``(X_train, y_train, X_test) -> predictions`` gets samples in their original shape.
+            Default: a nearest neighbour, with smoothed errors. For networks:
+            :func:`dreamwarp.torch.choose_strength`.
         strengths : sequence of float, optional
-            What to compare with no warps. Default: as for ``strength="auto"``.
+            Strengths to compare with 0. Default: as for ``strength="auto"``.
         copies : int, optional
-            Warped copies of each sample to train ``estimator`` on, besides the samples. Default: 3
-            to 10, for about 8,000 training samples, and of more than 2,000 samples as many.
+            Warped copies per sample to train ``estimator`` on, besides the samples. Default: 3 to
+            10, for about 8,000 rows, of at most 2,000 samples.
 
         Returns
         -------
         Judgement
-            ``.verdict``, ``.errors`` by strength with their ``.spreads``, and ``.strength``, the
-            one to take.
+            ``.strength``, the best; ``.errors`` by strength and their standard errors
+            ``.spreads``; ``.verdict``.
 
         Raises
         ------
         RuntimeError
-            If the estimator fails; the error it raised is the cause.
+            If the estimator fails; its own error is the cause.
         ValueError
-            If its predictions are not labels of the classes, one for each sample; if there is one
-            class, or too few samples to hold some out. Without an estimator, the verdict says so.
+            If predictions are not one known label per sample; with an estimator also if there is
+            only one class, or too few samples to hold some out.
 
         Notes
         -----
-        How it is done is explained in ``dreamwarp.augment.strength`` and ``.estimators``. An
-        estimator is fitted about 20 times: three folds or more, at each strength.
+        Explained in ``dreamwarp.augment.strength`` and ``.estimators``. An estimator is fitted
+        about 20 times: at least three folds at each strength.
 
         Examples
         --------
@@ -369,28 +355,26 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if estimator is None:
             if copies is not None:
                 raise ValueError(
-                    "`copies` must be None without `estimator`: the nearest neighbour is judged "
-                    f"with growing numbers of copies, got {copies!r}."
+                    "`copies` must be None without `estimator`: for the nearest neighbour several "
+                    f"numbers of copies are compared, got {copies!r}."
                 )
             return self._judge(strengths)
-        samples = Samples(
-            self._images, self._codes, self._y, self._sample_shape, self._source.apply
-        )
         return judge_estimator(
-            estimator, self.model_, self._pairs, samples, strengths=strengths, copies=copies,
-            seed=self._key, progress=self.progress, n_threads=self.n_threads,
+            estimator, self._pairs, self._source, self._y, self._sample_shape,
+            strengths=strengths, copies=copies, seed=self._key, progress=self.progress,
+            n_threads=self.n_threads,
         )  # fmt: skip
 
     def _judge(self, strengths: Sequence[float] | None) -> Judgement:
         return judge_strengths(
-            self.model_, self._pairs, self._images, self._codes, strengths=strengths,
-            seed=self._key, progress=self.progress, n_threads=self.n_threads,
+            self._pairs, self._images, self._codes, strengths=strengths, seed=self._key,
+            progress=self.progress, n_threads=self.n_threads,
         )  # fmt: skip
 
     # -- pictures
 
     def plot(self, name: str = "samples", **options: Any) -> Figure:
-        """A figure of what was learned, by its name; see ``dreamwarp figure --help``.
+        """Plot a figure by its name; see ``dreamwarp figure --help``.
 
         Parameters
         ----------
@@ -411,7 +395,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         return plot_augmenter(self, name, options)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
-        """What notebooks show: once fitted, a picture and the verdict."""
+        """For notebooks: once fitted, a picture and the verdict."""
         if not hasattr(self, "model_"):
             return super()._repr_mimebundle_(**kwargs)
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
@@ -423,7 +407,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             return estimator_html_repr(self)
         return summarize_augmenter(self)
 
-    # -- making
+    # -- new samples
 
     def sample(
         self,
@@ -436,9 +420,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         strength: float | None = None,
         return_templates: bool = False,
     ) -> tuple[Array, ...]:
-        """New samples and their labels.
-
-        Sample k is a random member of its class, by a random warp of that class.
+        """Make new samples: random samples of each class, under random warps of the class.
 
         Parameters
         ----------
@@ -446,7 +428,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         label : optional
             The class of all samples. Default: all classes.
         balance : {"classes", "data"}
-            Whether classes take turns, or come at random as often as they were fitted.
+            Whether classes take turns, or are random with the frequencies of the fitted data.
         seed : int, numpy.random.Generator or None
             Default: the one fitted with.
         first : int
@@ -454,14 +436,14 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         strength : float, optional
             Factor on the learned warps. Default: ``strength_``.
         return_templates : bool
-            Whether to return also which samples of the fit were warped.
+            Whether to return the indices of the fitted samples that were warped, too.
 
         Returns
         -------
         X_new : (n, ...)
-            In shape, type and range like the samples fitted.
+            In the shape and dtype of the fitted samples.
         y_new : (n,)
-        templates : (n,) of int, if asked for
+        templates : (n,) of int, if ``return_templates``
         """
         check_is_fitted(self)
         start, n = check_whole("first", first, 0), check_whole("n", n, 0)
@@ -484,21 +466,20 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         first: int = 0,
         strength: float | None = None,
     ) -> Array:
-        """One random warp of each sample; without labels, samples as they are.
+        """Warp each sample at random; without labels, return samples unchanged.
 
         Parameters
         ----------
         X : (n, ...)
             As in ``fit``, but of any size, unless in rows.
         y : (n,), optional
-            Labels: each sample gets a warp of its class. Without them nothing is warped, since
-            pipelines pass samples to predict so, unless ``unknown="pool"``.
+            Labels: each sample gets a warp of its class. Pipelines predict without labels, so
+            without them samples are warped only if ``unknown="pool"``.
         unknown : {"error", "pool"}
-            What labels get that were not fitted: an error, or warps of all classes. So do samples
-            without labels if it is ``"pool"``.
+            For labels that were not fitted: raise, or use warps of all classes.
         templates : (n,) of int, optional
-            For model="template": which samples of the fit these are, -1 for none of them. Those
-            get warps of their class, and so do all by default.
+            For model="template": indices of the samples in the fit, -1 for new ones, which get
+            warps of their class. Default: all are new.
         seed : int, numpy.random.Generator or None
             Default: the one fitted with.
         first : int
@@ -509,11 +490,11 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Returns
         -------
         (n, ...)
-            In shape and type like X.
+            In the shape and dtype of X.
         """
         check_is_fitted(self)
         values = self._read(X, reset=False)
-        images, n = as_images(self.space_, values, self.image_shape), len(values)
+        images, n = self._as_images(values), len(values)
         check_choice("unknown", unknown, ("error", "pool"))
         start = check_whole("first", first, 0)
         of = np.full(n, NO_TEMPLATE) if templates is None else check_templates(templates, n)
@@ -526,23 +507,27 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         return warped.reshape(values.shape)
 
     def fit_transform(self, X: ArrayLike, y: ArrayLike) -> Array:
-        """Learn, and one random warp of each sample by its class, in its place: warns of that."""
-        warn_of_replacement()
+        """Fit, and replace each sample by one warped copy, with a warning."""
+        warn_user(
+            "`fit_transform`, as in a pipeline of scikit-learn, replaces every training sample by "
+            "one warped copy. To train on the samples and more, use `augmenter.wrap(classifier)`, "
+            "or `augmenter.resampler()` in a pipeline of imbalanced-learn. If you want one copy "
+            "each, call `fit` and `transform`.",
+            UserWarning,
+        )
         return self.fit(X, y).transform(X, y, templates=np.arange(len(self._y)))
 
     def fit_resample(
         self, X: ArrayLike, y: ArrayLike, *, strength: float | None = None
     ) -> tuple[Array, Array]:
-        """Learn; then the samples and, after them, new ones as ``sampling_strategy`` asks.
-
-        New samples are those that ``sample`` gives, at its default strength or another.
+        """Fit, and return the samples followed by new ones, as ``sampling_strategy`` asks.
 
         Returns
         -------
         X_resampled : (n + n_new, ...)
         y_resampled : (n + n_new,)
         """
-        labels = as_labels(require_labels(self, y), count_samples(X))
+        labels = as_labels(self._require_labels(y), len(X))  # type: ignore[arg-type]
         n_new = count_new(self.sampling_strategy, labels)
         self.fit(X, y)
         used = self.strength_ if strength is None else strength
@@ -553,26 +538,26 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         return np.concatenate((X_old, X_new)), np.concatenate((self._y, self._y[templates]))
 
     def resampler(self) -> Resampler:
-        """The same as a step of imbalanced-learn's pipeline: ``fit_resample`` and no transform."""
+        """A step for pipelines of imbalanced-learn: ``fit_resample`` without ``transform``."""
         return Resampler(self)
 
     def wrap(
         self, estimator: Any, *, sampling_strategy: SamplingStrategy = "10x"
     ) -> AugmentedClassifier:
-        """A classifier that is trained on the samples and new ones, and predicts from what comes.
+        """A classifier that is trained on the samples and new ones.
 
         Parameters
         ----------
         estimator : classifier of scikit-learn
         sampling_strategy : str, float, dict or callable
-            How many samples to train on; default: ten times as many.
+            Number of samples to train on; default: ten times as many.
         """
         return AugmentedClassifier(estimator, self, sampling_strategy=sampling_strategy)
 
-    # -- parts of the above
+    # -- helpers
 
     def _source_by(self, seed: Seed, strength: float | None) -> SampleSource:
-        """The source of new samples; None: the seed of the fit, the strength recommended."""
+        """The source of new samples; None: the seed of the fit, the recommended strength."""
         return self._source.with_options(
             key=None if seed is None else as_key(seed),
             strength=resolve_strength(self.model_, strength),
@@ -583,17 +568,25 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         return new.reshape(len(new), *self._sample_shape)
 
     def _encode_one(self, label: Any) -> int:
-        """Number of the class that has a label."""
-        (code,) = encode_labels(as_labels([label], 1), self.classes_)
+        """Index of the class with a label."""
+        (code,) = encode(as_labels([label], 1), self._labels)
         if code < 0:
-            remedy = "Leave out `label` for samples of all classes."
-            refuse_unknown(label, self._labels, remedy)
+            refuse_unknown(label, self._labels, "Omit `label` for samples of all classes.")
         return int(code)
 
+    def _require_labels(self, y: Any) -> Any:
+        """Raise if there are no labels, in words that scikit-learn expects."""
+        if y is None:
+            raise ValueError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None. Warps "
+                "are learned per class; give all samples one label if they have none."
+            )
+        return y
+
     def _read(self, X: Any, *, reset: bool) -> Array:
-        """Samples as an array of finite numbers, in the byte order of the machine."""
+        """Samples as an array of finite numbers in native byte order."""
         n_least = 2 if reset else 1
-        n_axes = count_axes(X)
+        n_axes = X.ndim if hasattr(X, "ndim") else as_array("X", X).ndim
         if n_axes <= 2 and (reset or len(self._sample_shape) == 1):
             values = validate_data(
                 self, X, reset=reset, dtype="numeric", ensure_min_samples=n_least,
@@ -608,3 +601,28 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 self.n_features_in_ = math.prod(values.shape[1:])
         check_finite("X", as_array("X", values))
         return values.astype(values.dtype.newbyteorder("="), copy=False)
+
+    def _as_images(self, values: Array) -> Array:
+        """Samples as (n, *spatial) or (n, channels, *spatial)."""
+        ndim = self.space_.ndim
+        if self.image_shape is not None and values.ndim == 2:
+            return unflatten("X", values, check_image_shape(self.image_shape, ndim))
+        check_layout("X", values.shape, ndim, BAD_LAYOUT)
+        return values
+
+    def _check_sizes(self) -> None:
+        """Raise if samples are too small for warps, or not of shape ``image_shape``."""
+        shape, ndim = self._images.shape, self.space_.ndim
+        if self.image_shape is not None and shape[1:] != check_image_shape(self.image_shape, ndim):
+            raise ValueError(
+                f"`X` must have rows, or samples of shape {tuple(self.image_shape)}, for "
+                f"`image_shape`, got samples of shape {shape[1:]}. Leave out `image_shape`, which "
+                "only rows need."
+            )
+        spatial = shape[len(shape) - ndim :]
+        if max(spatial) < 2:
+            raise ValueError(
+                f"`X` must have samples of at least 2 pixels along an axis, got "
+                f"{math.prod(spatial)} feature(s) per sample and channel."
+            )
+        check_resolution("X", shape, self.space_.cells)

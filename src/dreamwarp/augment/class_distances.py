@@ -1,4 +1,4 @@
-"""How near queries are to each class, over more samples than fit into memory at once."""
+"""Distances of queries to the nearest sample of each class, block by block."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ BLOCK = 4000
 
 @dataclass(frozen=True, eq=False)
 class ClassDistances:
-    """Squared distances of queries to the nearest sample of each class that they have met so far.
+    """Squared distances of queries to the nearest sample of each class so far.
 
-    In float32. Let samples be about zero if their mean is large: its square takes digits away.
+    In float32: center samples with a large mean first, or its square costs digits.
 
     Attributes
     ----------
     queries : (m, size)
     squares : (m,)
-        Squared distances of the queries from zero.
+        Squared norms of the queries.
     values : (m, n_classes)
-        Squared distances; infinite where no sample of a class was met.
+        Squared distances; infinite for classes without samples.
     """
 
     queries: NDArray[np.float32]
@@ -35,7 +35,7 @@ class ClassDistances:
     def among(
         cls, queries: NDArray[Any], samples: NDArray[Any], codes: NDArray[np.int64], n_classes: int
     ) -> ClassDistances:
-        """Of queries (m, ...) to samples (n, ...) of classes (n,), counted from 0."""
+        """Distances of queries (m, ...) to samples (n, ...) of classes (n,), counted from 0."""
         flat = _flatten(queries)
         nothing = np.full((len(flat), n_classes), np.inf, np.float32)
         found = cls(flat, _squares(flat), nothing)
@@ -45,7 +45,7 @@ class ClassDistances:
         return found
 
     def improve(self, samples: NDArray[Any], codes: NDArray[np.int64]) -> ClassDistances:
-        """Let the queries meet more samples (n, ...): a block of them, at least one."""
+        """Distances after one more block of samples (n, ...), n > 0."""
         if (np.diff(codes) < 0).any():
             order = np.argsort(codes, kind="stable")
             samples, codes = samples[order], codes[order]
@@ -60,7 +60,7 @@ class ClassDistances:
         return ClassDistances(self.queries, self.squares, values)
 
     def errors(self, truth: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether the nearest sample is of another class than the query (m,): (m,)."""
+        """Whether the nearest sample is of another class than ``truth`` (m,): (m,)."""
         return np.asarray(self.values.argmin(axis=1) != truth)
 
 

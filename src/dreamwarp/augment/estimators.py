@@ -1,9 +1,9 @@
-"""How strong warps should be for a classifier: judged by cross-validation of that classifier.
+"""Choose the strength of warps by cross-validation of a given classifier.
 
-Samples are held out in folds, as in ``dreamwarp.augment.strength``, and the distributions are
-fitted without them. The classifier is trained on the others and warped copies of them, once per
-strength and fold, and predicts those held out. Copies are the same but for the strength. After each
-fold, strengths that are worse than the best by two standard errors stop.
+Folds are those of ``dreamwarp.augment.strength``. The classifier is trained on the other samples
+and warped copies of them, once per strength and fold, and predicts the held-out samples. All
+strengths use the same draws, scaled. After each fold, strengths that are worse than the best by two
+standard errors are dropped.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from dreamwarp.augment.folds import choose_some
-from dreamwarp.augment.learning import AlignedPairs, refit
+from dreamwarp.augment.learning import TrainingPairs
+from dreamwarp.augment.source import SampleSource
 from dreamwarp.augment.strength import STRENGTHS, STRONGER, held_out_masks
 from dreamwarp.augment.verdict import (
     Errors,
     Judgement,
-    Terms,
+    Setup,
     are_as_good,
     check_strengths,
     conclude,
@@ -29,47 +30,22 @@ from dreamwarp.augment.verdict import (
 )
 from dreamwarp.core.progress import ProgressOption, track
 from dreamwarp.core.validation import check_whole
-from dreamwarp.model import WarpModel
 from dreamwarp.model.strength import apply_strength
 
 Array = NDArray[Any]
 # (X_train, y_train, X_test) -> predictions.
 Predictor = Callable[[Array, Array, Array], Any]
 
-# Training samples to warp, at most, and rows to train on, about, unless a number of copies is
-# asked for: the time of a fit grows with both.
+# Unless `copies` is given: most training samples, and about the number of rows to train on.
 MOST_OTHERS, N_ROWS = 2000, 8000
-# Copies of each sample, at least and at most, likewise.
+# Likewise: fewest and most copies per sample.
 MIN_COPIES, MAX_COPIES = 3, 10
-# Standard errors that a strength must be worse by to stop.
+# A strength is dropped if it is worse by more standard errors than this.
 HOPELESS = 2.0
 
 
-class Samples(NamedTuple):
-    """What an ``Augmenter`` was fitted to.
-
-    Attributes
-    ----------
-    images : (n, *spatial) or (n, channels, *spatial)
-    codes : (n,)
-        Classes by number.
-    y : (n,)
-        Labels as they were given.
-    shape : tuple of int
-        Of one sample, as it was given.
-    warp_fn : callable
-        Warps images (k, ...) by θ (k, d).
-    """
-
-    images: Array
-    codes: NDArray[np.int64]
-    y: Array
-    shape: tuple[int, ...]
-    warp_fn: Callable[[NDArray[np.float64], Array], Array]
-
-
 class _Fold(NamedTuple):
-    """Training samples by number (k,), learned θ of their copies, and who is held out (n,)."""
+    """Indices of the samples to warp (k,), their θ (k, d), and a mask (n,) of held-out samples."""
 
     name: str
     templates: NDArray[np.int64]
@@ -79,9 +55,10 @@ class _Fold(NamedTuple):
 
 def judge_estimator(
     estimator: Any,
-    model: WarpModel,
-    pairs: AlignedPairs,
-    samples: Samples,
+    pairs: TrainingPairs,
+    source: SampleSource,
+    y: Array,
+    sample_shape: tuple[int, ...],
     *,
     strengths: Sequence[float] | None = None,
     copies: int | None = None,
@@ -89,22 +66,23 @@ def judge_estimator(
     progress: ProgressOption = None,
     n_threads: int | None = None,
 ) -> Judgement:
-    """Compare strengths by how a classifier does on held-out samples.
+    """Compare strengths by the errors of a classifier on held-out samples.
 
     Parameters
     ----------
     estimator : classifier of scikit-learn, or callable (X_train, y_train, X_test) -> predictions
-    model : WarpModel
-        Fitted to ``pairs``.
+    source : SampleSource
+        With the training samples.
+    y, sample_shape
+        Labels (n,) and shape of one sample, as given to ``Augmenter.fit``.
     strengths, copies
         As for :meth:`dreamwarp.Augmenter.judge`.
     """
     name, takes_rows, predictor = as_predictor(estimator)
     tried = list(STRENGTHS if strengths is None else check_strengths(strengths))
     n_copies = None if copies is None else check_whole("copies", copies, 1)
-    folds = _make_folds(model, pairs, samples, n_copies, seed, n_threads)
-    shape = (-1,) if takes_rows else samples.shape
-    judge = _Judge(name, predictor, samples, shape, folds)
+    folds = _make_folds(pairs, source, n_copies, seed, n_threads)
+    judge = _Judge(name, predictor, source, y, (-1,) if takes_rows else sample_shape, folds)
     shown = False if callable(progress) else progress
     left, errors, stopped = _race(judge, tried, shown)
     for stronger in STRONGER if strengths is None else ():
@@ -115,19 +93,19 @@ def judge_estimator(
         tried.append(stronger)
     n_others = max(len(np.unique(fold.templates)) for fold in folds)
     n_made = len(folds[0].theta) // len(np.unique(folds[0].templates))
-    terms = Terms((n_made,), n_others, len(samples.y), judge=name, is_smooth=False)
-    return conclude([errors], left, terms, stopped=stopped)
+    setup = Setup((n_made,), n_others, len(y), judge=name, is_smooth=False)
+    return conclude([errors], left, setup, stopped=stopped)
 
 
 def as_predictor(estimator: Any) -> tuple[str, bool, Predictor]:
-    """Name, whether samples go in as rows, and what trains and predicts."""
+    """Name of an estimator, whether it takes rows, and a function that trains and predicts."""
     if isinstance(estimator, type):
         raise TypeError(
             f"`estimator` must be an estimator, got the class {estimator.__name__}. Use "
             f"`{estimator.__name__}()`."
         )
     if hasattr(estimator, "fit") and hasattr(estimator, "predict"):
-        clone(estimator)  # raises TypeError for what can't be cloned, before anything is trained
+        clone(estimator)  # raises TypeError if that is not possible
 
         def fit_and_predict(X_train: Array, y_train: Array, X_test: Array) -> Any:
             return clone(estimator).fit(X_train, y_train).predict(X_test)
@@ -142,7 +120,7 @@ def as_predictor(estimator: Any) -> tuple[str, bool, Predictor]:
 
 
 def _name_estimator(estimator: Any) -> str:
-    """The type, or the types of the steps of a pipeline."""
+    """The type, or for a pipeline the types of its steps."""
     steps = getattr(estimator, "steps", None)
     if not isinstance(steps, list):
         return type(estimator).__name__
@@ -150,15 +128,14 @@ def _name_estimator(estimator: Any) -> str:
 
 
 def _make_folds(
-    model: WarpModel,
-    pairs: AlignedPairs,
-    samples: Samples,
+    pairs: TrainingPairs,
+    source: SampleSource,
     copies: int | None,
     seed: int,
     n_threads: int | None,
 ) -> list[_Fold]:
-    masks = held_out_masks(pairs, samples.images, samples.codes, seed)
-    n_classes = len(np.unique(samples.codes))
+    codes, n_classes = source.codes, len(pairs.classes)
+    masks = held_out_masks(pairs, source.data.X, codes, seed)
     if n_classes < 2:
         raise ValueError(
             "an estimator can be judged by at least two classes, got samples of one. Fit the "
@@ -166,17 +143,17 @@ def _make_folds(
         )
     if not masks:
         raise ValueError(
-            f"`X` must have enough samples to hold some out, got {len(samples.y)} of {n_classes} "
+            f"`X` must have enough samples to hold some out, got {len(codes)} of {n_classes} "
             "classes: the others have too few pairs to learn warps from. Fit the augmenter to more."
         )
-    folds, labels = [], np.array(model.classes)
+    folds, labels = [], np.array(list(pairs.classes))
     for number, held_out in enumerate(masks):
-        n_most = MOST_OTHERS if copies is None else len(samples.y)
-        kept = choose_some(samples.codes, ~held_out, n_most, seed)
+        n_most = MOST_OTHERS if copies is None else len(codes)
+        kept = choose_some(codes, ~held_out, n_most, seed)
         n_copies = copies or int(np.clip(N_ROWS // len(kept) - 1, MIN_COPIES, MAX_COPIES))
         templates = np.tile(kept, n_copies)
-        theta = refit(model, pairs.among(~held_out)).draw(
-            labels[samples.codes[templates]], np.arange(len(templates)), seed=seed,
+        theta = pairs.among(~held_out).fit().draw(
+            labels[codes[templates]], np.arange(len(templates)), seed=seed,
             templates=templates, n_threads=n_threads,
         )  # fmt: skip
         folds.append(_Fold(f"fold {number + 1} of {len(masks)}", templates, theta, held_out))
@@ -186,17 +163,18 @@ def _make_folds(
 class _Judge(NamedTuple):
     name: str
     predictor: Predictor
-    samples: Samples
+    source: SampleSource
+    y: Array
     shape: tuple[int, ...]
     folds: list[_Fold]
 
     def mistakes(self, fold: _Fold, strength: float) -> NDArray[np.float64]:
-        """Whether each held-out sample (m,) is mistaken: 0 or 1."""
-        images, y, kept = self.samples.images, self.samples.y, np.unique(fold.templates)
+        """0-1 error of each held-out sample (m,)."""
+        images, y, kept = self.source.data.X, self.y, np.unique(fold.templates)
         X_train, y_train = images[kept], y[kept]
         if strength > 0.0:
             theta = apply_strength(fold.theta, strength)
-            warped = self.samples.warp_fn(theta, images[fold.templates])
+            warped = self.source.apply(theta, images[fold.templates])
             X_train = np.concatenate((X_train, warped))
             y_train = np.concatenate((y_train, y[fold.templates]))
         X_test, y_test = images[fold.held_out], y[fold.held_out]
@@ -213,14 +191,14 @@ class _Judge(NamedTuple):
         return (self._check(predictions, len(y_test), where) != y_test).astype(np.float64)
 
     def _check(self, predictions: Any, n: int, where: str) -> Array:
-        """Labels (n,)."""
-        labels, known = np.asarray(predictions), np.unique(self.samples.y)
+        """Predictions as an array of labels (n,)."""
+        labels, known = np.asarray(predictions), np.unique(self.y)
         if labels.shape != (n,):
             raise ValueError(
                 f"{self.name} must predict a label for each of {n} samples, shape ({n},), got "
                 f"{labels.shape} {where}. Turn probabilities into labels first."
             )
-        # Words and numbers never match, and numpy would make words of numbers to compare them.
+        # Strings never match numbers, but numpy would compare numbers as strings.
         are_words = labels.dtype.kind == "U", known.dtype.kind == "U"
         if labels.dtype.kind == "O" or are_words[0] == are_words[1]:
             strange = ~np.isin(labels, known)
@@ -237,7 +215,7 @@ class _Judge(NamedTuple):
 def _race(
     judge: _Judge, strengths: Sequence[float], progress: ProgressOption
 ) -> tuple[list[float], Errors, dict[float, NDArray[np.float64]]]:
-    """Strengths that went on to the last fold, their errors, and those of the others."""
+    """Strengths that reached the last fold, their errors, and those of the others."""
     left, n_folds = list(strengths), len(judge.folds)
     found: dict[float, list[NDArray[np.float64]]] = {strength: [] for strength in left}
     with track(n_folds * len(left), "judging strengths", progress) as advance:
@@ -259,7 +237,7 @@ def _race(
 
 
 def _choose_going(found: dict[float, NDArray[np.float64]]) -> list[float]:
-    """Strengths that may still win, and 0."""
+    """The strengths to go on with, always with 0."""
     above = [strength for strength in found if strength > 0.0]
     errors = np.stack([found[strength] for strength in above])
     may_win = are_as_good(errors, int(errors.mean(axis=1).argmin()), HOPELESS)

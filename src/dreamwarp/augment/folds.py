@@ -1,4 +1,4 @@
-"""Which samples are held out, and which of the others are warped."""
+"""Folds for judging strengths, and images prepared for distances."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 from dreamwarp.core.draws import Stream, uniforms
 
-# Folds at least. Three where there are many samples: each warped sample then meets more held-out
-# ones, and samples are enough to learn from without a third of them.
+# Fewest folds. Three for many samples: each warped sample is then compared with more held-out ones,
+# and two thirds of the samples are enough to learn from.
 N_FOLDS, N_FOLDS_OF_MANY, MANY = 5, 3, 300
-# Samples to hold out in all, about: folds beyond that are not used.
+# About the number of samples to hold out; further folds are not used.
 N_HELD_OUT = 1000
-# Longest axes to compare samples by, by their number: larger samples are averaged down to that.
+# Longest axis by number of axes: larger samples are averaged down.
 LONGEST = {1: 1024, 2: 32, 3: 12}
 
 
 def first_alike(images: NDArray[Any]) -> NDArray[np.int64]:
-    """For each sample (n,), the first that is identical to it."""
+    """Index (n,) of the first sample that is identical to each."""
     rows = np.ascontiguousarray(images.reshape(len(images), -1))
     texts = rows.view(np.dtype((np.void, rows.itemsize * rows.shape[1])))[:, 0]
     _, firsts, places = np.unique(texts, return_index=True, return_inverse=True)
@@ -28,18 +28,18 @@ def first_alike(images: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def count_folds(n: int) -> int:
-    """Folds that ``n`` samples are divided into."""
+    """Number of folds for ``n`` samples."""
     return max(N_FOLDS if n < MANY else N_FOLDS_OF_MANY, math.ceil(n / N_HELD_OUT))
 
 
 def make_folds(
     codes: NDArray[np.int64], alike: NDArray[np.int64], seed: int
 ) -> list[NDArray[np.bool_]]:
-    """Which samples are held out together, as masks (n,); about ``N_HELD_OUT`` in all.
+    """Stratified random folds, as masks (n,) of held-out samples; about ``N_HELD_OUT`` in all.
 
-    Every class is divided alike, at random. Samples that are ``alike`` (n,) are held out together:
-    a copy left behind would be the nearest neighbour. The only sample of a class, or copies of one
-    alone, are never held out.
+    Identical samples, those of equal ``alike`` (n,), are held out together: a copy left behind
+    would be the nearest neighbour. A class is never held out whole, so one that consists of copies
+    of a single sample is not held out at all.
     """
     n = len(codes)
     order = np.argsort(uniforms(seed, np.arange(n), 1, stream=Stream.ORDER)[:, 0], kind="stable")
@@ -47,7 +47,7 @@ def make_folds(
     different = np.unique(np.stack([codes, alike]), axis=1)[0]
     alone = (np.bincount(different) == 1)[codes]
     n_folds = count_folds(n)
-    # Counted on from class to class, so that small classes do not all begin with the first fold.
+    # Counting continues over classes, so that small classes do not all start with the first fold.
     numbers = np.empty(n, np.int64)
     numbers[by_class] = np.arange(n) % n_folds
     numbers = numbers[alike]
@@ -59,9 +59,9 @@ def make_folds(
 def choose_some(
     codes: NDArray[np.int64], kept: NDArray[np.bool_], n_most: int, seed: int
 ) -> NDArray[np.int64]:
-    """Numbers of the samples that are kept (n,), or of about ``n_most`` of them at random.
+    """Indices of the samples in the mask ``kept`` (n,), or of about ``n_most`` of them at random.
 
-    Every class keeps the same share of its samples, rounded up: none is lost.
+    Every class keeps the same share of its samples, rounded up.
     """
     numbers = np.flatnonzero(kept)
     if len(numbers) <= n_most:
@@ -76,7 +76,7 @@ def choose_some(
 
 
 def shrink_images(images: NDArray[Any], ndim: int) -> NDArray[np.float32]:
-    """Samples with axes of at most ``LONGEST``, by means over neighbouring pixels."""
+    """Average samples down to axes of at most ``LONGEST``."""
     values = images.astype(np.float32)
     for axis in range(images.ndim - ndim, images.ndim):
         size = images.shape[axis]
@@ -90,6 +90,6 @@ def shrink_images(images: NDArray[Any], ndim: int) -> NDArray[np.float32]:
 
 
 def standardize(images: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Shift to mean 0 and scale to deviation 1: float32 distances lose digits to a large mean."""
+    """Scale to mean 0 and deviation 1: with a large mean, float32 distances lose digits."""
     centered = images - images.mean(dtype=np.float64).astype(np.float32)
     return centered / np.float32(max(float(centered.std(dtype=np.float64)), 1e-30))

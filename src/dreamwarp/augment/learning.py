@@ -1,9 +1,9 @@
-"""From samples and labels to the warps of each class: neighbours, alignments, distributions."""
+"""Learn the warps of each class from samples: find neighbours, align them, fit distributions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,35 +12,42 @@ from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
 from dreamwarp.align.alignment import METHODS, is_flat, scale_images
 from dreamwarp.align.evidence import EvidenceFinder, spread_evenly
 from dreamwarp.core.defaults import DISPLACEMENT
+from dreamwarp.core.labels import Label
 from dreamwarp.core.progress import ProgressOption, show_waiting
 from dreamwarp.core.validation import check_choice, check_whole
 from dreamwarp.model import WarpModel, alignment_weights, empirical_bayes
-from dreamwarp.model.empirical_bayes import DISPLACEMENTS, Pool
-from dreamwarp.model.fitting import Recipe, check_enough, choose_recipe, fit_by, warn_of_fallbacks
-from dreamwarp.model.kinds import KINDS, Amounts
-from dreamwarp.model.moments import Pairs, Rule, Spread
+from dreamwarp.model.fitting import (
+    KINDS,
+    HyperParameters,
+    check_enough,
+    fit_classes,
+    warn_of_fallbacks,
+)
+from dreamwarp.model.pairs import Pairs, PosteriorCovariances
+from dreamwarp.model.selection import choose_hyperparameters
 from dreamwarp.space import WarpSpace
 
 if TYPE_CHECKING:
     from distributed import Client
 
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 LearningMethod = Literal["eb", "map", "laplace", "metropolis", "hmc"]
 LEARNING_METHODS = ("eb", *METHODS)
 
-# As many pairs, over all classes, are needed to learn anything: the least that a model takes.
+# Fewest pairs, over all classes, that a model is fitted to.
 MIN_PAIRS = 5
-# Pairs that empirical Bayes learns from, at most, for samples that are no templates: so many, and
-# more where there are many classes.
+# Most pairs that empirical Bayes learns from: in all, or per class if that is more.
 MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS = 1000, 50
-# Template-conditional warps beside it: how many neighbours the class counts as, the drift toward
-# them, and the pairs that all classes count as for a class, as held-out likelihood chooses them for
-# 100 labels of MNIST. The prior counts as few pairs, so that no covariance is singular.
+# Hyper-parameters of template warps with method="eb". The first three are what held-out likelihood
+# chooses for 100 labels of MNIST. The smooth prior counts as few pairs: enough that no covariance
+# is singular.
 CLASS_PAIRS, DRIFT, POOL_PAIRS, SMOOTH_PAIRS = 7.0, 1.0, 50.0, 5.0
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How warps are learned; each is an option of ``Augmenter``."""
+    """How warps are learned; see the options of ``Augmenter``."""
 
     n_neighbors: int
     method: LearningMethod
@@ -68,31 +75,27 @@ class Settings:
                 "`discount_poor` needs similarity='ssd', whose losses can be compared, got "
                 f"{self.similarity!r}."
             )
-
         if self.method == "eb" and self.model == "gaussian" and self.discount_poor:
             raise ValueError(
-                "`discount_poor` must be False with method='eb' and model='gaussian', where every "
-                "pair counts by what it shows. Use method='map'."
+                "`discount_poor` must be False with method='eb' and model='gaussian', which weigh "
+                "pairs by their information. Use method='map'."
             )
 
     def prior(self, space: WarpSpace) -> SmoothPrior:
-        """The prior of alignments, or where empirical Bayes starts from."""
-        return SmoothPrior(
-            space,
-            displacement=DISPLACEMENT if self.displacement == "auto" else self.displacement,
-            length=self.length,
-        )
+        """The prior of alignments; empirical Bayes starts from it."""
+        displacement = DISPLACEMENT if self.displacement == "auto" else self.displacement
+        return SmoothPrior(space, displacement=displacement, length=self.length)
 
     def describe(self) -> dict[str, str | int | float]:
-        """What a model file says of them: words and numbers."""
+        """The settings as words and numbers, for a model file."""
         kind = type(self.similarity).__name__
         name = getattr(self.similarity, "__name__", kind)
         return {
             "n_neighbors": int(self.n_neighbors),
             "method": self.method,
             "similarity": self.similarity if isinstance(self.similarity, str) else name,
-            "sigma": _amount(self.sigma),
-            "displacement": _amount(self.displacement),
+            "sigma": self.sigma if isinstance(self.sigma, str) else float(self.sigma),
+            "displacement": "auto" if self.displacement == "auto" else float(self.displacement),
             "length": float(self.length),
             "keep_unusable": int(self.keep_unusable),
             "discount_poor": int(self.discount_poor),
@@ -102,140 +105,149 @@ class Settings:
         }
 
 
-def _amount(value: Any) -> str | float:
-    return value if isinstance(value, str) else float(value)
-
-
 @dataclass(frozen=True, eq=False)
-class AlignedPairs:
-    """Pairs of samples, and the warps between them.
+class TrainingPairs:
+    """Aligned pairs by class, and the hyper-parameters to fit a model to them."""
 
-    Attributes
-    ----------
-    labels : list
-        Of the classes, as a model knows them.
-    codes : (n_pairs,)
-        Class of each pair.
-    theta : (n_pairs, d)
-    edges : (n_pairs, 2)
-    weights : (n_pairs,)
-    spread : Spread or None
-        Where θ are posterior means: their covariances.
-    recipe : Recipe or None
-        How distributions are made of them, once that is settled.
-    general : AlignedPairs or None
-        What the distribution for samples that are no templates is made of, if not of the same.
-    """
-
-    labels: list[Any]
-    codes: NDArray[np.int64]
-    theta: NDArray[np.float64]
-    edges: NDArray[np.int64]
-    weights: NDArray[np.float64]
-    spread: Spread | None = None
-    recipe: Recipe | None = None
-    general: AlignedPairs | None = None
+    space: WarpSpace
+    classes: dict[Label, Pairs]
+    hyper: HyperParameters
 
     def __len__(self) -> int:
-        return len(self.codes)
+        return sum(map(len, self.classes.values()))
 
-    def among(self, kept: NDArray[np.bool_]) -> AlignedPairs:
-        """The pairs that join two samples of those that are kept (n_samples,); no general ones."""
-        some = np.flatnonzero(kept[self.edges].all(axis=1))
-        spread = None if self.spread is None else self.spread.only(some)
-        return AlignedPairs(
-            self.labels, self.codes[some], self.theta[some], self.edges[some], self.weights[some],
-            spread, self.recipe,
-        )  # fmt: skip
-
-    def by_class(self) -> dict[Any, Pairs]:
-        """The pairs of every class, by its label."""
-        everything = Pairs(self.theta, self.weights, self.edges, self.spread)
-        members = (np.flatnonzero(self.codes == code) for code in range(len(self.labels)))
-        return {
-            label: everything.only(some) for label, some in zip(self.labels, members, strict=True)
+    def among(self, kept: NDArray[np.bool_]) -> TrainingPairs:
+        """The pairs of which both samples are kept, a mask (n_samples,)."""
+        some = {
+            label: pairs.only(np.flatnonzero(kept[pairs.edges].all(axis=1)))
+            for label, pairs in self.classes.items()
         }
+        return replace(self, classes=some)
+
+    def fit(self) -> WarpModel:
+        """Fit a model."""
+        return WarpModel(self.space, *fit_classes(self.classes, self.hyper))
 
 
-def learn_pairs(
+class Learned(NamedTuple):
+    """Edges (e, 2), their alignments, the model, and the pairs to fit it again without some."""
+
+    edges: Integers
+    alignments: Alignments
+    model: WarpModel
+    pairs: TrainingPairs
+
+
+def learn_model(
     space: WarpSpace,
     images: NDArray[Any],
-    codes: NDArray[np.int64],
-    labels: list[Any],
+    codes: Integers,
+    labels: list[Label],
     settings: Settings,
     *,
     seed: int,
     progress: ProgressOption,
     n_threads: int | None,
     client: Client | None,
-) -> tuple[NDArray[np.int64], Alignments, AlignedPairs]:
-    """Edges (e, 2) between neighbours of each class, their alignments, and what to learn from.
+) -> Learned:
+    """Learn the warps of each class.
 
-    Each pair is aligned once. Of more than ``max_pairs`` some are taken, as many of every class,
-    unless the model needs those of every sample.
+    Parameters
+    ----------
+    images : (n, *spatial) or (n, channels, *spatial)
+    codes : (n,)
+        Class of each image, an index into ``labels``.
     """
     edges = neighbor_pairs(
         images, np.array(labels)[codes], n_neighbors=settings.n_neighbors, n_threads=n_threads
     )
     if settings.max_pairs is not None and settings.model != "template":
         edges = edges[spread_evenly(codes[edges[:, 0]], settings.max_pairs)]
-    by_evidence = settings.method == "eb" and settings.model != "kde"
+    prior, similarity, sigma = settings.prior(space), settings.similarity, settings.sigma
+    is_eb = settings.method == "eb" and settings.model != "kde"
     options: Any = {"progress": progress, "n_threads": n_threads}
-    prior, pool = settings.prior(space), None
-    how: Any = {
-        "method": "map" if settings.method == "eb" else settings.method, "prior": prior,
-        "sigma": settings.sigma, "similarity": settings.similarity,
-    }  # fmt: skip
-    if by_evidence and settings.model == "gaussian":
+    align_prior: Any = prior
+    pool = None
+    if is_eb and settings.model == "gaussian":  # aligned under the prior and noise it estimates
         pool = find_pool(prior, images, edges, codes, settings, **options)
-        how |= {"prior": pool.prior, "sigma": "auto", "similarity": pool.similarity}
+        align_prior, similarity, sigma = pool.prior, pool.similarity, "auto"
     alignments = align_pairs(
-        space, images, images, edges=edges, seed=seed, max_steps=settings.max_steps,
-        max_draws=settings.max_draws, client=client, **how, **options,
+        space, images, images, edges=edges, prior=align_prior, similarity=similarity, sigma=sigma,
+        method="map" if settings.method == "eb" else settings.method, seed=seed,
+        max_steps=settings.max_steps, max_draws=settings.max_draws, client=client, **options,
     )  # fmt: skip
     some = np.flatnonzero(alignments.usable | settings.keep_unusable)
     check_number(len(some), len(edges))
     weights = np.ones(len(some))
     if settings.discount_poor:
         weights = alignment_weights(alignments.loss_before[some], alignments.loss_after[some])
-    pairs = AlignedPairs(
-        labels, codes[edges[some, 0]], alignments.theta[some], edges[some], weights
-    )
-    if not by_evidence:
-        return edges, alignments, pairs
+    aligned = Pairs(alignments.theta[some], weights, edges[some])
+    classes = split_by_class(aligned, codes, labels)
+    if not is_eb:
+        check_enough(classes, MIN_PAIRS)
+        given = HyperParameters(settings.model, min_pairs=MIN_PAIRS)
+        pairs = TrainingPairs(space, classes, choose_hyperparameters(classes, given, space.dim))
+        return Learned(edges, alignments, fit_model(pairs, None, settings, seed), pairs)
+
     few = np.flatnonzero(alignments.usable)
     n_most = max(MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS * len(labels))
     few = few[spread_evenly(codes[edges[few, 0]], settings.max_pairs or n_most)]
     if pool is None:
-        options |= {"similarity": alignments.similarity, "start": alignments.theta[few]}
-        pool = find_pool(prior, images, edges[few], codes, settings, **options)
+        pool = find_pool(
+            prior, images, edges[few], codes, settings, similarity=alignments.similarity,
+            start=alignments.theta[few], **options,
+        )  # fmt: skip
     general = learn_posteriors(
         pool, edges[few], alignments.theta[few], codes, labels, n_threads, client
     )
     if settings.model == "gaussian":
-        return edges, alignments, general
-    rule = Rule(0.0, prior_pairs=POOL_PAIRS, smooth=prior.covariance, smooth_pairs=SMOOTH_PAIRS)
-    amounts = Amounts("template", class_pairs=CLASS_PAIRS, drift=DRIFT)
-    recipe = Recipe(rule, amounts, MIN_PAIRS)
-    return edges, alignments, replace(pairs, general=general, recipe=recipe)
+        return Learned(edges, alignments, fit_model(general, None, settings, seed), general)
+    hyper = HyperParameters(
+        "template", shrinkage=0.0, prior_pairs=POOL_PAIRS, smooth=prior.covariance,
+        smooth_pairs=SMOOTH_PAIRS, class_pairs=CLASS_PAIRS, drift=DRIFT, min_pairs=MIN_PAIRS,
+    )  # fmt: skip
+    pairs = TrainingPairs(space, classes, hyper)
+    return Learned(edges, alignments, fit_model(pairs, general, settings, seed), pairs)
+
+
+def split_by_class(pairs: Pairs, codes: Integers, labels: list[Label]) -> dict[Label, Pairs]:
+    """The pairs of every class, by its label; ``codes`` (n,) are the classes of the samples."""
+    assert pairs.edges is not None
+    own = codes[pairs.edges[:, 0]]
+    return {label: pairs.only(np.flatnonzero(own == code)) for code, label in enumerate(labels)}
+
+
+def fit_model(
+    pairs: TrainingPairs, general: TrainingPairs | None, settings: Settings, seed: int
+) -> WarpModel:
+    """Fit a model; ``general``: the pairs for samples that are not templates."""
+    check_enough(pairs.classes, MIN_PAIRS)
+    fitted = fit_classes(pairs.classes, pairs.hyper)
+    warn_of_fallbacks(fitted)
+    if general is not None:
+        fitted = fitted.with_general(fit_classes(general.classes, general.hyper))
+    return WarpModel(pairs.space, *fitted).with_settings(**settings.describe(), seed=seed)
+
+
+# -- empirical Bayes
 
 
 def find_pool(
     prior: SmoothPrior,
     images: NDArray[Any],
-    edges: NDArray[np.int64],
-    codes: NDArray[np.int64],
+    edges: Integers,
+    codes: Integers,
     settings: Settings,
     *,
     similarity: Any = None,
-    start: NDArray[np.float64] | None = None,
+    start: Array | None = None,
     progress: ProgressOption,
     n_threads: int | None,
-) -> Pool:
-    """The noise and the distribution of warps of all classes, from pairs that have structure.
+) -> empirical_bayes.Pool:
+    """Estimate the noise and the pool from pairs of images that are not constant.
 
-    Where pairs were aligned before, the search begins at those θ (n_pairs, d), ``start``, with the
-    similarity that was calibrated then.
+    For pairs that were aligned before: the calibrated ``similarity``, and θ (n_pairs, d) to start
+    at.
     """
     flat = is_flat(scale_images(prior.space, "X", images))
     kept = np.flatnonzero(~flat[edges].any(axis=1))
@@ -245,37 +257,35 @@ def find_pool(
         prior, images, edges, similarity=similarity or settings.similarity, sigma=settings.sigma,
         max_steps=settings.max_steps, progress=progress, n_threads=n_threads,
     )  # fmt: skip
+    candidates = empirical_bayes.DISPLACEMENTS if settings.displacement == "auto" else ()
     with show_waiting("estimating noise and scale", progress):
         return empirical_bayes.find_pool(
             finder, edges, codes[edges[:, 0]], start=None if start is None else start[kept],
-            displacements=DISPLACEMENTS if settings.displacement == "auto" else (),
-            fixed_sigma=settings.sigma != "auto", n_threads=n_threads,
+            displacements=candidates, fixed_sigma=settings.sigma != "auto", n_threads=n_threads,
         )  # fmt: skip
 
 
 def learn_posteriors(
-    pool: Pool,
-    edges: NDArray[np.int64],
-    theta: NDArray[np.float64],
-    codes: NDArray[np.int64],
-    labels: list[Any],
+    pool: empirical_bayes.Pool,
+    edges: Integers,
+    theta: Array,
+    codes: Integers,
+    labels: list[Label],
     n_threads: int | None,
     client: Client | None,
-) -> AlignedPairs:
-    """What pairs say of their warps by empirical Bayes; ``theta`` (n_pairs, d) are the modes."""
-    pair_codes, frame = codes[edges[:, 0]], pool.finder.frame
+) -> TrainingPairs:
+    """Posterior means and covariances of pairs; ``theta`` (n_pairs, d) are their modes."""
+    frame = pool.finder.frame
     learned = empirical_bayes.learn(
-        pool, edges, pair_codes, start=theta, n_threads=n_threads, client=client
+        pool, edges, codes[edges[:, 0]], start=theta, n_threads=n_threads, client=client
     )
-    rule = Rule(
-        0.0, prior_pairs=learned.pool_pairs, smooth=pool.smooth.covariance,
-        smooth_pairs=empirical_bayes.PRIOR_PAIRS * frame.rank,
+    posterior = PosteriorCovariances(learned.covariances, frame.matrix, frame.rest)
+    pairs = Pairs(learned.means @ frame.matrix.T, np.ones(len(edges)), edges, posterior)
+    hyper = HyperParameters(
+        "gaussian", shrinkage=0.0, prior_pairs=learned.pool_pairs, smooth=pool.smooth.covariance,
+        smooth_pairs=empirical_bayes.PRIOR_PAIRS * frame.rank, min_pairs=MIN_PAIRS,
     )  # fmt: skip
-    return AlignedPairs(
-        labels, pair_codes, learned.means @ frame.matrix.T, edges, np.ones(len(edges)),
-        Spread(learned.spreads, frame.matrix, frame.rest),
-        Recipe(rule, Amounts("gaussian"), MIN_PAIRS),
-    )  # fmt: skip
+    return TrainingPairs(frame.space, split_by_class(pairs, codes, labels), hyper)
 
 
 def check_number(n_usable: int, n_pairs: int) -> None:
@@ -286,29 +296,3 @@ def check_number(n_usable: int, n_pairs: int) -> None:
             f"aligned, got {n_usable} of {n_pairs}. Give more samples of a class, or larger "
             "`n_neighbors`; samples without structure can't be aligned."
         )
-
-
-def fit_model(
-    space: WarpSpace, pairs: AlignedPairs, settings: Settings, *, seed: int
-) -> tuple[WarpModel, AlignedPairs]:
-    """The distributions of warps, and the pairs with the recipe that they were made by.
-
-    What the recipe leaves open is chosen by held-out likelihood.
-    """
-    classes = pairs.by_class()
-    check_enough(classes, MIN_PAIRS)
-    recipe = pairs.recipe or choose_recipe(
-        classes, "auto", "auto", Amounts(settings.model), MIN_PAIRS, space.dim
-    )
-    fitted = fit_by(classes, recipe)
-    warn_of_fallbacks(fitted, MIN_PAIRS)
-    if pairs.general is not None and pairs.general.recipe is not None:
-        fitted = fitted.with_general(fit_by(pairs.general.by_class(), pairs.general.recipe))
-    model = WarpModel(space, *fitted).with_settings(**settings.describe(), seed=seed)
-    return model, replace(pairs, recipe=recipe)
-
-
-def refit(model: WarpModel, pairs: AlignedPairs) -> WarpModel:
-    """The model of other pairs, by their recipe; without one for samples that are no templates."""
-    assert pairs.recipe is not None
-    return WarpModel(model.space, *fit_by(pairs.by_class(), pairs.recipe))

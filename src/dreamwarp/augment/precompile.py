@@ -1,4 +1,4 @@
-"""Compiling ahead of time, by doing a little of what is usually done.
+"""Compile kernels ahead of time, by running them on small inputs.
 
 ``python -m dreamwarp.augment.precompile CELLS PART`` compiles one part.
 """
@@ -21,21 +21,21 @@ from dreamwarp.core.progress import Meter, silenced
 from dreamwarp.model import WarpModel
 from dreamwarp.space import WarpSpace
 
-# Kinds of numbers that samples most often come in.
+# The most common dtypes of samples.
 TYPES = (np.uint8, np.float32, np.float64)
 SIZE, N = 12, 8
 
 
 def compile_ahead(cells: tuple[int, ...] = (4, 4)) -> None:
-    """Compile what aligning, fitting and warping need in as many dimensions, and keep it on disk.
+    """Compile the kernels for spaces of as many axes, and cache them on disk.
 
-    The parts have little in common and are compiled side by side, each in its own process.
+    The parts are compiled in parallel, each in its own process.
     """
-    WarpSpace(cells)  # says what is wrong with them here, not in another process
+    WarpSpace(cells)  # raises here, not in another process
     mark = mark_of(trace, f"compiled-{len(cells)}")
     command = [sys.executable, "-m", "dreamwarp.augment.precompile", ",".join(map(str, cells))]
     with Meter("compiling (half a minute to a minute, once)", None, patience=TELL_SECONDS):
-        # Sessions of their own: Ctrl-C is for this process to act on.
+        # In new sessions: Ctrl-C should reach this process only.
         processes = [
             subprocess.Popen([*command, part], start_new_session=True, stdin=subprocess.DEVNULL)
             for part in PARTS
@@ -53,9 +53,9 @@ def compile_ahead(cells: tuple[int, ...] = (4, 4)) -> None:
 
 
 def ensure_compiled(space: WarpSpace) -> None:
-    """Compile on several cores what a fit needs, the first time that there is one.
+    """Compile what a fit needs on several cores, before the first fit.
 
-    Where that can't be done, kernels compile one after the other when they are first called.
+    If that fails, kernels compile one after the other at their first call.
     """
     mark = mark_of(trace, f"compiled-{space.ndim}")
     if mark is None or mark.exists() or thread_count() == 1:
@@ -67,7 +67,7 @@ def ensure_compiled(space: WarpSpace) -> None:
 
 
 def _align(cells: tuple[int, ...]) -> None:
-    """The most plausible warps between random samples, and what these say of warps."""
+    """Align random samples, and find their evidence."""
     samples = np.random.default_rng(0).random((2 * N, *len(cells) * (SIZE,)), np.float32)
     align_pairs(WarpSpace(cells), samples[:N], samples[N:], progress=False)
     edges, prior = np.arange(2 * N).reshape(-1, 2), SmoothPrior(WarpSpace(cells))
@@ -79,7 +79,7 @@ def _align(cells: tuple[int, ...]) -> None:
 
 
 def _warp(cells: tuple[int, ...]) -> None:
-    """Neighbours among random samples, a model of random warps, and samples of every type by it."""
+    """Find neighbours, fit a model, and warp samples of every dtype."""
     space, rng = WarpSpace(cells), np.random.default_rng(0)
     samples = rng.random((N, *len(cells) * (SIZE,)))
     neighbor_pairs(samples)
@@ -94,7 +94,7 @@ PARTS = {"align": _align, "warp": _warp}
 
 def _main(arguments: Sequence[str]) -> None:
     cells, part = arguments
-    with silenced():  # the process that started this one tells
+    with silenced():  # the parent process shows progress
         PARTS[part](tuple(map(int, cells.split(","))))
 
 

@@ -1,8 +1,8 @@
 """How many new samples each class gets: imbalanced-learn's ``sampling_strategy``.
 
-The rules are those of its over-samplers, so that the same option means the same here, whether or
-not it is installed. Nothing is ever taken away. One form is added that it lacks: "10x", ten times
-as many of every class. A number would not do: to imbalanced-learn it is the ratio of two classes.
+The rules are those of its over-samplers, and hold whether or not it is installed. Samples are never
+removed. One form is new: "10x", ten times as many of every class. It is a string because a number
+is the ratio of two classes in imbalanced-learn.
 """
 
 from __future__ import annotations
@@ -15,35 +15,20 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.core.validation import warn_user
-
 SamplingStrategy: TypeAlias = (
     "str | float | Mapping[Any, int] | Callable[[NDArray[Any]], Mapping[Any, int]]"
 )
 
 TIMES = re.compile(r"(\d+(?:\.\d+)?)x")
 WORDS = ("auto", "not majority", "minority", "not minority", "all")
-
-
-# Samples are numbered below this.
+# Sample numbers are below this.
 MAX_SIZE = 2**62
 
 
-def warn_of_replacement() -> None:
-    """Warn that ``fit_transform``, as in a pipeline, gives no more samples than there were."""
-    warn_user(
-        "`fit_transform`, as in a pipeline of scikit-learn, replaces every training sample by one "
-        "warped copy. To train on the samples and more, use `augmenter.wrap(classifier)`, or "
-        "`augmenter.resampler()` in a pipeline of imbalanced-learn. If one copy each is what you "
-        "want, call `fit` and `transform`.",
-        UserWarning,
-    )
-
-
 def number_new(n_new: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Numbers of as many samples of each class, where classes take turns: class by class.
+    """Sample numbers of ``n_new`` (n_classes,) new samples per class, class by class.
 
-    The j-th sample of class c of k has the number c + j k.
+    With k classes taking turns, sample j of class c has the number c + j k.
     """
     return np.concatenate([c + len(n_new) * np.arange(n) for c, n in enumerate(n_new)])
 
@@ -54,12 +39,11 @@ def count_new(strategy: SamplingStrategy, y: NDArray[Any]) -> NDArray[np.int64]:
     Parameters
     ----------
     strategy : str, float, mapping or callable
-        ``"minority"``: the smallest class gets as many as the largest has. ``"not majority"``, also
-        called ``"auto"``, ``"not minority"`` and ``"all"``: so do these. Where sizes are equal, the
-        first class in order is the smallest, or the largest. ``"10x"``, or another number: every
-        class becomes so many times as large as it is. A float, for two classes: size of the
-        smaller over that of the larger, at most 1. A mapping of label to size, as it shall be
-        afterwards; or a function that makes one of ``y``.
+        ``"minority"``, ``"not minority"``, ``"not majority"`` (also ``"auto"``) or ``"all"``: these
+        classes grow to the size of the largest. Of classes of equal size, the first counts as the
+        smallest or largest. ``"10x"``: every class becomes ten times as large. A float, for two
+        classes: size of the smaller over that of the larger, at most 1. A mapping of label to final
+        size, or a function of ``y`` that returns one.
     y : (n,)
         Labels.
     """

@@ -1,4 +1,4 @@
-"""ShapeAugmenter: learns how shapes of a class deform into one another, and makes more of them."""
+"""ShapeAugmenter: learned augmentation of point sets and meshes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.align.points import Match, PointAlignments, align_points, chamfer_distance, thin
 from dreamwarp.align.prior import SmoothPrior
-from dreamwarp.augment.members import Members
+from dreamwarp.augment.source import Members
 from dreamwarp.core.draws import Seed, Stream, as_key, integers
 from dreamwarp.core.progress import ProgressOption, track
 from dreamwarp.core.validation import check_factor, check_whole
@@ -26,27 +26,28 @@ Integers = NDArray[np.int64]
 
 # By the number of axes.
 DEFAULT_CELLS = {2: (4, 4), 3: (2, 2, 2)}
-# Points of a shape that neighbours are found by, where points do not correspond.
+# Points per shape for finding neighbours, if points do not correspond.
 N_OUTLINE = 200
 
 
 class ShapeAugmenter:
     """Learned augmentation of point sets and meshes.
 
-    Pairs of neighbours within a class are aligned by warps, by landmarks or by Chamfer's distance;
-    a :class:`WarpModel` is fitted to those; new shapes are shapes moved by draws from it. Faces
-    and attributes of meshes stay, normals follow by the Jacobian.
+    Neighbours within a class are aligned by warps, using landmarks or the Chamfer distance, and a
+    :class:`WarpModel` is fitted to the warps. New shapes are shapes moved by its draws. Faces and
+    attributes of meshes are kept; normals are transformed by the Jacobian.
 
     Parameters
     ----------
     cells : tuple of int, optional
         Default: (4, 4) in the plane, (2, 2, 2) in space.
     boundary : {"zero", "slip", "free", "periodic"}
-        Of the box; see :class:`WarpSpace`.
+        Boundary condition; see :class:`WarpSpace`.
     n_neighbors : int
-        Neighbours in its class that each shape is aligned with.
+        Neighbours of the same class to align each shape with.
     match : {"auto", "known", "nearest"}
-        ``"auto"``: by number, if all shapes have as many points and the same faces.
+        How points correspond. ``"auto"``: ``"known"``, by index, if all shapes have the same number
+        of points and the same faces.
     sigma, displacement, length, max_points
         See :func:`align_points` and :class:`SmoothPrior`.
     strength : float
@@ -132,7 +133,7 @@ class ShapeAugmenter:
         return self
 
     def sample(self, n: int, *, first: int = 0) -> ShapeSet:
-        """New shapes ``first`` to ``first + n - 1``; classes take turns."""
+        """New shapes number ``first`` to ``first + n - 1``; classes take turns."""
         if not hasattr(self, "model_"):
             raise ValueError("`sample` needs a fitted augmenter. Call `fit` first.")
         return sample_shapes(self.model_, self.shapes_, n, seed=self.seed, first=first)
@@ -150,7 +151,7 @@ def sample_shapes(
     first: int = 0,
     strength: float | None = None,
 ) -> ShapeSet:
-    """Shapes moved by draws from a model. Shape k depends on the seed and k alone."""
+    """New shapes: shapes moved by draws from a model. Shape k depends on the seed and k alone."""
     n, first = check_whole("n", n, 1), check_whole("first", first, 0)
     classes, codes = np.unique(shapes.y, return_inverse=True)
     if (encode(classes, model.classes) < 0).any():
@@ -163,7 +164,7 @@ def sample_shapes(
             f"`{shapes.name}` has shapes in {shapes.ndim} dimensions, and the model's warps are "
             f"those of {model.space!r}."
         )
-    key, members = as_key(seed), Members.of(codes)
+    key, members = as_key(seed), Members(codes)
     numbers = np.arange(first, first + n, dtype=np.int64)
     drawn = numbers % len(classes)
     places = integers(key, numbers, members.counts[drawn], stream=Stream.TEMPLATE)
@@ -183,10 +184,10 @@ def sample_shapes(
 
 
 def warp_mesh(warp: Warp, mesh: Any, box: Box | None = None) -> Any:
-    """A mesh of trimesh moved by a warp of space, as :meth:`Warp.points` moves points.
+    """Move the vertices of a trimesh mesh by a 3-D warp, as :meth:`Warp.points` does.
 
-    Faces and attributes are kept, and normals that came with the file follow. ``box`` becomes the
-    unit cube; by default it is put round the mesh, with a margin.
+    Faces and attributes are kept; normals from the file are transformed. ``box`` is mapped to the
+    unit cube; default: the bounding box of the mesh, with a margin.
     """
     vertices = np.asarray(mesh.vertices, np.float64)
     box = Box.around(vertices) if box is None else box
@@ -211,7 +212,7 @@ def _as_set(shapes: Any, y: Any, normalize: Normalize) -> ShapeSet:
 def _neighbor_edges(
     points: list[Array], labels: NDArray[Any], n_neighbors: int, known: bool, progress: Any
 ) -> Integers:
-    """Undirected edges (e, 2) to the nearest shapes of the same class."""
+    """Undirected edges (e, 2) between nearest shapes of the same class."""
     n_neighbors = check_whole("n_neighbors", n_neighbors, 1)
     edges: set[tuple[int, int]] = set()
     outlines = points if known else [thin(p, N_OUTLINE) for p in points]

@@ -1,4 +1,4 @@
-"""Samples by number: which sample is warped, and how, follows from the seed and the number."""
+"""SampleSource: new samples by number. Template and warp depend on the seed and the number."""
 
 from __future__ import annotations
 
@@ -11,16 +11,14 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.augment.fingerprint import fingerprint
-from dreamwarp.augment.members import Members
 from dreamwarp.core.draws import Seed, Stream, as_key, integers
 from dreamwarp.core.labels import check_label
-from dreamwarp.core.samples import check_finite, check_layout
+from dreamwarp.core.samples import check_finite, check_layout, parts
 from dreamwarp.core.validation import check_choice, check_factor, check_whole
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.sample_sets import MAX_NUMBER
 from dreamwarp.model import WarpModel
-from dreamwarp.model.labels import MAX_LISTED, encode
+from dreamwarp.model.labels import encode, list_labels
 from dreamwarp.model.strength import apply_strength, resolve_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE
 from dreamwarp.space.resample import Interpolation
@@ -31,25 +29,25 @@ Integers = NDArray[np.int64]
 Balance = Literal["classes", "data"]
 BALANCES = ("classes", "data")
 
-# Values made at a time: what is behind them, some 16 bytes each, should stay in a processor's cache
-# as far as it can, and Python's share of the time should be small.
+# Values per block, of about 16 bytes each with intermediate results: small enough for a processor's
+# cache, large enough that Python's overhead is small.
 BLOCK_VALUES = 2**20
 MAX_BLOCK = 4096
-# Blocks are multiples of this where they can be: kernels do as many warps, or some such, abreast.
+# Larger blocks are multiples of this, the number of warps that kernels process together.
 ABREAST = 64
-# Memory for samples on their way, where one call makes many.
+# Memory for intermediate results if one call makes many samples.
 BLOCK_BYTES = 64 * 2**20
 
 
 class SampleForm(NamedTuple):
-    """What all samples of a set have in common.
+    """Shape, type and classes of a set of samples.
 
     Attributes
     ----------
     shape : tuple of int
-        Of one sample.
+        Shape of one sample.
     dtype : numpy.dtype
-        Of the values, in native byte order.
+        In native byte order.
     classes : (n_classes,)
         Labels, once each, in order.
     """
@@ -60,7 +58,7 @@ class SampleForm(NamedTuple):
 
     @property
     def n_bytes(self) -> int:
-        """Size of one sample."""
+        """Bytes per sample."""
         return int(np.prod(self.shape)) * self.dtype.itemsize
 
     @property
@@ -75,39 +73,57 @@ class SampleForm(NamedTuple):
         return size // ABREAST * ABREAST or size
 
 
-class SampleSource:
-    """An endless, numbered supply of samples: data warped by draws from a model.
+class Members:
+    """The samples of every class.
 
-    Sample k is a member of the data, drawn at random, warped by a θ that is drawn from the model of
-    its class. It depends on the seed and k alone: not on batches, threads, processes or machine
-    count. Which member and which θ are the same to the bit on every machine; warped values, on one
-    kind of processor. On another, positions differ by at most twice the tolerance of
-    :meth:`Warp.image`.
+    Parameters
+    ----------
+    codes : (n,)
+        Class of each sample, counted from 0.
+    """
+
+    def __init__(self, codes: Integers) -> None:
+        self.counts = np.bincount(codes)
+        self._starts = np.cumsum(self.counts) - self.counts
+        self._order = np.argsort(codes, kind="stable")
+
+    def pick(self, codes: Integers, places: Integers) -> Integers:
+        """Index (n,) of sample number ``places[k]`` of class ``codes[k]``."""
+        return self._order[self._starts[codes] + places]
+
+
+class SampleSource:
+    """An unlimited, numbered supply of new samples: data warped by draws from a model.
+
+    Sample k is a random sample of the data, warped by a θ drawn from the model of its class. It
+    depends on the seed and k alone: not on batches, threads, processes or machine count. The choice
+    of sample and θ is the same to the bit on every machine; warped values are on the same kind of
+    processor. Between kinds, positions differ by at most twice the tolerance of :meth:`Warp.image`.
 
     Parameters
     ----------
     model : WarpModel
-        Must know every class of the data. One of kind ``"template"`` that an `Augmenter` fitted
-        knows samples by their numbers; if these are other samples, all get warps of their class.
+        Must know every class of the data. A model of kind ``"template"`` from an `Augmenter` knows
+        the samples it was fitted to; other samples get warps of their class.
     data : DataSet, or pair (X, y)
-        Samples to warp, and their labels. Of a data set, the part to learn from.
+        Samples to warp, and their labels. The training part of a data set is used.
     seed : int, numpy.random.Generator or None
     strength : float, optional
-        Factor on the learned warps. Default: the one that the model recommends.
+        Factor on the learned warps. Default: the recommended one.
     balance : {"classes", "data"}
         ``"classes"``: classes take turns, sample k has the label ``classes[k % n_classes]``.
-        ``"data"``: labels come at random, as often as they do in the data.
+        ``"data"``: labels are random, with the frequencies of the data.
     interpolation : {"linear", "nearest", "cubic"}
-        How warped samples are read off.
+        How values between pixels are computed.
 
     Attributes
     ----------
     data : DataSet
     form : SampleForm
     codes : (n,)
-        Class of every sample of the data, as a place in ``form.classes``.
+        Class of every sample of the data, an index into ``form.classes``.
     knows_templates : bool
-        Whether numbers of these samples mean the same to the model.
+        Whether the model was fitted to these samples.
     key, strength, balance
         As given.
 
@@ -141,7 +157,7 @@ class SampleSource:
         classes, self.codes = np.unique(self.data.y, return_inverse=True)
         self.form = SampleForm(self.data.X.shape[1:], self.data.X.dtype.newbyteorder("="), classes)
         self.knows_templates = _knows_templates(model, self.data)
-        self._members = Members.of(self.codes)
+        self._members = Members(self.codes)
 
     def with_options(
         self,
@@ -151,7 +167,7 @@ class SampleSource:
         strength: float | None = None,
         balance: Balance | None = None,
     ) -> SampleSource:
-        """The same data by other draws. A model must know the same classes and samples."""
+        """A copy with other options; a model must have the same classes and samples."""
         other = copy.copy(self)
         if model is not None:
             other.model, other.strength = model, model.strength
@@ -179,12 +195,12 @@ class SampleSource:
     def choose(
         self, numbers: Integers, *, code: int | None = None, n_threads: int | None = None
     ) -> Integers:
-        """Which sample of the data each new one, by its number (n,), is made of: (n,).
+        """Index (n,) of the sample of the data that each new sample (n,) is made from.
 
         Parameters
         ----------
         code : int, optional
-            The class of all of them. Default: as ``balance`` says.
+            The class of all. Default: as ``balance`` says.
         """
         if code is None and self.balance == "data":
             return integers(
@@ -200,7 +216,7 @@ class SampleSource:
     def warp(
         self, numbers: Integers, templates: Integers, *, n_threads: int | None = None
     ) -> Array:
-        """Samples ``templates`` (n,) of the data as new samples ``numbers`` (n,)."""
+        """New samples ``numbers`` (n,), made from the samples ``templates`` (n,) of the data."""
         known = templates if self.knows_templates else np.full(len(templates), NO_TEMPLATE)
         labels = self.form.classes[self.codes[templates]]
         return self.warp_others(self.data.X, templates, labels, numbers, known, n_threads=n_threads)
@@ -216,7 +232,7 @@ class SampleSource:
         unknown: Literal["error", "pool"] = "error",
         n_threads: int | None = None,
     ) -> Array:
-        """``X[chosen]``, each under the warp that its number draws for its label.
+        """Warp ``X[chosen]``, each by the draw of its number and label.
 
         Parameters
         ----------
@@ -225,9 +241,9 @@ class SampleSource:
         chosen, numbers : (n,)
         labels : (n,), or None for warps of all classes
         templates : (n,)
-            Numbers of samples that the model knows; ``NO_TEMPLATE`` for others.
+            Indices of the samples the model was fitted to; ``NO_TEMPLATE`` for others.
         unknown : {"error", "pool"}
-            What labels of no class get.
+            For unknown labels: raise, or use the warps of all classes.
         """
         dtype = X.dtype.newbyteorder("=")
 
@@ -250,7 +266,7 @@ class SampleSource:
     def apply(
         self, theta: NDArray[np.float64], samples: Array, *, n_threads: int | None = None
     ) -> Array:
-        """Samples (n, ...) under warps θ (n, d), within the range of each sample."""
+        """Warp samples (n, ...) by θ (n, d), within the range of values of each sample."""
         warp = Warp(self.model.space, theta)
         warped = warp.image(samples, interpolation=self.interpolation, n_threads=n_threads)
         if self.interpolation == "cubic":  # which overshoots
@@ -261,18 +277,26 @@ class SampleSource:
 
     @cached_property
     def data_fingerprint(self) -> str:
-        """SHA-256, in hexadecimal, of the samples and labels that are warped."""
+        """Hexadecimal SHA-256 of the samples and labels."""
         X = self.data.X
         digest = hashlib.sha256(json.dumps([self.form.labels, X.shape, fingerprint(X)]).encode())
         digest.update(self.codes.astype("<i8").data)
         return digest.hexdigest()
 
 
+def fingerprint(X: Array) -> str:
+    """Hexadecimal SHA-256 of the number, dtype and values of samples, whatever their axes."""
+    digest = hashlib.sha256(json.dumps([len(X), X.dtype.str[1:]]).encode())
+    for _, part in parts(X):
+        digest.update(np.ascontiguousarray(part, X.dtype.newbyteorder("<")).data)
+    return digest.hexdigest()
+
+
 # -- checks
 
 
 def check_range(first: int, n: int) -> tuple[int, int]:
-    """``first`` and ``n`` as numbers of samples; raise if they are out of range."""
+    """Check that ``first`` to ``first + n - 1`` are sample numbers."""
     first, n = check_whole("first", first, 0), check_whole("n", n, 1)
     if first >= MAX_NUMBER:
         raise ValueError(f"`first` must be below 2^62, as all numbers of samples, got {first}.")
@@ -297,7 +321,7 @@ def _check_axes(model: WarpModel, data: DataSet) -> None:
         f"Use samples like those that the model's {model.space!r} was fitted to. Rows of numbers "
         "need their axes back, images by X.reshape(n, rows, columns).",
     )  # fmt: skip
-    # Here rather than at the first block, by when files have been begun.
+    # Now rather than at the first block, when files have been started.
     Warp(model.space, np.zeros(model.space.dim)).check_samples(data.X[:MAX_BLOCK])
 
 
@@ -305,18 +329,12 @@ def _check_classes(model: WarpModel, data: DataSet) -> None:
     unknown = data.classes[encode(data.classes, model.classes) < 0]
     if len(unknown):
         raise ValueError(
-            f"the model must know every class of `{data.name}`, and has no {_listed(unknown)}. It "
-            f"knows {_listed(model.classes)}. Use the data that it was fitted to, or fit a model "
-            "to this."
+            f"the model must know every class of `{data.name}`, and has no "
+            f"{list_labels(unknown)}. It knows {list_labels(model.classes)}. Use the data that it "
+            "was fitted to, or fit a model to this."
         )
 
 
 def _knows_templates(model: WarpModel, data: DataSet) -> bool:
     fitted = model.settings.get("samples")
     return model.kind != "template" or fitted is None or fitted == fingerprint(data.X)
-
-
-def _listed(labels: Any) -> str:
-    few = ", ".join(repr(check_label(label)) for label in labels[:MAX_LISTED])
-    more = len(labels) - MAX_LISTED
-    return f"{few} and {more} more" if more > 0 else few

@@ -1,4 +1,4 @@
-"""Subject: a model and the samples that are shown with it."""
+"""Subject: a model and the samples to show with it."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from dreamwarp.space.warp import Warp
 
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
-# A model and (X, y), or a data set.
+# A data set, or (X, y).
 Data = DataSet | tuple[Any, Any]
 
-# Members of a class among which a typical one is looked for.
+# Most members of a class to search for a typical one.
 MOST_COMPARED = 500
 
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A model, and samples of classes that it knows.
+    """A model, and samples of its classes.
 
     Attributes
     ----------
     source : SampleSource
     codes : (n,)
-        Class of each sample, a place in ``labels``.
+        Class of each sample, an index into ``labels``.
     labels : list
-        Classes of the data, as the model knows them.
+        Classes of the data, as in the model.
     """
 
     source: SampleSource
@@ -47,8 +47,8 @@ class Subject:
 
     @classmethod
     def of(cls, model: WarpModel, data: Data, *, seed: int = 0) -> Subject:
-        """A model and data, if the two go together; raises if not."""
-        # A strength of its own, or one of 0 in the model would be warned of.
+        """A model and data; raises if they do not match."""
+        # With an explicit strength there is no warning about a recommended 0.
         return cls.around(SampleSource(model, data, seed=seed, strength=1.0))
 
     @classmethod
@@ -73,12 +73,12 @@ class Subject:
 
     @cached_property
     def look(self) -> Look:
-        """How samples are drawn."""
+        """How samples are rendered."""
         return Look.of(self.X)
 
     @property
     def is_color(self) -> bool:
-        """Whether samples are drawn in their own colours."""
+        """Whether samples have colour channels."""
         return self.X.ndim == self.model.space.ndim + 2 and self.X.shape[1] in (3, 4)
 
     def sample(self, index: int) -> Array:
@@ -86,11 +86,11 @@ class Subject:
         return as_channels(self.model.space, np.asarray(self.X[index]))
 
     def members(self, code: int) -> Integers:
-        """Samples of a class."""
+        """Indices of the samples of a class."""
         return np.flatnonzero(self.codes == code)
 
     def place(self, label: Any) -> int:
-        """Place of a class among ``labels``, by its name or what the command line calls it."""
+        """Index of a class, by its label or the label as a string."""
         for code, known in enumerate(self.labels):
             if known == label or str(known) == str(label):
                 return code
@@ -108,13 +108,13 @@ class Subject:
         return some[np.argsort(distances, kind="stable")[:n]]
 
     def warp(self, theta: Array, index: int) -> Array:
-        """A sample by one θ (d,) or several (n, d): (channels, *spatial), or (n, ...)."""
+        """Warp a sample by θ (d,) or (n, d): (channels, *spatial), or (n, ...)."""
         warps = Warp(self.model.space, np.atleast_2d(theta))
         warped = warps.image(self.sample(index)[None])
         return warped if theta.ndim == 2 else warped[0]
 
     def draw_theta(self, index: int, n: int, *, strength: float, seed: int) -> Array:
-        """Random warps (n, d) of the class of a sample, at a strength."""
+        """Random warps (n, d) for a sample, at a strength."""
         label = self.labels[self.codes[index]]
         of = index if self.source.knows_templates else NO_TEMPLATE
         theta = self.model.draw(label, np.arange(n), seed=seed, templates=np.full(n, of))

@@ -140,7 +140,7 @@ def write_page(
 
 def as_shipped(model: WarpModel) -> WarpModel:
     """Mark the model as fitted to the shipped uint8 digits, which have the same order."""
-    from dreamwarp.augment.fingerprint import fingerprint
+    from dreamwarp.augment.source import fingerprint
     from dreamwarp.data import mnist_small
 
     if "samples" not in model.settings:

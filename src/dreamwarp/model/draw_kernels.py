@@ -1,8 +1,7 @@
-"""Draws of θ for many samples at a time: normals turned into warps without a detour by memory.
+"""Kernels that draw θ for many samples.
 
-A row of the result depends on its own sample number alone, bit for bit: sums run in the order
-written, whatever the number of rows. A library's matrix product would sum in another order for
-another number of rows.
+Each row depends on its own sample number alone, to the bit: sums run in the order written. A
+library's matrix product may sum in an order that depends on the number of rows.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ def draw_gaussian(first, last, key_low, key_high, factor, widths, numbers, rows,
     factor : (d, d)
         F.
     widths : (d,) int64
-        How many leading entries of each row of F are to be used; the others are zero.
+        Number of leading entries of each row of F to use; the others are zero.
     numbers, rows : (n,) int64
     out : (m, d)
     """
@@ -63,7 +62,7 @@ def add_mixtures(
     first, last, key_low, key_high, theta, means, deviations, begins, ends, damping, numbers, rows,
     out,
 ):  # fmt: skip
-    """Random mixtures of θ's, on top of damped noise; one task is a sample.
+    """Add random combinations of θ to damped noise; one task is a sample.
 
     ``out[rows[t]]`` = damping[t] * itself + Σ_e (means[e] + deviations[e] z_e) theta[e], over the
     entries e from begins[t] to ends[t].

@@ -1,30 +1,29 @@
-"""Covariances of warps by empirical Bayes: those under which the pairs themselves are likeliest.
+"""Covariances of warps by empirical Bayes.
 
-A pair shows its warp only in part: nothing of a warp within flat regions, little of one along an
-edge. The mode of its posterior is therefore too small, and a draw from it mostly prior. The
-covariance that maximises the marginal likelihood of all pairs errs neither way. It is found by
-expectation maximisation, with posteriors by Laplace's approximation (``align.evidence``):
+An image shows only part of its warp: nothing within flat regions, little along an edge. Posterior
+modes are therefore too small, and posterior draws mostly prior. The covariance that maximises the
+marginal likelihood of the pairs has neither bias. Expectation maximisation finds it, with Laplace
+approximations of the posteriors (``align.evidence``):
 
     pool       S   = (Σ_i E[u uᵀ] + ν₀ I) / (n + ν₀)        over all pairs i, u as in the evidence
     class y    S_y = (Σ_i E[u uᵀ] + ν S) / (n_y + ν)        over the pairs of y
     noise      σ²  = κ E[Σ (source ∘ T - target)²] / m      m numbers per image
 
-What no pair shows, as in a blank margin, is left to the smooth prior, which counts as ν₀ pairs. Its
-displacement, and the number ν of pairs that the pool counts as, are those under which held-out
-pairs are likeliest. κ, the number of pixels that err together (``align.noise``), is
-measured in the first rounds and then held: with it fixed, every step raises one and the same
-likelihood, so that σ and S settle. If both followed the residuals, each round would fit closer than
-the last.
+The smooth prior counts as ν₀ pairs, and decides where no pair is informative, as in a blank margin.
+Its displacement and ν, the number of pairs that the pool counts as in a class, maximise the
+likelihood of held-out pairs. κ, the number of pixels with common errors (``align.noise``), is
+measured in the first rounds and then fixed. With κ fixed, every step increases the same likelihood,
+so that σ and S converge; if κ followed the residuals, each round would fit closer than the last.
 
-The prior, the noise and the pool are found from some of the pairs, which are aligned again in every
-round, since where a likelihood is approximated depends on the prior. Then all pairs are aligned,
+The prior, the noise and the pool are estimated from a subset of the pairs, which is aligned again
+in every round because the Laplace approximation depends on the prior. Then all pairs are aligned
 once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,115 +38,91 @@ from dreamwarp.space.warp import Warp
 if TYPE_CHECKING:
     from distributed import Client
 
-# Pairs by which the prior, the pool and the noise are found.
+# Size of the subset that the prior, the pool and the noise are estimated from.
 N_FIRST = 240
-# Pairs that the prior counts as, relative to the number of components. A quarter is better than one
-# for held-out pairs of MNIST and Fashion-MNIST, by 0.1 to 0.4 nats per pair at the best scales.
+# ν₀ relative to the number of components. On held-out pairs of MNIST and Fashion-MNIST, 0.25 is
+# better than 1 by 0.1 to 0.4 nats per pair at the best scales.
 PRIOR_PAIRS = 0.25
-# Displacements of the priors that are compared.
+# Candidates for the prior's displacement.
 DISPLACEMENTS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.3)
-# Rounds under the first prior before another one is chosen, and steps of expectation maximisation
-# that each is given.
+# Rounds before the displacement is chosen, and steps of expectation maximisation per candidate.
 N_PRIOR_ROUNDS, N_PRIOR_STEPS = 2, 4
-# Rounds of aligning them again, at most, and the relative change of displacement that ends them.
+# Most rounds, and the relative change of displacement at which they end.
 MAX_ROUNDS, SETTLED = 15, 0.02
-# Rounds in which κ is measured: before the third, the prior is still far off, and what it leaves
-# over comes in larger patches than noise does.
+# Rounds in which κ is measured. In the first two the prior is far off, and residuals come in larger
+# patches than noise.
 PATCH_ROUNDS = 3
-# Largest factor on displacements by which the next round is anticipated.
+# Largest factor of extrapolation between rounds.
 LARGEST_LEAP = 1.3
-# Steps of expectation maximisation between alignments.
-N_STEPS = 4
-# Steps for all pairs, which start at the pool of some, and for a class, which starts at the pool.
-N_POOL_STEPS, N_CLASS_STEPS = 4, 4
-# Steps for a class where only ν is at stake.
+# Steps of expectation maximisation: per round, for the final pool, and for a class. The last two
+# start from a good estimate.
+N_STEPS, N_POOL_STEPS, N_CLASS_STEPS = 4, 4, 4
+# Steps for a class while ν is chosen.
 N_TRIAL_STEPS = 1
-# Pairs that the pool counts as, relative to the number of components.
+# Candidates for ν, relative to the number of components.
 POOL_PAIRS = (0.3, 1.0, 4.0, 16.0)
-# Parts that samples are divided into to hold some out, and pairs that are used for that, at most.
+# Folds of samples, and most pairs, for choosing ν.
 N_FOLDS, MAX_HELD_OUT = 2, 1000
-
-
-@dataclass(frozen=True)
-class Round:
-    """One alignment of some pairs, and the estimate that follows from it.
-
-    Attributes
-    ----------
-    displacement : float
-        Root mean square displacement of warps of the pool, as a share of the domain.
-    sigma : float or None
-        Noise of a pixel; None for similarities without.
-    log_marginal : float
-        Mean marginal log-likelihood of a pair, up to a constant.
-    """
-
-    displacement: float
-    sigma: float | None
-    log_marginal: float
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """What pairs of all classes have in common.
+    """The prior, the noise and the covariance for all classes.
 
     Attributes
     ----------
     finder : EvidenceFinder
-        Under the prior that was chosen.
+        With the chosen prior.
     covariance : (r, r)
         S.
     sigma : float or None
-        Noise of a pixel; None for similarities without.
-    rounds : tuple of Round
+        Noise of a pixel; None for similarities without noise.
+    displacements : list of float
+        Root mean square displacement of the pool's warps after each round, relative to the domain.
     """
 
     finder: EvidenceFinder
     covariance: Array
     sigma: float | None
-    rounds: tuple[Round, ...]
+    displacements: list[float]
 
     @property
     def similarity(self) -> Similarity:
-        """The one that pairs are compared by, with the noise that was found."""
+        """The similarity, with the estimated noise."""
         given = self.finder.problem.similarity
         return given if self.sigma is None else SquaredError(self.sigma)
 
     @property
     def prior(self) -> Prior:
-        """The distribution of θ, to align pairs under."""
+        """The estimated distribution of θ, as a prior to align pairs under."""
         return self.finder.frame.prior(self.covariance)
 
     @property
     def smooth(self) -> SmoothPrior:
-        """The prior that was chosen, which the pool is drawn toward."""
+        """The smooth prior that was chosen."""
         return self.finder.prior
 
 
 @dataclass(frozen=True, eq=False)
-class EmpiricalBayes:
-    """Posteriors of pairs under covariances learned from them.
+class Posteriors:
+    """Posteriors of pairs under the learned covariance of their class.
 
     Attributes
     ----------
     means : (n, r)
         Posterior means of u.
-    spreads : (n, r, r), float32
+    covariances : (n, r, r), float32
         Posterior covariances.
     pool : (r, r)
         S.
     pool_pairs : float
         ν.
-    held_out : dict of float to float
-        Mean marginal log-likelihood of held-out pairs by ν, relative to the pool's; empty where
-        nothing could be held out.
     """
 
     means: Array
-    spreads: NDArray[np.float32]
+    covariances: NDArray[np.float32]
     pool: Array
     pool_pairs: float
-    held_out: dict[float, float]
 
 
 def learn(
@@ -158,23 +133,23 @@ def learn(
     start: Array | None = None,
     n_threads: int | None = None,
     client: Client | None = None,
-) -> EmpiricalBayes:
-    """Covariances of the pool and of every class, from pairs ``edges`` (n, 2) of classes (n,).
+) -> Posteriors:
+    """Estimate the pool and every class from all pairs ``edges`` (n, 2) of classes ``codes`` (n,).
 
-    The search begins at the θ of ``start`` (n, d), if given. A ``client`` has a cluster align them.
+    The search starts at θ ``start`` (n, d), if given. A ``client`` aligns pairs on a cluster.
     """
     evidence = pool.finder.find(
         edges, pool.covariance, sigma=pool.sigma, start=start, n_threads=n_threads, client=client
     )
     shared = fit_pool(evidence, pool.covariance, n_threads=n_threads)
-    pool_pairs, held_out = choose_pool_pairs(evidence, edges, codes, shared, n_threads)
+    pool_pairs, _ = choose_pool_pairs(evidence, edges, codes, shared, n_threads)
     means = np.empty((len(edges), len(shared)))
-    spreads = np.empty((len(edges), *shared.shape), np.float32)
+    covariances = np.empty((len(edges), *shared.shape), np.float32)
     for code in np.unique(codes):
         mine = np.flatnonzero(codes == code)
         own = fit_class(evidence, mine, shared, pool_pairs, n_threads)
-        means[mine] = evidence.condition(own, mine, spreads=spreads, n_threads=n_threads).means
-    return EmpiricalBayes(means, spreads, shared, pool_pairs, held_out)
+        means[mine] = evidence.condition(own, mine, spreads=covariances, n_threads=n_threads).means
+    return Posteriors(means, covariances, shared, pool_pairs)
 
 
 # -- the prior, the noise and the pool
@@ -190,7 +165,7 @@ def find_pool(
     fixed_sigma: bool = False,
     n_threads: int | None = None,
 ) -> Pool:
-    """The prior, the noise and the covariance of all pairs, from some of them.
+    """Estimate the prior, the noise and the pool from a subset of the pairs.
 
     Parameters
     ----------
@@ -199,93 +174,103 @@ def find_pool(
     start : (n, d), optional
         θ to start at.
     displacements : sequence of float
-        Of the priors to choose from. Default: the finder's prior is kept.
+        Candidates for the prior's displacement. Default: keep the finder's prior.
     fixed_sigma : bool
-        Keep the noise that the finder has, as similarities without any do.
+        Keep the finder's noise.
     """
     first = choose_first(edges, codes)
-    edges = edges[first]
-    search = _Search.begin(finder, fixed_sigma, None if start is None else start[first])
+    theta = None if start is None else start[first]
+    search = _PoolSearch(finder, edges[first], theta, fixed_sigma, n_threads)
     if len(displacements):
-        search = search.settled(edges, N_PRIOR_ROUNDS, n_threads)
-        assert search.evidence is not None
-        best = choose_displacement(
-            search.evidence, edges, finder.prior, displacements, weight=search.weight,
-            n_threads=n_threads,
-        )  # fmt: skip
-        space, length = finder.prior.space, finder.prior.length
-        search = search.with_prior(SmoothPrior(space, displacement=best, length=length))
-    search = search.settled(edges, MAX_ROUNDS, n_threads)
-    return Pool(search.finder, search.pool, search.sigma, search.rounds)
+        search.run(N_PRIOR_ROUNDS)
+        search.choose_prior(displacements)
+    search.run(MAX_ROUNDS)
+    return Pool(search.finder, search.pool, search.sigma, search.displacements)
 
 
-@dataclass(frozen=True, eq=False)
-class _Search:
-    """Where the search for a pool stands; the evidence is of the last round."""
+class _PoolSearch:
+    """The state of ``find_pool``."""
 
-    finder: EvidenceFinder
-    pool: Array
-    sigma: float | None
-    estimates_sigma: bool
-    theta: Array | None
-    evidence: Evidence | None = None
-    weight: float = 1.0  # of the evidence: σ² then / σ² now
-    patch: float | None = None
-    rounds: tuple[Round, ...] = ()
-
-    @classmethod
-    def begin(cls, finder: EvidenceFinder, fixed_sigma: bool, theta: Array | None) -> _Search:
+    def __init__(
+        self,
+        finder: EvidenceFinder,
+        edges: Integers,
+        theta: Array | None,
+        fixed_sigma: bool,
+        n_threads: int | None,
+    ) -> None:
+        self.finder, self.edges, self.theta, self.n_threads = finder, edges, theta, n_threads
         similarity = finder.problem.similarity
-        sigma = similarity.sigma if isinstance(similarity, SquaredError) else None
-        estimates_sigma = sigma is not None and not fixed_sigma
-        return cls(finder, np.eye(finder.frame.rank), sigma, estimates_sigma, theta)
+        self.sigma = similarity.sigma if isinstance(similarity, SquaredError) else None
+        self.estimates_sigma = self.sigma is not None and not fixed_sigma
+        self.pool = np.eye(finder.frame.rank)
+        self.patch: float | None = None  # κ
+        self.displacements: list[float] = []  # after each round
+        self.evidence: Evidence | None = None  # of the last round
+        self.weight = 1.0  # of the evidence: old σ² / new σ²
 
-    def with_prior(self, prior: SmoothPrior) -> _Search:
-        """From the same alignments and noise on, under another prior."""
-        finder = self.finder.with_prior(prior)
-        return replace(self, finder=finder, pool=np.eye(finder.frame.rank), rounds=())
-
-    def settled(self, edges: Integers, max_rounds: int, n_threads: int | None) -> _Search:
-        """After rounds that end when the displacement stops changing."""
-        search = self
-        while len(search.rounds) < max_rounds:
-            search = search._next(edges, n_threads)
-            if len(search.rounds) < 2:
+    def run(self, max_rounds: int) -> None:
+        """Iterate until the displacement stops changing."""
+        while len(self.displacements) < max_rounds:
+            self._run_round()
+            if len(self.displacements) < 2:
                 continue
-            change = search.rounds[-1].displacement / search.rounds[-2].displacement
-            if len(search.rounds) > PATCH_ROUNDS and abs(change - 1.0) < SETTLED:
+            change = self.displacements[-1] / self.displacements[-2]
+            if len(self.displacements) > PATCH_ROUNDS and abs(change - 1.0) < SETTLED:
                 break
-            # Rounds close about half of the gap each: as far again saves half of them.
-            leap = np.clip(change, 1.0 / LARGEST_LEAP, LARGEST_LEAP) ** 2
-            search = replace(search, pool=search.pool * leap)
-        return search
+            # A round closes about half of the gap: extrapolating halves the number of rounds.
+            self.pool = self.pool * np.clip(change, 1.0 / LARGEST_LEAP, LARGEST_LEAP) ** 2
 
-    def _next(self, edges: Integers, n_threads: int | None) -> _Search:
-        """Align pairs under the present estimate, and estimate anew."""
-        finder = self.finder
+    def _run_round(self) -> None:
+        """Align the pairs under the present estimate, and estimate again."""
+        finder, space = self.finder, self.finder.frame.space
         evidence = finder.find(
-            edges, self.pool, sigma=self.sigma, start=self.theta, n_threads=n_threads
+            self.edges, self.pool, sigma=self.sigma, start=self.theta, n_threads=self.n_threads
         )
-        patch = self.patch
-        if self.estimates_sigma and len(self.rounds) < PATCH_ROUNDS:
-            patch = measure_patch(finder, edges, evidence.theta)
-        pool, weight, log_marginal = maximise(
-            finder, evidence, self.pool, self.sigma, patch, n_threads
-        )
-        sigma = None if self.sigma is None else float(self.sigma / np.sqrt(weight))
-        if sigma is not None and patch is not None:
-            log_marginal -= finder.n_values / patch * np.log(sigma)
-        latest = Round(finder.frame.displacement(pool), sigma, log_marginal)
-        return replace(
-            self, theta=evidence.theta, evidence=evidence, pool=pool, sigma=sigma, weight=weight,
-            patch=patch, rounds=(*self.rounds, latest),
+        self.evidence, self.theta = evidence, evidence.theta
+        if self.estimates_sigma and len(self.displacements) < PATCH_ROUNDS:
+            warped = Warp(space, self.theta).image(finder.images[self.edges[:, 0]])
+            residuals = warped - finder.images[self.edges[:, 1]]
+            self.patch = noise.patch_size(residuals, space.ndim)
+        self._maximise(evidence)
+        self.displacements.append(finder.frame.displacement(self.pool))
+
+    def _maximise(self, evidence: Evidence) -> None:
+        """Estimate S and σ by expectation maximisation, with fixed evidence."""
+        n, rank = len(evidence), len(self.pool)
+        pool, sigma, weight = self.pool, self.sigma, 1.0
+        for _ in range(N_STEPS):
+            found = evidence.condition(pool, weight=weight, n_threads=self.n_threads)
+            if sigma is not None and self.patch is not None:
+                # E[c + bᵀu - uᵀHu/2], summed over pairs, by A m = w b with A = S⁻¹ + wH.
+                inside = np.einsum("nr,nr->", evidence.linear, found.means)
+                outside = np.trace(np.linalg.solve(pool, found.moment)) - n * rank
+                likelihood = evidence.constants.sum() + 0.5 * (inside + outside / weight)
+                squares = -2.0 * sigma**2 * likelihood / n
+                new_square = self.patch * squares / self.finder.n_values
+                weight = sigma**2 / max(new_square, 1e-4 * sigma**2)
+            pool = shrink(found.moment, n, np.eye(rank))
+        self.pool, self.weight = pool, weight
+        if sigma is not None:
+            self.sigma = float(sigma / np.sqrt(weight))
+
+    def choose_prior(self, displacements: Sequence[float]) -> None:
+        """Choose the prior's displacement, and start again from the present alignments."""
+        assert self.evidence is not None
+        prior = self.finder.prior
+        best = choose_displacement(
+            self.evidence, self.edges, prior, displacements, weight=self.weight,
+            n_threads=self.n_threads,
         )  # fmt: skip
+        prior = SmoothPrior(prior.space, displacement=best, length=prior.length)
+        self.finder = self.finder.with_prior(prior)
+        self.pool, self.displacements = np.eye(self.finder.frame.rank), []
 
 
 def choose_first(edges: Integers, codes: Integers) -> Integers:
-    """Pairs to begin with, as many of every class: such that samples can be held out, if possible.
+    """The subset of pairs to start with, balanced over classes.
 
-    Every pair lies within one half of the samples or within the other.
+    If there are enough, only pairs within one half of the samples, so that samples can be held out.
     """
     within = np.sort(np.concatenate([test for _, test in split_by_sample(edges, N_FOLDS)]))
     if 4 * len(within) < min(4 * N_FIRST, len(edges)):
@@ -302,9 +287,9 @@ def choose_displacement(
     weight: float = 1.0,
     n_threads: int | None = None,
 ) -> float:
-    """Displacement of the prior that, as what the pool is drawn toward, suits held-out pairs best.
+    """Displacement of the smooth prior under which held-out pairs are likeliest.
 
-    The prior's own, where nothing can be held out. ``prior`` is that of the evidence.
+    ``prior`` is that of the evidence; its own displacement if nothing can be held out.
     """
     unit, scores = np.eye(evidence.linear.shape[1]), dict.fromkeys(displacements, 0.0)
     options: Any = {"weight": weight, "n_threads": n_threads}
@@ -322,41 +307,8 @@ def choose_displacement(
     return best if n_tested else prior.displacement
 
 
-def measure_patch(finder: EvidenceFinder, edges: Integers, theta: Array) -> float:
-    """κ of what aligned pairs leave over."""
-    images = finder.images
-    seen = Warp(finder.frame.space, theta).image(images[edges[:, 0]])
-    return noise.patch_size(seen - images[edges[:, 1]], finder.frame.space.ndim)
-
-
-def maximise(
-    finder: EvidenceFinder,
-    evidence: Evidence,
-    pool: Array,
-    sigma: float | None,
-    patch: float | None,
-    n_threads: int | None,
-) -> tuple[Array, float, float]:
-    """S, the weight σ² / (new σ)², and the mean log-marginal: with the evidence as it is."""
-    n, rank = len(evidence), len(pool)
-    weight = 1.0
-    log_marginal = 0.0
-    for _ in range(N_STEPS):
-        found = evidence.condition(pool, weight=weight, n_threads=n_threads)
-        log_marginal = float(np.mean(found.log_marginals + weight * evidence.constants))
-        if sigma is not None and patch is not None:
-            # E[c + bᵀu - uᵀHu/2], summed over pairs; its parts follow from A m = w b, A = S⁻¹ + wH.
-            inside = np.einsum("nr,nr->", evidence.linear, found.means)
-            outside = np.trace(np.linalg.solve(pool, found.moment)) - n * rank
-            likelihood = evidence.constants.sum() + 0.5 * (inside + outside / weight)
-            squares = -2.0 * sigma**2 * likelihood / n
-            weight = sigma**2 / max(patch * squares / finder.n_values, 1e-4 * sigma**2)
-        pool = shrink(found.moment, n, np.eye(rank))
-    return pool, weight, log_marginal
-
-
 def shrink(moment: Array, n_pairs: int, target: Array) -> Array:
-    """S from the sum of E[u uᵀ] over so many pairs, and the prior's covariance (r, r)."""
+    """S from Σ E[u uᵀ] over ``n_pairs`` pairs and the prior's covariance ``target`` (r, r)."""
     prior_pairs = PRIOR_PAIRS * len(moment)
     return (moment + prior_pairs * target) / (n_pairs + prior_pairs)
 
@@ -370,7 +322,7 @@ def fit_pool(
     weight: float = 1.0,
     n_threads: int | None = None,
 ) -> Array:
-    """S of all pairs, from where it was found for some; ``target``: another prior's covariance."""
+    """S of all pairs, starting at ``pool``; ``target``: covariance of another prior."""
     target = np.eye(len(pool)) if target is None else target
     for _ in range(n_steps):
         moment = evidence.condition(pool, weight=weight, n_threads=n_threads).moment
@@ -389,7 +341,7 @@ def fit_class(
     n_threads: int | None,
     n_steps: int = N_CLASS_STEPS,
 ) -> Array:
-    """S_y from the chosen pairs; the pool, if there are none."""
+    """S_y of the chosen pairs; the pool if there are none."""
     own = pool
     for _ in range(n_steps if len(chosen) else 0):
         moment = evidence.condition(own, chosen, n_threads=n_threads).moment
@@ -404,10 +356,10 @@ def choose_pool_pairs(
     pool: Array,
     n_threads: int | None,
 ) -> tuple[float, dict[float, float]]:
-    """ν under which held-out pairs are likeliest, and what each is worth against the pool alone.
+    """ν of highest held-out likelihood, and by ν the mean log-marginal relative to the pool's.
 
-    Samples are held out, not pairs: a pair is tested when both its samples are held out, and
-    learned from when neither is. The largest ν, where nothing can be held out.
+    Samples are held out, not pairs: a pair is tested if both its samples are held out, and trained
+    on if neither is. The largest ν, and no values, if nothing can be held out.
     """
     rank = len(pool)
     candidates = [rank * share for share in POOL_PAIRS]
@@ -436,9 +388,9 @@ def choose_pool_pairs(
 
 
 def split_by_sample(edges: Integers, n_folds: int) -> Sequence[tuple[Integers, Integers]]:
-    """Pairs to learn from and pairs to test on, for each fold of the samples.
+    """Indices of training and test pairs, for each fold of the samples.
 
-    The fold of a sample depends on its number alone.
+    The fold of a sample depends on its index alone.
     """
     folds = np.random.default_rng(0).integers(n_folds, size=edges.max(initial=-1) + 1)[edges]
     return [

@@ -1,10 +1,9 @@
 """Model files: safetensors, with a description of the model in the header.
 
-The header says of each array its type, shape and place, and under ``__metadata__`` what the model
-is. Nothing of that is believed. Before a number is read, safetensors checks the layout against the
-size of the file, and ``headers`` the arrays against the model and its space. The fingerprint tells
-whether what was read is what was written, before the space is made, whose time grows as the cube of
-its size.
+The header lists type, shape and offset of each array; ``__metadata__`` describes the model. Files
+are not trusted: before arrays are read, safetensors checks the layout against the file size, and
+``headers`` checks the arrays against the model and its space. The fingerprint is checked before the
+space is made, which takes time cubic in its size.
 """
 
 from __future__ import annotations
@@ -22,7 +21,8 @@ from numpy.typing import NDArray
 from dreamwarp.core.files import as_path, write_beside
 from dreamwarp.core.version import __version__
 from dreamwarp.data.guards import check_file
-from dreamwarp.model.fitting import ClassFit
+from dreamwarp.model.distribution import Distribution
+from dreamwarp.model.fitting import DISTRIBUTIONS, ClassFit
 from dreamwarp.model.headers import (
     FORMAT,
     MAX_DESCRIPTION,
@@ -37,13 +37,12 @@ from dreamwarp.model.headers import (
     open_file,
     read_description,
 )
-from dreamwarp.model.kinds import DISTRIBUTIONS, Distribution
 from dreamwarp.model.labels import Label
 
 if TYPE_CHECKING:
     from dreamwarp.model.warpmodel import WarpModel
 
-# What the fingerprint covers of a description: not the versions.
+# Fields of the description that the fingerprint covers: all but the versions.
 DESCRIBED = ("space", "settings", "strength", "pool", "classes")
 
 
@@ -51,7 +50,7 @@ DESCRIBED = ("space", "settings", "strength", "pool", "classes")
 
 
 def save_model(model: WarpModel, path: str | os.PathLike[str]) -> None:
-    """Write a model to a file; whole or not at all."""
+    """Write a model to a file, atomically."""
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
@@ -66,7 +65,7 @@ def save_model(model: WarpModel, path: str | os.PathLike[str]) -> None:
 
 
 def _describe_file(model: WarpModel) -> str:
-    """What the header of a file says of a model, as JSON."""
+    """The description in the header, as JSON."""
     contents = {
         "version": VERSION,
         **describe(model),
@@ -83,7 +82,7 @@ def _describe_file(model: WarpModel) -> str:
 
 
 def describe(model: WarpModel) -> dict[str, Any]:
-    """All of a model but its arrays, as JSON can hold it: what ``DESCRIBED`` names."""
+    """All of a model but its arrays: the fields in ``DESCRIBED``."""
     space = model.space
     return {
         "space": {
@@ -115,7 +114,7 @@ def _describe_part(part: Distribution) -> dict[str, Any]:
 
 
 def arrays_of(model: WarpModel) -> dict[str, NDArray[Any]]:
-    """The arrays of a model, by their names in a file: classes by number, and the pool."""
+    """The arrays of a model by their names in a file: classes by number, and the pool."""
     parts: dict[str, Distribution] = {
         str(number): model.distribution(label)
         for number, label in enumerate(model.classes)
@@ -130,7 +129,7 @@ def arrays_of(model: WarpModel) -> dict[str, NDArray[Any]]:
 
 
 def fingerprint(description: Record, arrays: Mapping[str, NDArray[Any]]) -> str:
-    """SHA-256 of the description and the arrays of a model, in hexadecimal."""
+    """Hexadecimal SHA-256 of the description and the arrays of a model."""
     described = {name: description[name] for name in DESCRIBED}
     digest = hashlib.sha256()
     digest.update(json.dumps(described, sort_keys=True).encode())
@@ -145,7 +144,7 @@ def fingerprint(description: Record, arrays: Mapping[str, NDArray[Any]]) -> str:
 
 
 def load_model(path: str | os.PathLike[str]) -> WarpModel:
-    """The model in a file, or a ValueError that names the file and what is wrong with it."""
+    """Read a model; a ValueError names the file and what is wrong with it."""
     from dreamwarp.model.warpmodel import WarpModel
 
     file = check_file(as_path(path))
@@ -172,7 +171,7 @@ def load_model(path: str | os.PathLike[str]) -> WarpModel:
 def _is_intact(record: Record, arrays: Mapping[str, NDArray[Any]]) -> bool:
     try:
         return fingerprint(record, arrays) == record["fingerprint"]
-    except RecursionError:  # brackets within brackets, where a label or a number should be
+    except RecursionError:  # deeply nested JSON where a label or a number should be
         return False
 
 
@@ -184,8 +183,10 @@ def _check_numbers(file: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 def _make_part(file: Path, prefix: str, record: Record, arrays: dict[str, NDArray[Any]]) -> Any:
     kind = DISTRIBUTIONS[record["kind"]]
-    own = {name: arrays[f"{prefix}.{name}"] for name in kind.shapes}
+    fields = {name: arrays[f"{prefix}.{name}"] for name in kind.shapes}
+    part = kind(**fields, **{name: record["parameters"][name] for name in kind.scalars})
     try:
-        return kind.from_arrays(own, record["parameters"])
+        part.check()
     except ValueError as error:
         raise malformed(file, f"part {prefix!r} has {error}") from None
+    return part

@@ -1,54 +1,109 @@
-"""From aligned pairs to the distributions of a model."""
+"""Fit the distribution of every class, with all hyper-parameters known.
+
+The covariance of a class is its shrunk second moment, blended with that of all classes (the pool).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from threadpoolctl import threadpool_limits
 
-from dreamwarp.core.validation import check_choice, check_whole, warn_user
-from dreamwarp.model.gaussian import Gaussian
-from dreamwarp.model.kinds import (
-    KINDS,
-    Amounts,
-    Distribution,
-    choose_amounts,
-    fit_class,
-)
+from dreamwarp.core.validation import warn_user
+from dreamwarp.model.distribution import Array, Distribution
+from dreamwarp.model.gaussian import Gaussian, triangular_factor
+from dreamwarp.model.kde import KernelDensity
 from dreamwarp.model.labels import Label
-from dreamwarp.model.moments import (
-    FORMULAS,
-    Pairs,
-    Rule,
-    check_pairs,
-    check_share,
-    class_covariance,
-    pool_covariance,
-)
-from dreamwarp.model.selection import choose_rule
+from dreamwarp.model.pairs import Pairs, join
 from dreamwarp.model.template import TemplateMixture
-from dreamwarp.space import WarpSpace
+
+DISTRIBUTIONS: dict[str, type[Distribution]] = {
+    cls.kind: cls for cls in (Gaussian, KernelDensity, TemplateMixture)
+}
+KINDS = tuple(DISTRIBUTIONS)
+
+
+@dataclass(frozen=True)
+class HyperParameters:
+    """How distributions are estimated from pairs. None: to be chosen by held-out likelihood.
+
+    Attributes
+    ----------
+    kind : {"gaussian", "kde", "template"}
+    shrinkage : float, "oas", "ledoit-wolf" or None
+        Weight of the isotropic covariance of the same trace, or the formula for it.
+    pooling : float or None
+        Weight of the pool in every class. None: set by ``prior_pairs``.
+    prior_pairs : float or None
+        The pool counts as this many pairs: weight prior_pairs / (prior_pairs + n_pairs).
+    smooth : (d, d) or None
+        Prior covariance of the pool.
+    smooth_pairs : float
+        Number of pairs that it counts as.
+    bandwidth : float or None
+        For "kde".
+    class_pairs, drift : float or None
+        For "template".
+    min_pairs : int
+        A class with fewer pairs gets the pool's distribution.
+    """
+
+    kind: str
+    shrinkage: float | str | None = None
+    pooling: float | None = None
+    prior_pairs: float | None = None
+    smooth: Array | None = None
+    smooth_pairs: float = 0.0
+    bandwidth: float | None = None
+    class_pairs: float | None = None
+    drift: float | None = None
+    min_pairs: int = 5
+
+    def pooling_of(self, n_pairs: float) -> float:
+        """Weight of the pool in a class of this many pairs."""
+        if n_pairs == 0.0:
+            return 1.0
+        if self.pooling is not None:
+            return self.pooling
+        assert self.prior_pairs is not None
+        if np.isinf(self.prior_pairs):
+            return 1.0
+        return self.prior_pairs / (self.prior_pairs + n_pairs)
+
+    def settings(self) -> dict[str, Any]:
+        """The settings of a model: those that apply to it."""
+        found: dict[str, Any] = {"kind": self.kind, "shrinkage": self.shrinkage}
+        if self.pooling is not None:
+            found["pooling"] = self.pooling
+        elif self.prior_pairs == np.inf:
+            found["pooling"] = 1.0
+        else:
+            found["prior_pairs"] = self.prior_pairs
+        if self.smooth is not None:
+            found["smooth_pairs"] = self.smooth_pairs
+        for name in ("bandwidth", "class_pairs", "drift"):
+            if getattr(self, name) is not None:
+                found[name] = getattr(self, name)
+        return found | {"min_pairs": self.min_pairs}
 
 
 @dataclass(frozen=True)
 class ClassFit:
-    """How the distribution of a class came about.
+    """How the distribution of a class was fitted.
 
     Attributes
     ----------
     n_pairs : int
         Pairs of weight above 0.
     shrinkage : float
-        Share of the isotropic covariance in that of the class.
+        Weight of the isotropic covariance.
     pooling : float
-        Share of the covariance of all classes; 1 for a class that fell back to it.
+        Weight of the covariance of all classes; 1 for a class that fell back to it.
     fell_back : bool
-        Whether there were too few pairs, so that the class has the warps of all classes.
+        Whether the class had too few pairs, and has the distribution of all classes.
     """
 
     n_pairs: int
@@ -58,7 +113,7 @@ class ClassFit:
 
 
 class Fitted(NamedTuple):
-    """Parts of a model; see there."""
+    """The parts of a :class:`WarpModel`; see there."""
 
     distributions: dict[Label, Distribution]
     pooled: Gaussian
@@ -66,152 +121,105 @@ class Fitted(NamedTuple):
     settings: dict[str, Any]
 
     def with_general(self, other: Fitted) -> Fitted:
-        """With the Gaussians of other pairs for samples that are no templates."""
+        """Take the Gaussians of another fit for samples that are not templates."""
         distributions: dict[Label, Distribution] = {}
         for label, own in self.distributions.items():
             general = other.distributions[label]
-            assert isinstance(general, Gaussian)
-            distributions[label] = (
-                replace(own, general=general) if isinstance(own, TemplateMixture) else other.pooled
-            )
+            if isinstance(own, TemplateMixture) and isinstance(general, Gaussian):
+                distributions[label] = replace(own, general=general.factor)
+            else:  # too few pairs
+                distributions[label] = other.pooled
         return self._replace(distributions=distributions, pooled=other.pooled)
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """How distributions are made of pairs, with every amount settled.
-
-    Attributes
-    ----------
-    rule : Rule
-    amounts : Amounts
-    min_pairs : int
-        A class of fewer gets the distribution of all classes.
-    """
-
-    rule: Rule
-    amounts: Amounts
-    min_pairs: int
-
-
-def fit_distributions(
-    space: WarpSpace,
-    theta_by_class: Mapping[Any, ArrayLike],
-    *,
-    kind: str,
-    shrinkage: float | str,
-    pooling: float | str,
-    weights: Mapping[Any, ArrayLike] | None,
-    edges: Mapping[Any, ArrayLike] | None,
-    min_pairs: int,
-    bandwidth: float | str,
-    class_pairs: float | str,
-    drift: float | str,
-) -> Fitted:
-    """What :meth:`WarpModel.fit` does; see there."""
-    shrinkage = check_share("shrinkage", shrinkage, others=("auto", *FORMULAS))
-    pooling = check_share("pooling", pooling, others=("auto",))
-    amounts = check_amounts(kind, bandwidth, class_pairs, drift)
-    if kind == "template" and edges is None:
-        raise ValueError(
-            'kind="template" needs `edges`, the samples that each pair joins. '
-            "Give them, or choose another kind."
-        )
-    classes = check_pairs(space, theta_by_class, weights, edges)
-    min_pairs = check_whole("min_pairs", min_pairs, 1)
-    check_enough(classes, min_pairs)
-    recipe = choose_recipe(classes, shrinkage, pooling, amounts, min_pairs, space.dim)
-    fitted = fit_by(classes, recipe)
-    warn_of_fallbacks(fitted, min_pairs)
-    return fitted
-
-
-def choose_recipe(
-    classes: Mapping[Label, Pairs],
-    shrinkage: float | str,
-    pooling: float | str,
-    amounts: Amounts,
-    min_pairs: int,
-    dim: int,
-) -> Recipe:
-    """The recipe under which held-out pairs are likeliest."""
-    with threadpool_limits(1):  # small matrices: threads would only wait for each other
-        rule = choose_rule(classes, shrinkage, pooling, dim)
-        return Recipe(rule, choose_amounts(classes, rule, amounts, dim), min_pairs)
-
-
-def fit_by(classes: Mapping[Label, Pairs], recipe: Recipe) -> Fitted:
-    """Every class and the pool, by a recipe."""
-    with threadpool_limits(1):
-        return _fit_by(classes, recipe.rule, recipe.amounts, recipe.min_pairs)
-
-
-def _fit_by(classes: Mapping[Label, Pairs], rule: Rule, amounts: Amounts, min_pairs: int) -> Fitted:
-    pool = pool_covariance(classes, rule)
-    pooled = Gaussian.from_covariance(pool)
+def fit_classes(classes: Mapping[Label, Pairs], hyper: HyperParameters) -> Fitted:
+    """Fit every class and the pool."""
     distributions: dict[Label, Distribution] = {}
     fits = {}
-    for label, pairs in classes.items():
-        if len(pairs) < min_pairs:
-            distributions[label] = pooled
-            fits[label] = ClassFit(len(pairs), 0.0, 1.0, fell_back=True)
-        else:
-            covariance, share, pooling = class_covariance(pairs, pool, rule)
-            distributions[label] = fit_class(pairs, covariance, amounts)
-            fits[label] = ClassFit(len(pairs), share, pooling, fell_back=False)
-    return Fitted(distributions, pooled, fits, describe(rule, amounts, min_pairs))
+    with threadpool_limits(1):  # matrices are too small for threads
+        pool = pool_covariance(classes, hyper)
+        pooled = Gaussian.from_covariance(pool)
+        for label, pairs in classes.items():
+            if len(pairs) < hyper.min_pairs:
+                distributions[label] = pooled
+                fits[label] = ClassFit(len(pairs), 0.0, 1.0, fell_back=True)
+            else:
+                covariance, shrinkage, pooling = class_covariance(pairs, pool, hyper)
+                distributions[label] = fit_class(pairs, covariance, hyper)
+                fits[label] = ClassFit(len(pairs), shrinkage, pooling, fell_back=False)
+    return Fitted(distributions, pooled, fits, hyper.settings())
 
 
-def describe(rule: Rule, amounts: Amounts, min_pairs: int) -> dict[str, Any]:
-    """The settings of a model: what does not apply is left out."""
-    settings: dict[str, Any] = {"kind": amounts.kind, "shrinkage": rule.shrinkage}
-    if rule.pooling is not None:
-        settings["pooling"] = rule.pooling
-    elif np.isinf(rule.prior_pairs):
-        settings["pooling"] = 1.0
-    else:
-        settings["prior_pairs"] = rule.prior_pairs
-    if rule.smooth is not None:
-        settings["smooth_pairs"] = rule.smooth_pairs
-    for name in ("bandwidth", "class_pairs", "drift"):
-        if getattr(amounts, name) is not None:
-            settings[name] = getattr(amounts, name)
-    settings["min_pairs"] = min_pairs
-    return settings
+def fit_class(pairs: Pairs, covariance: Array, hyper: HyperParameters) -> Distribution:
+    """The distribution of a class, from its pairs and its covariance."""
+    if hyper.kind == "gaussian":
+        return Gaussian.from_covariance(covariance)
+    if hyper.kind == "kde":
+        assert hyper.bandwidth is not None
+        return KernelDensity.fit(pairs.theta, pairs.weights, covariance, hyper.bandwidth)
+    assert pairs.edges is not None and hyper.class_pairs is not None and hyper.drift is not None
+    factor = triangular_factor(covariance)
+    return TemplateMixture(
+        factor, factor, pairs.theta, pairs.edges, pairs.weights, hyper.class_pairs, hyper.drift
+    )
+
+
+# -- covariances
+
+
+def shrink(pairs: Pairs, shrinkage: float | str | None) -> tuple[Array, float]:
+    """(1 - s) M + s (tr M / d) I for the second moment M of pairs, and the shrinkage s."""
+    moment, dim = pairs.second_moment, pairs.theta.shape[1]
+    s = choose_shrinkage(pairs, shrinkage) if isinstance(shrinkage, str) else shrinkage
+    assert s is not None
+    return (1.0 - s) * moment + s * np.trace(moment) / dim * np.eye(dim), s
+
+
+def choose_shrinkage(pairs: Pairs, formula: str) -> float:
+    """The shrinkage by a formula, "oas" or "ledoit-wolf"."""
+    if not pairs.theta.any():
+        return 0.0
+    # One pair does not tell directions apart, and scikit-learn would divide by zero.
+    if len(pairs) == 1:
+        return 1.0
+    from sklearn.covariance import ledoit_wolf_shrinkage, oas
+
+    if formula == "oas":
+        return float(oas(pairs.scaled_theta, assume_centered=True)[1])
+    return float(ledoit_wolf_shrinkage(pairs.scaled_theta, assume_centered=True))
+
+
+def blend(own: Array, pool: Array, pooling: float) -> Array:
+    """(1 - pooling) own + pooling pool."""
+    return (1.0 - pooling) * own + pooling * pool
+
+
+def pool_covariance(classes: Mapping[Label, Pairs], hyper: HyperParameters) -> Array:
+    """Covariance (d, d) of the pairs of all classes."""
+    if hyper.smooth is None:
+        return shrink(join(classes), hyper.shrinkage)[0]
+    present = [pairs for pairs in classes.values() if len(pairs)]
+    n_pairs = [float(pairs.weights.sum()) for pairs in present]
+    pool = np.average([pairs.second_moment for pairs in present], axis=0, weights=n_pairs)
+    return blend(pool, hyper.smooth, hyper.smooth_pairs / (hyper.smooth_pairs + sum(n_pairs)))
+
+
+def class_covariance(
+    pairs: Pairs, pool: Array, hyper: HyperParameters
+) -> tuple[Array, float, float]:
+    """Covariance (d, d) of a class, and the shrinkage and pooling used."""
+    pooling = hyper.pooling_of(pairs.effective_number)
+    if pooling == 1.0:
+        return pool, 0.0, 1.0
+    own, shrinkage = shrink(pairs, hyper.shrinkage)
+    return blend(own, pool, pooling), shrinkage, pooling
 
 
 # -- checks
 
 
-def check_amounts(
-    kind: str, bandwidth: float | str, class_pairs: float | str, drift: float | str
-) -> Amounts:
-    """The amounts of a kind; "auto" becomes None, and so does what the kind has no use for."""
-    check_choice("kind", kind, KINDS)
-    if kind == "kde":
-        return Amounts(kind, bandwidth=_check_positive("bandwidth", bandwidth, 1.0))
-    if kind == "template":
-        share = check_share("drift", drift, others=("auto",))
-        return Amounts(
-            kind,
-            class_pairs=_check_positive("class_pairs", class_pairs, np.inf),
-            drift=None if isinstance(share, str) else share,
-        )
-    return Amounts(kind)
-
-
-def _check_positive(name: str, value: float | str, largest: float) -> float | None:
-    if isinstance(value, str) and value == "auto":
-        return None
-    real = isinstance(value, Real) and not isinstance(value, bool)
-    if not real or not 0.0 < float(value) <= largest or not np.isfinite(float(value)):
-        most = f", at most {largest:g}" if np.isfinite(largest) else ""
-        raise ValueError(f'`{name}` must be a number above 0{most}, or "auto", got {value!r}.')
-    return float(value)
-
-
 def check_enough(classes: Mapping[Label, Pairs], min_pairs: int) -> None:
-    """Raise if there are too few pairs to learn from, or all θ are 0."""
+    """Raise if there are too few pairs, or all θ are 0."""
     n_pairs = sum(len(pairs) for pairs in classes.values())
     if n_pairs < min_pairs:
         raise ValueError(
@@ -224,12 +232,12 @@ def check_enough(classes: Mapping[Label, Pairs], min_pairs: int) -> None:
         )
 
 
-def warn_of_fallbacks(fitted: Fitted, min_pairs: int) -> None:
+def warn_of_fallbacks(fitted: Fitted) -> None:
     """Name the classes that had too few pairs."""
     fallen = [f"{label!r} ({fit.n_pairs})" for label, fit in fitted.fits.items() if fit.fell_back]
     if fallen:
         warn_user(
-            f"classes with fewer than {min_pairs} pairs get the warps of all classes: "
-            f"{', '.join(fallen)}.",
+            f"classes with fewer than {fitted.settings['min_pairs']} pairs get the warps of all "
+            f"classes: {', '.join(fallen)}.",
             RuntimeWarning,
         )

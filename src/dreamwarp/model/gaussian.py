@@ -1,36 +1,30 @@
-"""Zero-mean Gaussians at the identity: θ | y ~ N(0, Σ_y), the paper's model of warps."""
+"""Zero-mean Gaussian in the tangent space at the identity: θ | y ~ N(0, Σ_y), as in the paper."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 
 from dreamwarp.core.compiled import count_chunks, spread
 from dreamwarp.core.draws import split_key
 from dreamwarp.core.lanes import LANES
 from dreamwarp.model import draw_kernels as kernels
+from dreamwarp.model.distribution import Array, Batch, Distribution, Integers, Shapes
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-# Arrays in a file: name to type and shape. Words stand for sizes: equal words, equal sizes.
-Shapes: TypeAlias = "dict[str, tuple[str | int, ...]]"
-
-# Smallest standard deviation in any direction, relative to the largest, that float64 can tell from
-# none: a covariance is rounded at 1e-16 of its largest entry, its root at 1e-8.
+# Smallest standard deviation, relative to the largest, that float64 tells from zero: a covariance
+# is rounded at 1e-16 of its largest entry, its square root at 1e-8.
 SMALLEST_DEVIATION = 1e-7
-# Tasks of ``LANES`` draws that are worth a thread.
+# Fewest tasks of ``LANES`` draws per thread.
 TASKS_PER_BLOCK = 8
 
 
 @dataclass(frozen=True, eq=False)
 class Components:
-    """Principal directions of a distribution of warps, largest first.
+    """Principal components of a distribution of warps, largest first.
 
     Attributes
     ----------
@@ -38,7 +32,7 @@ class Components:
         Orthonormal columns, in θ.
     standard_deviations : (k,)
     share : (k,)
-        Share of the total variance; adds up to 1 over all d.
+        Share of the total variance; sums to 1 over all d components.
     """
 
     directions: Array
@@ -47,7 +41,7 @@ class Components:
 
 
 @dataclass(frozen=True, eq=False)
-class Gaussian:
+class Gaussian(Distribution):
     """N(0, F Fᵀ).
 
     Attributes
@@ -60,19 +54,11 @@ class Gaussian:
 
     kind: ClassVar[str] = "gaussian"
     shapes: ClassVar[Shapes] = {"factor": ("F64", "dim", "dim")}
-    scalars: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def from_covariance(cls, covariance: Array) -> Gaussian:
-        """The Gaussian with this covariance (d, d), definite or not."""
+        """The Gaussian with this covariance (d, d), which may be singular."""
         return cls(triangular_factor(covariance))
-
-    # -- what it is
-
-    @property
-    def dim(self) -> int:
-        """Number of parameters, d."""
-        return len(self.factor)
 
     @cached_property
     def covariance(self) -> Array:
@@ -91,61 +77,37 @@ class Gaussian:
         return self.factor
 
     def log_prob(self, theta: Array, templates: Integers | None = None) -> Array:
-        """Log density at θ (n, d): (n,). The templates change nothing."""
+        """Log density at θ (n, d): (n,)."""
         return log_density(whiten(self.lower, theta), self.lower)
-
-    # -- draws
 
     @cached_property
     def _widths(self) -> Integers:
-        """Number of entries in each row of the factor up to the last that is not zero."""
+        """Length (d,) of each row of the factor up to its last non-zero entry."""
         columns = np.arange(1, self.factor.shape[1] + 1)
         return np.max((self.factor != 0.0) * columns, axis=1, initial=0).astype(np.int64)
 
-    def draw(
-        self,
-        key: int,
-        numbers: Integers,
-        rows: Integers,
-        templates: Integers,
-        out: Array,
-        n_threads: int | None,
-    ) -> None:
-        """Put θ of sample ``numbers[t]`` into ``out[rows[t]]``. The templates change nothing."""
+    def draw(self, key: int, batch: Batch) -> None:
+        """Fill a batch with draws."""
         spread(
-            kernels.draw_gaussian, count_chunks(len(rows), LANES), *split_key(key), self.factor,
-            self._widths, numbers, rows, out, n_threads=n_threads, smallest_block=TASKS_PER_BLOCK,
+            kernels.draw_gaussian, count_chunks(len(batch.rows), LANES), *split_key(key),
+            self.factor, self._widths, batch.numbers, batch.rows, batch.out,
+            n_threads=batch.n_threads, smallest_block=TASKS_PER_BLOCK,
         )  # fmt: skip
 
-    # -- files
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """What a file holds of it, with the shapes of ``shapes``."""
-        return {"factor": self.factor}
-
-    def parameters(self) -> dict[str, float]:
-        """Single numbers that go with the arrays."""
-        return {}
-
-    @classmethod
-    def from_arrays(
-        cls, arrays: Mapping[str, NDArray[Any]], parameters: Mapping[str, float]
-    ) -> Gaussian:
-        """The reverse of ``arrays`` and ``parameters``; refuses what can't be."""
-        factor = arrays["factor"]
-        if np.triu(factor, 1).any() or np.diag(factor).min() < 0.0:
+    def check(self) -> None:
+        """Raise unless the factor is triangular."""
+        if np.triu(self.factor, 1).any() or np.diag(self.factor).min() < 0.0:
             raise ValueError("a factor that is not lower triangular with a diagonal of at least 0")
-        return cls(factor)
 
 
-# -- parts that other distributions use
+# -- linear algebra
 
 
 def triangular_factor(covariance: Array) -> Array:
-    """L, lower triangular with a diagonal that is not negative, and L Lᵀ = covariance.
+    """L, lower triangular with non-negative diagonal, such that L Lᵀ = covariance.
 
-    For a singular covariance too, for which there is no Cholesky factor: then by its eigenvectors,
-    L = Rᵀ where Q R = Λ^½ Uᵀ.
+    A singular covariance has no Cholesky factor. Then L = Rᵀ, where Q R = Λ^½ Uᵀ with eigenvalues Λ
+    and eigenvectors U.
     """
     try:
         return np.asarray(np.linalg.cholesky(covariance), np.float64)
@@ -157,7 +119,7 @@ def triangular_factor(covariance: Array) -> Array:
 
 
 def is_definite(lower: Array) -> bool:
-    """Whether L Lᵀ has a variance that can be told from zero in every direction."""
+    """Whether L Lᵀ is positive definite to working precision."""
     diagonal = np.diag(lower)
     return bool(diagonal.min() > SMALLEST_DEVIATION * diagonal.max())
 
@@ -174,11 +136,11 @@ def log_density(white: Array, lower: Array) -> Array:
 
 
 def components(covariance: Array) -> Components:
-    """Principal directions of a covariance (d, d)."""
+    """Principal components of a covariance (d, d)."""
     values, vectors = np.linalg.eigh(covariance)
     variances = np.maximum(values[::-1], 0.0)
     share = variances / max(float(variances.sum()), np.finfo(np.float64).tiny)
     directions = np.ascontiguousarray(vectors[:, ::-1])
-    # Eigenvectors come with either sign: the largest entry is made positive.
+    # Eigenvectors have no sign of their own: make the largest entry positive.
     largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=0)[None], axis=0)
     return Components(directions * np.where(largest < 0.0, -1.0, 1.0), np.sqrt(variances), share)

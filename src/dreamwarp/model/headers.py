@@ -1,8 +1,8 @@
-"""Headers of model files. They may be hostile, so nothing is believed before it is checked.
+"""Check the headers of model files, which may be hostile.
 
-safetensors checks the layout: arrays fill the file without gap or overlap, and have the sizes that
-their shapes say. Here the description of the model is checked, and the arrays against it, before
-anything of their size is made.
+safetensors checks the layout: arrays fill the file without gap or overlap, and their sizes match
+their shapes. This module checks the JSON description, and the arrays against it, before any array
+is read.
 """
 
 from __future__ import annotations
@@ -14,35 +14,35 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from dreamwarp.model.gaussian import Shapes
-from dreamwarp.model.kinds import DISTRIBUTIONS, KINDS
+from dreamwarp.model.distribution import Shapes
+from dreamwarp.model.fitting import DISTRIBUTIONS, KINDS
 from dreamwarp.model.labels import check_classes
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.basis import BOUNDARIES
 from dreamwarp.space.tessellation import MAX_AXES
 
-# Under this name the header holds the description of a model. One text: safetensors writes several
-# in an order of chance, and the same model should make the same file.
+# Metadata entry that holds the description. A single one: safetensors writes several in random
+# order, and equal models should give equal files.
 FORMAT = "dreamwarp.WarpModel"
-# 1 held warps that were multiplied by the strength; 2 holds them as learned; 3 has a
-# Gaussian for samples that are no templates.
+# 1: warps multiplied by the strength. 2: warps as learned. 3: with a Gaussian for samples that are
+# not templates.
 VERSION = 3
-# Of a description: room for a hundred thousand classes, in half of what safetensors reads.
+# Most characters of a description: enough for 100,000 classes, and half of what safetensors reads.
 MAX_DESCRIPTION = 2**25
-# Past this, squares leave the range of float64 in sums.
+# Sums of squares of larger numbers may overflow float64.
 MAX_NUMBER = 1e100
 
 Record = Mapping[str, Any]
 
 
 def malformed(file: Path, what: str) -> ValueError:
-    """The error for a file that can't be used."""
+    """The error for a bad file."""
     return ValueError(f"`{file}` is not a usable model file: {what}. Save the model anew.")
 
 
 @contextmanager
 def open_file(file: Path) -> Iterator[Any]:
-    """A model file, opened by safetensors; nothing of its arrays is read yet."""
+    """Open a model file with safetensors; reads no array."""
     from safetensors import SafetensorError, safe_open
 
     try:
@@ -56,7 +56,7 @@ def open_file(file: Path) -> Iterator[Any]:
 
 
 def read_description(file: Path, metadata: Mapping[str, str] | None) -> Record:
-    """What the header of a file says of its model, in a format that is known."""
+    """Parse the description and check its format version."""
     text = (metadata or {}).get(FORMAT)
     if text is None or len(text) > MAX_DESCRIPTION:
         raise malformed(file, "it was not written by dreamwarp")
@@ -83,7 +83,7 @@ def read_description(file: Path, metadata: Mapping[str, str] | None) -> Record:
 
 
 def check_model(file: Path, model: Record) -> None:
-    """Raise if a description lacks a field, or has one of a wrong type."""
+    """Raise if a description lacks a field or has one of a wrong type."""
     wanted = {
         "space": dict, "settings": dict, "strength": float, "pool": dict, "classes": list,
         "library_version": str, "fingerprint": str,
@@ -103,7 +103,7 @@ def check_model(file: Path, model: Record) -> None:
 
 def _check_settings(file: Path, settings: Record) -> None:
     if settings.get("kind") not in KINDS:
-        raise malformed(file, f"it is of a kind {settings.get('kind')!r:.40}, which is unknown")
+        raise malformed(file, f"its kind {settings.get('kind')!r:.40} is unknown")
     for name, value in settings.items():
         if not isinstance(value, str) and not _is_number(value):
             raise malformed(file, f"its setting {name!r:.40} is neither a word nor a number")
@@ -141,11 +141,11 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and -MAX_NUMBER <= value <= MAX_NUMBER
 
 
-# -- arrays and space against each other
+# -- arrays and space
 
 
 def check_arrays(file: Path, stored: Any, model: Record) -> int:
-    """Raise if the arrays are not those of the model described; return d."""
+    """Raise if the arrays do not match the description; return d."""
     parts = {"pool": model["pool"]} | {
         str(number): record
         for number, record in enumerate(model["classes"])
@@ -155,7 +155,7 @@ def check_arrays(file: Path, stored: Any, model: Record) -> int:
     names = {f"{prefix}.{name}" for prefix in parts for name in shapes[prefix]}
     if names != (there := set(stored.keys())):
         odd = sorted(names ^ there)[0]
-        state = "lacks" if odd in names else "has no use for"
+        state = "lacks" if odd in names else "must not have"
         raise malformed(file, f"it {state} an array {odd!r:.80}")
     dims = {_check_shapes(file, prefix, shapes[prefix], stored) for prefix in parts}
     if len(dims) > 1:
@@ -164,7 +164,7 @@ def check_arrays(file: Path, stored: Any, model: Record) -> int:
 
 
 def _check_shapes(file: Path, prefix: str, shapes: Shapes, stored: Any) -> int:
-    """Raise if shapes do not agree with each other; return d."""
+    """Raise if dtypes or shapes do not match; return d."""
     sizes: dict[str, int] = {}
     for name, (kind, *words) in shapes.items():
         array = stored.get_slice(f"{prefix}.{name}")
@@ -183,7 +183,7 @@ def _check_shapes(file: Path, prefix: str, shapes: Shapes, stored: Any) -> int:
 
 
 def check_space(file: Path, record: Any, dim: int) -> None:
-    """Raise if a space as described can't have d parameters; the space is not made."""
+    """Raise if the described space can't have d parameters, without making it."""
     wanted = {"cells": list, "boundary": str, "volume_preserving": bool}
     _check_fields(file, "the space", record, wanted)
     cells: Sequence[Any] = record["cells"]
@@ -199,7 +199,7 @@ def check_space(file: Path, record: Any, dim: int) -> None:
 
 
 def make_space(file: Path, record: Record, dim: int) -> WarpSpace:
-    """The space of a model of d parameters, described as ``check_space`` wants it."""
+    """Make a space that passed ``check_space``; raise if it does not have d parameters."""
     cells = record["cells"]
     try:
         space = WarpSpace(cells, record["boundary"])

@@ -1,4 +1,4 @@
-"""Classes of a model: labels of one type, strings, whole numbers or booleans, kept as given."""
+"""The classes of a model: labels of one type, strings, whole numbers or booleans."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from dreamwarp.core.labels import MAX_NUMBER, check_label
 from dreamwarp.core.labels import Label as Label  # a name of this module too
 
-# Labels that an error lists before it gives up.
+# Most labels that an error lists.
 MAX_LISTED = 10
-# What to do about a label that no class has.
+# Remedies for an unknown label.
 USE_POOL = 'Use unknown="pool" for the warps of all classes.'
 USE_NONE = "Use label=None for the warps of all classes."
 
 
 def check_classes(labels: Iterable[Any]) -> tuple[Label, ...]:
-    """Labels of one type, each once."""
+    """Check that labels are of one type and differ."""
     classes = tuple(check_label(label) for label in labels)
     if not classes:
         raise ValueError("there must be at least one class, got none.")
@@ -34,7 +34,7 @@ def check_classes(labels: Iterable[Any]) -> tuple[Label, ...]:
 
 
 def encode(labels: Any, classes: Sequence[Label]) -> NDArray[np.int64]:
-    """The place of each label (n,) among the classes; -1 where there is none.
+    """Index of each label (n,) among the classes; -1 if unknown.
 
     True and 1 are the same label, and False and 0.
     """
@@ -42,7 +42,7 @@ def encode(labels: Any, classes: Sequence[Label]) -> NDArray[np.int64]:
     if values.ndim != 1:
         raise ValueError(f"`labels` must have shape (n,), got {values.shape}.")
     if values.dtype == object or (isinstance(labels, list | tuple) and values.dtype.kind == "U"):
-        return _encode_each(labels, classes)  # numpy makes strings of numbers among strings
+        return _encode_each(labels, classes)  # numpy turns numbers among strings into strings
     if values.size and values.dtype.kind not in "Uiub":
         raise TypeError(
             f"`labels` must be strings, whole numbers or booleans, got dtype {values.dtype}. "
@@ -50,7 +50,7 @@ def encode(labels: Any, classes: Sequence[Label]) -> NDArray[np.int64]:
         )
     if (kind is str) != (values.dtype.kind == "U"):
         return np.full(len(values), -1)
-    if values.dtype.kind == "u":  # past the range of labels there is no label: any such will do
+    if values.dtype.kind == "u":  # no label is larger than MAX_NUMBER
         values = np.minimum(values, np.uint64(MAX_NUMBER + 1))
     known = np.array(classes)
     if kind is not str:
@@ -66,10 +66,9 @@ def _encode_each(labels: Iterable[Any], classes: Sequence[Label]) -> NDArray[np.
 
 
 def label_key(key: int, label: Label | None) -> int:
-    """The 64-bit key of a class: draws of different labels are independent; None is the pool.
+    """The 64-bit random key of a class; None: of the pool.
 
-    A hash of (key, type of the label, label), the same on every machine. Never changes: runs depend
-    on it.
+    A hash of (key, type of the label, label). It must never change: results depend on it.
     """
     name = f"{type(label).__name__} {label}".encode(errors="surrogatepass")
     digest = hashlib.blake2b(name, digest_size=8, key=key.to_bytes(8, "little")).digest()
@@ -77,7 +76,13 @@ def label_key(key: int, label: Label | None) -> int:
 
 
 def refuse_unknown(label: Any, classes: Sequence[Label], remedy: str = USE_POOL) -> None:
-    """The error for a label that no class has."""
-    listed = ", ".join(repr(known) for known in classes[:MAX_LISTED])
-    more = f" and {len(classes) - MAX_LISTED} more" if len(classes) > MAX_LISTED else ""
-    raise ValueError(f"label {label!r} is not one of the model's classes, {listed}{more}. {remedy}")
+    """Raise for an unknown label."""
+    known = list_labels(classes)
+    raise ValueError(f"label {label!r} is not one of the model's classes, {known}. {remedy}")
+
+
+def list_labels(labels: Sequence[Any]) -> str:
+    """Labels as text, at most ``MAX_LISTED`` of them."""
+    few = ", ".join(repr(check_label(label)) for label in labels[:MAX_LISTED])
+    more = len(labels) - MAX_LISTED
+    return f"{few} and {more} more" if more > 0 else few

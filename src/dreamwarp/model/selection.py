@@ -1,67 +1,53 @@
-"""Amounts chosen by held-out likelihood: shrinkage, pooling, bandwidth, template share.
+"""Choose hyper-parameters by held-out likelihood.
 
-Pairs that share a sample are not independent: a warp from a to b and one from b to c tell much
-about the one from a to c. Where it is known which samples pairs join, folds are therefore made of
-samples: a pair is tested when both its samples are held out, and trained on when neither is.
+Pairs that share a sample are dependent. Where edges are known, folds are therefore made of samples:
+a pair is tested if both its samples are held out, and trained on if neither is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
-from dreamwarp.model.gaussian import (
-    Array,
-    Integers,
-    is_definite,
-    log_density,
-    triangular_factor,
-    whiten,
-)
+from dreamwarp.model.distribution import Array, Distribution
+from dreamwarp.model.fitting import HyperParameters, blend, class_covariance, fit_class, shrink
+from dreamwarp.model.gaussian import is_definite, log_density, triangular_factor, whiten
 from dreamwarp.model.labels import Label
-from dreamwarp.model.moments import (
-    Pairs,
-    Rule,
-    blend,
-    class_covariance,
-    join,
-    own_covariance,
-)
+from dreamwarp.model.pairs import Pairs, join
 
 N_FOLDS = 5
-# Amounts depend little on pairs past these, and time much.
+# More pairs and classes than these hardly change the choice, but cost time.
 MAX_PAIRS = 1500
 MAX_CLASSES, MIN_CLASSES = 20, 3
 
+# Candidates. Where nothing can be held out, the first bandwidth and number of class pairs are used.
 SHRINKAGES: tuple[float | str, ...] = (0.0, "oas", "ledoit-wolf")
-# Pairs that the covariance of all classes counts as, relative to the number of parameters.
+# Number of pairs that the pool counts as, relative to d.
 PRIOR_PAIRS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, np.inf)
-# Where nothing can be held out.
-CAUTIOUS = Rule("oas", prior_pairs=1.0)
-
-Candidate = TypeVar("Candidate")
-
-
-class Density(Protocol):
-    """What can be tested on held-out pairs."""
-
-    @property
-    def kind(self) -> str:
-        """``"template"`` if the density depends on templates."""
-
-    def log_prob(self, theta: Array, templates: Integers | None = None) -> Array:
-        """Log density at θ (n, d)."""
+BANDWIDTHS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
+CLASS_PAIRS = (7.0, 1.0, 2.0, 4.0, 12.0, 25.0, 100.0)
+DRIFTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+# Shrinkage and prior pairs, relative to d, where nothing can be held out.
+CAUTIOUS_SHRINKAGE, CAUTIOUS_PRIOR_PAIRS = "oas", 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """Pairs to fit on and pairs to test on, by class; a class may have none of either."""
+    """Training and test pairs by class; either may be empty."""
 
     train: dict[Label, Pairs]
     test: dict[Label, Pairs]
+
+
+def choose_hyperparameters(
+    classes: Mapping[Label, Pairs], given: HyperParameters, dim: int
+) -> HyperParameters:
+    """Fill in what is None. Shrinkage and pooling are chosen first, then the kind's own."""
+    with threadpool_limits(1):  # matrices are too small for threads
+        return _choose_kind_parameters(classes, _choose_covariance(classes, given, dim), dim)
 
 
 # -- folds
@@ -70,9 +56,9 @@ class Fold:
 def make_folds(
     classes: Mapping[Label, Pairs], *, by_sample: bool, n_repeats: int = 1, n_folds: int = N_FOLDS
 ) -> list[Fold]:
-    """Folds of the pairs of every class, the same each time.
+    """Folds of the pairs of every class; deterministic.
 
-    By sample, a fold tests 1 / n_folds² of the pairs: repeat to test each about once.
+    By sample, a fold tests 1 / n_folds² of the pairs: n_folds repeats test each about once.
     """
     rng = np.random.default_rng(0)
     split = _split_by_sample if by_sample else _split_by_pair
@@ -87,7 +73,7 @@ def make_folds(
 
 
 def _split_by_pair(pairs: Pairs, n_folds: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    """Masks (n_folds, n_pairs) of the pairs to train and to test on."""
+    """Masks (n_folds, n_pairs) of training and of test pairs."""
     test = rng.permutation(len(pairs)) % n_folds == np.arange(n_folds)[:, None]
     return ~test, test
 
@@ -101,9 +87,9 @@ def _split_by_sample(pairs: Pairs, n_folds: int, rng: np.random.Generator) -> tu
 
 
 def thin_out(classes: Mapping[Label, Pairs], dim: int) -> dict[Label, Pairs]:
-    """No more classes and pairs than are needed to choose amounts."""
+    """Subsample classes and pairs."""
     rng = np.random.default_rng(0)
-    # The time of a factorisation grows as the cube of the number of parameters.
+    # A factorisation takes time of order d³.
     n_classes = int(np.clip(MAX_CLASSES * (100.0 / dim) ** 2, MIN_CLASSES, MAX_CLASSES))
     labels = [label for label, pairs in classes.items() if len(pairs)]
     if len(labels) > n_classes:
@@ -112,7 +98,7 @@ def thin_out(classes: Mapping[Label, Pairs], dim: int) -> dict[Label, Pairs]:
 
 
 def _thin_out_class(pairs: Pairs, rng: np.random.Generator) -> Pairs:
-    """At most ``MAX_PAIRS``; by samples where those are known, so that the graph stays as dense."""
+    """At most ``MAX_PAIRS``; if edges are known, all pairs among some samples."""
     if len(pairs) <= MAX_PAIRS:
         return pairs
     if pairs.edges is None:
@@ -125,52 +111,50 @@ def _thin_out_class(pairs: Pairs, rng: np.random.Generator) -> Pairs:
 # -- choices
 
 
-def choose_rule(
-    classes: Mapping[Label, Pairs], shrinkage: float | str, pooling: float | str, dim: int
-) -> Rule:
-    """The rule for class covariances under which held-out pairs are likeliest.
+def _choose_covariance(
+    classes: Mapping[Label, Pairs], given: HyperParameters, dim: int
+) -> HyperParameters:
+    """Choose shrinkage and prior pairs, the same for all classes.
 
-    The same for all classes: a class of few pairs has too few to hold out, and takes more of the
-    pool by the rule itself.
+    A small class has too few pairs to hold out; ``prior_pairs`` gives it more of the pool.
     """
-    shrinkages = SHRINKAGES if shrinkage == "auto" else (shrinkage,)
-    if pooling != "auto":
-        rules = [Rule(share, pooling=float(pooling)) for share in shrinkages]
-    elif len(classes) == 1:
-        rules = [Rule(share) for share in shrinkages]
+    shrinkages = SHRINKAGES if given.shrinkage is None else (given.shrinkage,)
+    if given.pooling is not None or len(classes) == 1:
+        priors = [0.0]
     else:
-        rules = [Rule(s, prior_pairs=dim * prior) for s in shrinkages for prior in PRIOR_PAIRS]
-    if len(rules) == 1:
-        return rules[0]
+        priors = [dim * share for share in PRIOR_PAIRS]
+    candidates = [replace(given, shrinkage=s, prior_pairs=n) for s in shrinkages for n in priors]
+    if len(candidates) == 1:
+        return candidates[0]
     few = thin_out(classes, dim)
     by_sample = all(pairs.edges is not None for pairs in few.values())
     n_repeats = 3 if by_sample and dim <= 100 else 1
-    scores = np.zeros(len(rules))
+    scores = np.zeros(len(candidates))
     for fold in make_folds(few, by_sample=by_sample, n_repeats=n_repeats):
-        scores += _score_rules(fold, rules)
+        scores += _score_covariances(fold, candidates)
     if not scores.any() or not np.isfinite(scores).any():
-        cautious = CAUTIOUS.shrinkage if shrinkage == "auto" else shrinkage
-        return Rule(cautious, rules[0].pooling, dim * CAUTIOUS.prior_pairs)
-    return rules[int(scores.argmax())]
+        shrinkage = CAUTIOUS_SHRINKAGE if given.shrinkage is None else given.shrinkage
+        return replace(given, shrinkage=shrinkage, prior_pairs=dim * CAUTIOUS_PRIOR_PAIRS)
+    return candidates[int(scores.argmax())]
 
 
-def _score_rules(fold: Fold, rules: Sequence[Rule]) -> Array:
-    """Held-out log-likelihood of each rule, summed over the pairs of a fold."""
-    scores = np.zeros(len(rules))
+def _score_covariances(fold: Fold, candidates: Sequence[HyperParameters]) -> Array:
+    """Held-out log-likelihood of each candidate's Gaussians, summed over the pairs of a fold."""
+    scores = np.zeros(len(candidates))
     train = {label: pairs for label, pairs in fold.train.items() if len(pairs)}
     if not train:
         return scores
-    for shrinkage in dict.fromkeys(rule.shrinkage for rule in rules):
-        pool = own_covariance(join(train), shrinkage)[0]
+    for shrinkage in dict.fromkeys(candidate.shrinkage for candidate in candidates):
+        pool = shrink(join(train), shrinkage)[0]
         for label, test in fold.test.items():
             if not len(test):
                 continue
             pairs = fold.train[label]
-            own = own_covariance(pairs, shrinkage)[0] if len(pairs) else pool
-            for r, rule in enumerate(rules):
-                if rule.shrinkage == shrinkage:
-                    pooling = rule.pooling_of(pairs.effective_number)
-                    scores[r] += _score_covariance(blend(own, pool, pooling), test)
+            own = shrink(pairs, shrinkage)[0] if len(pairs) else pool
+            for c, candidate in enumerate(candidates):
+                if candidate.shrinkage == shrinkage:
+                    pooling = candidate.pooling_of(pairs.effective_number)
+                    scores[c] += _score_covariance(blend(own, pool, pooling), test)
     return scores
 
 
@@ -181,36 +165,52 @@ def _score_covariance(covariance: Array, test: Pairs) -> float:
     return float(test.weights @ log_density(whiten(lower, test.theta), lower))
 
 
-def choose(
-    folds: Sequence[Fold],
-    rule: Rule,
-    candidates: Sequence[Candidate],
-    fit_fn: Callable[[Pairs, Array, Candidate], Density],
-) -> Candidate:
-    """The candidate under which held-out pairs are likeliest, alike for all classes.
+def _choose_kind_parameters(
+    classes: Mapping[Label, Pairs], hyper: HyperParameters, dim: int
+) -> HyperParameters:
+    """Choose the bandwidth, or the class pairs without drift and then the drift."""
+    few = thin_out(classes, dim)
+    if hyper.kind == "kde" and hyper.bandwidth is None:
+        by_sample = all(pairs.edges is not None for pairs in few.values())
+        candidates = [replace(hyper, bandwidth=bandwidth) for bandwidth in BANDWIDTHS]
+        return choose_best(make_folds(few, by_sample=by_sample), candidates)
+    if hyper.kind == "template":  # tested on templates that it was trained on, so by pair
+        folds = make_folds(few, by_sample=False)
+        drifts = DRIFTS if hyper.drift is None else (hyper.drift,)
+        n_pairs = CLASS_PAIRS if hyper.class_pairs is None else (hyper.class_pairs,)
+        hyper = choose_best(
+            folds, [replace(hyper, class_pairs=n, drift=drifts[0]) for n in n_pairs]
+        )
+        return choose_best(folds, [replace(hyper, drift=drift) for drift in drifts])
+    return hyper
 
-    ``fit_fn(pairs, covariance, candidate)`` fits a class. The first candidate, if there is nothing
-    to hold out.
+
+def choose_best(folds: Sequence[Fold], candidates: Sequence[HyperParameters]) -> HyperParameters:
+    """The candidate of highest held-out likelihood; the first if nothing can be held out.
+
+    Candidates have the same covariances.
     """
+    if len(candidates) == 1:
+        return candidates[0]
     scores = np.zeros(len(candidates))
     for fold in folds:
         train = {label: pairs for label, pairs in fold.train.items() if len(pairs)}
         if not train:
             continue
-        pool = own_covariance(join(train), rule.shrinkage)[0]
+        pool = shrink(join(train), candidates[0].shrinkage)[0]
         for label, pairs in train.items():
             test = fold.test[label]
-            covariance = class_covariance(pairs, pool, rule)[0]
+            covariance = class_covariance(pairs, pool, candidates[0])[0]
             if len(test) and is_definite(triangular_factor(covariance)):
                 for c, candidate in enumerate(candidates):
-                    density = fit_fn(pairs, covariance, candidate)
-                    scores[c] += float(test.weights @ held_out_log_prob(density, test))
+                    distribution = fit_class(pairs, covariance, candidate)
+                    scores[c] += float(test.weights @ held_out_log_prob(distribution, test))
     return candidates[int(scores.argmax())]
 
 
-def held_out_log_prob(density: Density, test: Pairs) -> Array:
-    """Log density of each pair (n_pairs,): the mean of its two directions, from either sample."""
-    if test.edges is None or density.kind != "template":  # then the two are the same
-        return density.log_prob(test.theta)
-    there = density.log_prob(test.theta, test.edges[:, 0])
-    return (there + density.log_prob(-test.theta, test.edges[:, 1])) / 2.0
+def held_out_log_prob(distribution: Distribution, test: Pairs) -> Array:
+    """Log density of each pair (n_pairs,), averaged over its two directions."""
+    if test.edges is None or distribution.kind != "template":  # then both are equal
+        return distribution.log_prob(test.theta)
+    forward = distribution.log_prob(test.theta, test.edges[:, 0])
+    return (forward + distribution.log_prob(-test.theta, test.edges[:, 1])) / 2.0

@@ -1,9 +1,7 @@
-"""Strength: the one factor on learned warps.
+"""Strength: the factor on learned warps. 1 is as learned, 2 twice as large.
 
-A model holds the distribution that was learned, and recommends a strength beside it, which was
-chosen for a nearest neighbour. Whoever warps data takes that, or a number of its own, which means
-the same everywhere: 1 is as learned, 2 twice as large, whatever is recommended. Networks, which do
-best with stronger warps than nearest neighbours, take the natural scale of the model.
+A model recommends a strength, chosen for a nearest neighbour. Networks do best with stronger warps,
+so they have a default of their own.
 """
 
 from __future__ import annotations
@@ -19,16 +17,13 @@ if TYPE_CHECKING:
     from dreamwarp.model.warpmodel import WarpModel
 
 
-# What networks take unless told otherwise. By empirical Bayes, learned warps are as large as those
-# between the samples themselves, and networks err least at about that size.
+# Default for networks. Empirical Bayes learns warps as large as those between samples, and networks
+# err least at about that size.
 NETWORK_STRENGTH = 1.0
 
 
 def resolve_network_strength(model: WarpModel, strength: float | None) -> float:
-    """The strength for a network: the one given, or ``NETWORK_STRENGTH``.
-
-    Warns if the model recommends 0: networks may be hurt by warps as well.
-    """
+    """The given strength, or ``NETWORK_STRENGTH``, with a warning if the model recommends 0."""
     if strength is not None:
         return check_factor("strength", strength, or_else=", or None for networks' default")
     if model.strength == 0.0:
@@ -42,10 +37,7 @@ def resolve_network_strength(model: WarpModel, strength: float | None) -> float:
 
 
 def resolve_strength(model: WarpModel, strength: float | None) -> float:
-    """The strength to use: the one given, or where that is None the one that the model recommends.
-
-    Warns if the model recommends 0, since samples then come back unwarped.
-    """
+    """The given strength, or the recommended one, with a warning if that is 0."""
     if strength is not None:
         return check_factor("strength", strength, or_else=", or None for the model's own")
     if model.strength == 0.0:
@@ -59,5 +51,5 @@ def resolve_strength(model: WarpModel, strength: float | None) -> float:
 
 
 def apply_strength(theta: NDArray[np.float64], strength: float) -> NDArray[np.float64]:
-    """Warps θ (n, d) at a strength: T^(sθ) goes s times as far along the same flow."""
+    """Scale warps θ (n, d): T^(sθ) follows the same flow s times as far."""
     return theta if strength == 1.0 else strength * theta

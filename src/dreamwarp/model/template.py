@@ -1,54 +1,53 @@
-"""Warps that depend on the sample they are for: p(T | x, y).
+"""Warps that depend on the sample to be warped: p(T | x, y).
 
-A template x of the training set has warps of its own, those toward its neighbours. A draw mixes
-them at random, and adds class noise for what a few neighbours can't show:
+A training sample x, the template, has its own warps θ_e, those toward its neighbours. A draw is a
+random combination of them plus class noise:
 
     θ = Σ_e (s b p_e + sqrt(s p_e) z_e) θ_e + sqrt(1 - s) L z,    L Lᵀ = Σ_y,
 
-with p_e the weights of the template's warps (alike, or those of the pairs) and z standard normal.
-That is N(s b θ̄_x, s S_x + (1 - s) Σ_y), where S_x is the second moment of the template's warps and
-θ̄_x their mean. The share s = K / (K + κ) grows with the number K of neighbours: the class counts as
-κ of them. The drift b, from 0 to 1, carries samples toward the middle of their neighbours. A pair
-seen from its other end has the opposite θ, so that over all templates of a class the mean is zero.
+with weights p_e that sum to 1 and standard normal z. So θ ~ N(s b θ̄_x, s S_x + (1 - s) Σ_y), with
+θ̄_x and S_x the mean and second moment of the template's warps. The share s = K / (K + κ) grows with
+the number K of neighbours: the class counts as κ neighbours. The drift b, from 0 to 1, moves
+samples toward the mean of their neighbours. Each pair enters its two templates as θ and -θ, so the
+mean over all templates of a class is zero.
 
-Other samples of the class get draws from a Gaussian of their own, which may be learned by other
-means: empirical Bayes gives its natural scale, while templates keep to what their neighbours show.
+Samples of the class that are not templates get draws from a separate Gaussian, which may be
+estimated otherwise, such as by empirical Bayes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dreamwarp.core.compiled import spread
 from dreamwarp.core.draws import split_key
 from dreamwarp.model import draw_kernels as kernels
-from dreamwarp.model.gaussian import Array, Gaussian, Integers, Shapes, log_density, whiten
+from dreamwarp.model.distribution import Array, Batch, Distribution, Integers, Shapes
+from dreamwarp.model.gaussian import Gaussian, log_density, whiten
 
-# Memory for the warps of many templates at once.
+# Memory for the warps of a batch of templates.
 BATCH_BYTES = 32 * 2**20
-# Mixtures that are worth a thread.
+# Fewest rows per thread.
 ROWS_PER_BLOCK = 512
 
 
 class Table(NamedTuple):
-    """The warps of every template of a class, template by template.
+    """The warps of every template of a class, sorted by template.
 
     Attributes
     ----------
     templates : (n_templates,) int64
         Sample indices, increasing.
     begins : (n_templates + 1,) int64
-        Where the entries of each template begin.
+        First entry of each template.
     theta : (n_entries, d)
         From the template toward a neighbour.
     probabilities : (n_entries,)
-        p, adding up to 1 over a template.
+        p, summing to 1 over a template.
     shares : (n_templates,)
         s.
     """
@@ -61,19 +60,19 @@ class Table(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class TemplateMixture:
-    """The distribution above; for a sample without warps of its own, the general Gaussian.
+class TemplateMixture(Distribution):
+    """The distribution above.
 
     Attributes
     ----------
-    general : Gaussian
-        For samples without warps of their own.
-    noise : Gaussian
-        N(0, Σ_y).
+    general : (d, d)
+        Triangular factor of the covariance for samples that are not templates.
+    factor : (d, d)
+        L, lower triangular.
     theta : (n_pairs, d)
-        The warps of the class, each in one direction.
+        Warps of the class, one direction each.
     edges : (n_pairs, 2) int64
-        The samples that each joins: from the first to the second.
+        Samples of each pair: θ aligns the first to the second.
     weights : (n_pairs,)
     class_pairs : float
         κ.
@@ -81,8 +80,8 @@ class TemplateMixture:
         b.
     """
 
-    general: Gaussian
-    noise: Gaussian
+    general: Array
+    factor: Array
     theta: Array
     edges: Integers
     weights: Array
@@ -97,16 +96,26 @@ class TemplateMixture:
         "edges": ("I64", "pairs", 2),
         "weights": ("F64", "pairs"),
     }
-    scalars: ClassVar[tuple[str, ...]] = (*Gaussian.scalars, "class_pairs", "drift")
+    scalars: ClassVar[tuple[str, ...]] = ("class_pairs", "drift")
+
+    @cached_property
+    def fallback(self) -> Gaussian:
+        """For samples that are not templates."""
+        return Gaussian(self.general)
+
+    @cached_property
+    def noise(self) -> Gaussian:
+        """N(0, Σ_y)."""
+        return Gaussian(self.factor)
 
     @property
     def covariance(self) -> Array:
-        """(d, d): that of draws for samples without warps of their own."""
-        return self.general.covariance
+        """(d, d), for samples that are not templates."""
+        return self.fallback.covariance
 
     @cached_property
     def table(self) -> Table:
-        """The warps of every template; those of weight 0 left out."""
+        """The warps of every template, without those of weight 0."""
         kept = np.flatnonzero(np.concatenate([self.weights, self.weights]) > 0.0)
         ends = self.edges.T.ravel()[kept]
         order = np.argsort(ends, kind="stable")
@@ -115,14 +124,14 @@ class TemplateMixture:
         theta = np.concatenate([self.theta, -self.theta])[kept[order]]
         weights = np.concatenate([self.weights, self.weights])[kept[order]]
         totals = np.add.reduceat(weights, begins[:-1])
-        # Kish's number of equal weights that would tell as much.
+        # Kish's effective sample size.
         n_neighbors = totals**2 / np.add.reduceat(weights**2, begins[:-1])
         probabilities = weights / np.repeat(totals, np.diff(begins))
         shares = n_neighbors / (n_neighbors + self.class_pairs)
         return Table(templates, begins, np.ascontiguousarray(theta), probabilities, shares)
 
     def _find(self, templates: Integers) -> tuple[Integers, Integers]:
-        """Which of the given samples have warps of their own, and their places in the table."""
+        """Which of the given samples are templates, and their rows in the table."""
         known = self.table.templates
         places = np.minimum(np.searchsorted(known, templates), len(known) - 1)
         found = np.flatnonzero(known[places] == templates)
@@ -131,8 +140,8 @@ class TemplateMixture:
     # -- density
 
     def log_prob(self, theta: Array, templates: Integers | None = None) -> Array:
-        """Log density at θ (n, d), each for its template (n,); without those, for the class."""
-        out = self.general.log_prob(theta)
+        """Log density at θ (n, d), each for its template (n,), or without templates: (n,)."""
+        out = self.fallback.log_prob(theta)
         if templates is not None:
             found, places = self._find(templates)
             white = whiten(self.noise.lower, theta)
@@ -155,7 +164,7 @@ class TemplateMixture:
         """Log density for templates that have at most ``width`` warps.
 
         In whitened θ the covariance is (1 - s)(I + AᵀA), with a row sqrt(s p_e / (1 - s)) L⁻¹ θ_e
-        of A for each warp. Its inverse and determinant are had from I + AAᵀ, K by K.
+        of A for each warp. The K x K matrix I + AAᵀ gives its inverse and determinant.
         """
         begins, ends = self.table.begins[places, None], self.table.begins[places + 1, None]
         entries = begins + np.arange(width)
@@ -175,65 +184,29 @@ class TemplateMixture:
         at_zero = log_density(np.zeros((1, dim)), self.noise.lower)
         return at_zero - 0.5 * (inside / (1.0 - shares) + log_determinant)
 
-    # -- draws
-
-    def draw(
-        self,
-        key: int,
-        numbers: Integers,
-        rows: Integers,
-        templates: Integers,
-        out: Array,
-        n_threads: int | None,
-    ) -> None:
-        """Put θ of sample ``numbers[t]`` for ``templates[t]`` into ``out[rows[t]]``."""
-        found, places = self._find(templates)
-        others = np.delete(np.arange(len(rows)), found)
-        for part, which in ((self.general, others), (self.noise, found)):
-            part.draw(key, numbers[which], rows[which], templates[which], out, n_threads)
+    def draw(self, key: int, batch: Batch) -> None:
+        """Fill a batch with draws."""
+        found, places = self._find(batch.templates)
+        self.fallback.draw(key, batch.only(np.delete(np.arange(len(batch.rows)), found)))
+        batch = batch.only(found)
+        self.noise.draw(key, batch)
         table = self.table
         shares = np.repeat(table.shares, np.diff(table.begins))
         spread(
             kernels.add_mixtures, len(found), *split_key(key), table.theta,
             self.drift * shares * table.probabilities, np.sqrt(shares * table.probabilities),
             table.begins[places], table.begins[places + 1], np.sqrt(1.0 - table.shares[places]),
-            numbers[found], rows[found], out, n_threads=n_threads, smallest_block=ROWS_PER_BLOCK,
+            batch.numbers, batch.rows, batch.out, n_threads=batch.n_threads,
+            smallest_block=ROWS_PER_BLOCK,
         )  # fmt: skip
 
-    # -- files
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """What a file holds of it, with the shapes of ``shapes``."""
-        return {
-            "general": self.general.factor,
-            **self.noise.arrays(),
-            "theta": self.theta,
-            "edges": self.edges,
-            "weights": self.weights,
-        }
-
-    def parameters(self) -> dict[str, float]:
-        """Single numbers that go with the arrays."""
-        return {
-            **self.noise.parameters(),
-            "class_pairs": self.class_pairs,
-            "drift": self.drift,
-        }
-
-    @classmethod
-    def from_arrays(
-        cls, arrays: Mapping[str, NDArray[Any]], parameters: Mapping[str, float]
-    ) -> TemplateMixture:
-        """The reverse of ``arrays`` and ``parameters``; refuses what can't be."""
-        class_pairs, drift = parameters["class_pairs"], parameters["drift"]
-        if class_pairs <= 0.0 or not 0.0 <= drift <= 1.0:
-            raise ValueError(f"class_pairs {class_pairs} and drift {drift}")
-        if arrays["edges"].min() < 0 or arrays["weights"].min() < 0.0:
+    def check(self) -> None:
+        """Raise unless factors are triangular and numbers in range."""
+        self.fallback.check()
+        self.noise.check()
+        if self.class_pairs <= 0.0 or not 0.0 <= self.drift <= 1.0:
+            raise ValueError(f"class_pairs {self.class_pairs} and drift {self.drift}")
+        if self.edges.min() < 0 or self.weights.min() < 0.0:
             raise ValueError("negative sample indices or weights")
-        if not arrays["weights"].any():
+        if not self.weights.any():
             raise ValueError("no weight above 0")
-        general = Gaussian.from_arrays({"factor": arrays["general"]}, parameters)
-        noise = Gaussian.from_arrays(arrays, parameters)
-        return cls(
-            general, noise, arrays["theta"], arrays["edges"], arrays["weights"], class_pairs, drift
-        )  # fmt: skip

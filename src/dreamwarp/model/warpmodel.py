@@ -1,10 +1,11 @@
-"""WarpModel: what warps the members of each class differ by."""
+"""WarpModel: per-class distributions over warps."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -13,10 +14,19 @@ from numpy.typing import ArrayLike
 from dreamwarp.core.draws import Seed, as_key, check_numbers
 from dreamwarp.core.labels import Label, check_label
 from dreamwarp.core.validation import as_finite_array, check_choice, check_factor, check_whole
-from dreamwarp.model.fitting import ClassFit, fit_distributions
-from dreamwarp.model.gaussian import Array, Components, Gaussian, Integers, components
-from dreamwarp.model.kinds import Distribution
+from dreamwarp.model.distribution import Array, Batch, Distribution, Integers
+from dreamwarp.model.fitting import (
+    KINDS,
+    ClassFit,
+    HyperParameters,
+    check_enough,
+    fit_classes,
+    warn_of_fallbacks,
+)
+from dreamwarp.model.gaussian import Components, Gaussian, components
 from dreamwarp.model.labels import USE_NONE, encode, label_key, refuse_unknown
+from dreamwarp.model.pairs import check_pairs
+from dreamwarp.model.selection import choose_hyperparameters
 from dreamwarp.space import WarpSpace
 
 if TYPE_CHECKING:
@@ -26,30 +36,29 @@ Kind = Literal["gaussian", "kde", "template"]
 Unknown = Literal["error", "pool"]
 
 NO_TEMPLATE = -1
+# Formulas for the shrinkage.
+FORMULAS = ("oas", "ledoit-wolf")
 
 
 class WarpModel:
     """A distribution over warps for each class, p(T | y), in the tangent space at the identity.
 
-    It describes warps as they were learned, at strength 1. Whoever warps data with it multiplies
-    its draws by a strength; ``strength`` is the one it recommends.
-
-    Made by :meth:`fit` or :meth:`load`; never changed afterwards.
+    Made by :meth:`fit` or :meth:`load`; immutable. Densities and draws are of warps as learned.
+    ``strength`` is a recommended factor on the draws, for those who warp data.
 
     Attributes
     ----------
     space : WarpSpace
     classes : tuple of str, int or bool
-        The labels, of the type they were given in.
+        The labels, of the type in which they were given.
     fits : dict of label to ClassFit
     settings : dict
-        What it was fitted with: the kind, and every amount that was given or chosen. Those of an
-        ``Augmenter`` say also how its pairs were aligned.
+        Kind and hyper-parameters, given or chosen. A model from an ``Augmenter`` also has the
+        options of the alignment.
     pooled : Gaussian
         The distribution for all classes.
     strength : float
-        Recommended factor on the learned warps for whoever applies them to data; 1 unless an
-        ``Augmenter`` or :meth:`with_strength` set it. Densities and draws do not depend on it.
+        1 unless an ``Augmenter`` or :meth:`with_strength` set it.
 
     Examples
     --------
@@ -93,48 +102,63 @@ class WarpModel:
         class_pairs: float | Literal["auto"] = "auto",
         drift: float | Literal["auto"] = "auto",
     ) -> WarpModel:
-        """Learn the warps of each class from aligned pairs of its members.
+        """Fit a distribution to the aligned pairs of each class.
 
-        With ``shrinkage=0, pooling=0`` this is the paper's estimate, Σ_y = (1 / N_y) Σ θθᵀ. What is
-        left at ``"auto"`` is chosen by the likelihood of held-out pairs.
+        ``shrinkage=0, pooling=0`` gives the paper's estimate, Σ_y = (1 / N_y) Σ θθᵀ. ``"auto"``
+        values maximise the likelihood of held-out pairs.
 
         Parameters
         ----------
         space : WarpSpace
         theta_by_class : mapping of label to (n_pairs, d)
-            Each pair once, in either direction; the other is -θ and understood. Labels are strings,
-            whole numbers or booleans, all of one type. Float labels are refused.
+            Each pair once, in either direction: the other is -θ. Labels are strings, whole numbers
+            or booleans, all of one type.
         kind : {"gaussian", "kde", "template"}
-            ``"gaussian"``: zero mean, full covariance. ``"kde"``: a kernel density around the warps
-            seen. ``"template"``: the warps of a sample toward its own neighbours, mixed at random,
-            plus class noise; needs ``edges``.
+            ``"gaussian"``: zero mean, full covariance. ``"kde"``: kernel density of the observed
+            warps. ``"template"``: random combinations of a sample's warps toward its own
+            neighbours, plus class noise; needs ``edges``.
         shrinkage : float, "auto", "oas" or "ledoit-wolf"
-            Share of the isotropic covariance in that of a class.
+            Weight of the isotropic covariance in that of a class.
         pooling : float or "auto"
-            Share of the covariance of all classes in that of a class. ``"auto"``: more for classes
-            of fewer pairs, as if all classes stood for a number of pairs of each, which is chosen.
+            Weight of the covariance of all classes in that of a class. ``"auto"``: larger for
+            classes with fewer pairs.
         weights : mapping of label to (n_pairs,), optional
-            How much each pair counts; see :func:`alignment_weights`.
+            Weight of each pair; see :func:`alignment_weights`.
         edges : mapping of label to (n_pairs, 2) int, optional
-            Indices of the samples that each pair joins: θ aligns the first to the second. Keeps
-            pairs that share a sample together when some are held out.
+            Sample indices: θ aligns the first to the second. With them, samples are held out
+            instead of pairs.
         min_pairs : int
-            A class of fewer gets the warps of all classes, with a warning.
+            A class with fewer pairs gets the distribution of all classes, with a warning.
         bandwidth : float or "auto"
-            For ``"kde"``: width of kernels relative to the class, above 0, at most 1.
+            For ``"kde"``: kernel width relative to the class, above 0, at most 1.
         class_pairs : float or "auto"
-            For ``"template"``: how many neighbours the class counts as, against a sample's own.
+            For ``"template"``: number of neighbours that the class noise counts as.
         drift : float or "auto"
-            For ``"template"``: how far, from 0 to 1, the mean is that of a sample's own warps.
+            For ``"template"``: weight, from 0 to 1, of the mean of a sample's own warps.
         """
-        fitted = fit_distributions(
-            space, theta_by_class, kind=kind, shrinkage=shrinkage, pooling=pooling,
-            weights=weights, edges=edges, min_pairs=min_pairs, bandwidth=bandwidth,
-            class_pairs=class_pairs, drift=drift,
-        )  # fmt: skip
+        check_choice("kind", kind, KINDS)
+        is_kde, is_template = kind == "kde", kind == "template"
+        if is_template and edges is None:
+            raise ValueError(
+                'kind="template" needs `edges`, the two samples of each pair. '
+                "Give them, or choose another kind."
+            )
+        given = HyperParameters(
+            kind,
+            shrinkage=_check_share("shrinkage", shrinkage, FORMULAS),
+            pooling=_check_share("pooling", pooling),
+            bandwidth=_check_positive("bandwidth", bandwidth, 1.0) if is_kde else None,
+            class_pairs=_check_positive("class_pairs", class_pairs) if is_template else None,
+            drift=_check_share("drift", drift) if is_template else None,
+            min_pairs=check_whole("min_pairs", min_pairs, 1),
+        )
+        classes = check_pairs(space, theta_by_class, weights, edges)
+        check_enough(classes, given.min_pairs)
+        fitted = fit_classes(classes, choose_hyperparameters(classes, given, space.dim))
+        warn_of_fallbacks(fitted)
         return cls(space, *fitted)
 
-    # -- what it is
+    # -- properties
 
     @property
     def kind(self) -> str:
@@ -143,7 +167,7 @@ class WarpModel:
 
     @property
     def fallbacks(self) -> tuple[Label, ...]:
-        """Classes that had too few pairs, and have the warps of all classes."""
+        """Classes with too few pairs, which have the distribution of all classes."""
         return tuple(label for label, fit in self.fits.items() if fit.fell_back)
 
     def covariance(self, label: Label | None) -> Array:
@@ -151,7 +175,7 @@ class WarpModel:
         return self.distribution(label).covariance.copy()
 
     def components(self, label: Label | None) -> Components:
-        """Principal directions of the warps of a class, largest first; None: of all classes."""
+        """Principal components of the warps of a class; None: of all classes."""
         return components(self.distribution(label).covariance)
 
     def log_prob(
@@ -159,8 +183,8 @@ class WarpModel:
     ) -> Array:
         """Log density of θ (n, d) in a class: (n,), or a number for a single θ (d,).
 
-        ``templates`` (n,) are the samples that the warps are for, where the kind is ``"template"``;
-        without them the density is that of the class. Other kinds make no use of them.
+        For kind ``"template"``, ``templates`` (n,) are the samples to be warped; without them the
+        density is that of the class. Other kinds ignore them.
         """
         values = as_finite_array("theta", theta)
         if values.ndim not in (1, 2) or values.shape[-1] != self.space.dim:
@@ -183,18 +207,17 @@ class WarpModel:
         return self._distributions[self.classes[code]]
 
     def with_strength(self, strength: float) -> WarpModel:
-        """The same distributions, with another strength recommended."""
-        return WarpModel(
-            self.space, self._distributions, self.pooled, self.fits, self.settings,
-            check_factor("strength", strength),
-        )  # fmt: skip
+        """A copy that recommends another strength."""
+        return self._copy(self.settings, check_factor("strength", strength))
 
     def with_settings(self, **more: str | float) -> WarpModel:
-        """The same model, with more said about how it came about."""
+        """A copy with more settings."""
+        return self._copy(self.settings | more, self.strength)
+
+    def _copy(self, settings: Mapping[str, Any], strength: float) -> WarpModel:
         return WarpModel(
-            self.space, self._distributions, self.pooled, self.fits, self.settings | more,
-            self.strength,
-        )  # fmt: skip
+            self.space, self._distributions, self.pooled, self.fits, settings, strength
+        )
 
     def __repr__(self) -> str:
         return (
@@ -205,7 +228,7 @@ class WarpModel:
     # -- pictures
 
     def plot(self, name: Literal["spectrum", "similarity"] = "spectrum") -> Figure:
-        """A figure: the spectrum of each class, or how alike the warps of classes are.
+        """Plot the spectrum of each class, or the similarity of the classes' warps.
 
         See :func:`dreamwarp.report.draw_spectrum` and ``draw_class_similarity``.
         """
@@ -221,11 +244,11 @@ class WarpModel:
     # -- draws
 
     def sample(self, n: int, label: Label | None, *, seed: Seed = 0) -> Array:
-        """Warps of a class: θ (n, d); label None: of all classes.
+        """Draw warps θ (n, d) of a class; label None: of all classes.
 
-        The first are the same whatever ``n``. Draws of different labels are independent.
+        The first draws do not depend on ``n``. Draws of different labels are independent.
         """
-        self.distribution(label)  # refuses labels of no class
+        self.distribution(label)  # raises if the label is unknown
         return self.draw(label, np.arange(check_whole("n", n, 0)), seed=seed)
 
     def draw(
@@ -238,24 +261,24 @@ class WarpModel:
         unknown: Unknown = "error",
         n_threads: int | None = None,
     ) -> Array:
-        """Warps for samples by number: row i depends on (seed, numbers[i], labels[i]) alone.
+        """Draw warps by sample number: row i depends on (seed, numbers[i], labels[i]) alone.
 
-        Bit for bit, whatever the batch, the threads and the machine; and on templates[i], if the
-        kind is ``"template"``. Rows that differ in number or label are independent; all labels of
-        no class count as one.
+        For kind ``"template"`` it also depends on templates[i]. To the bit, whatever the batch,
+        threads and machine. Rows that differ in number or label are independent; all unknown labels
+        count as one.
 
         Parameters
         ----------
         labels : (n,) labels, one label for all, or None
-            None: the warps of all classes.
+            None: the distribution of all classes.
         numbers : (n,) int
-            Sample numbers, not negative.
+            Sample numbers, at least 0.
         seed : int, numpy.random.Generator or None
         templates : (n,) int, optional
-            Indices of the samples to be warped, as in the ``edges`` of the fit. -1, and samples
-            that no pair joins, get warps of their class. Only kind ``"template"`` looks at them.
+            For kind ``"template"``: indices of the samples to be warped, as in the ``edges`` of the
+            fit. -1, and samples in no pair, get warps of their class.
         unknown : {"error", "pool"}
-            What labels of no class get: an error, or the warps of all classes.
+            For unknown labels: raise, or use the distribution of all classes.
         n_threads : int, optional
 
         Returns
@@ -274,11 +297,12 @@ class WarpModel:
             chosen = order[start:end]
             label = None if code < 0 else self.classes[code]
             part = self.pooled if label is None else self._distributions[label]
-            part.draw(label_key(key, label), rows[chosen], chosen, of[chosen], out, n_threads)
+            batch = Batch(rows[chosen], chosen, of[chosen], out, n_threads)
+            part.draw(label_key(key, label), batch)
         return out
 
     def _codes(self, labels: Any, n: int, unknown: Unknown) -> Integers:
-        """Place of the class of each sample, -1 for the pool, as the smallest integers that do."""
+        """Index of the class of each sample, -1 for the pool, in the smallest integer type."""
         small = np.min_scalar_type(-len(self.classes))
         if labels is None:
             return np.full(n, -1, small)
@@ -286,7 +310,8 @@ class WarpModel:
         codes = encode([labels] if one else labels, self.classes)
         if unknown == "error" and (codes < 0).any():
             first = int(np.argmax(codes < 0))
-            refuse_unknown(labels if one else _plain(labels[first]), self.classes)
+            label = labels if one else labels[first]
+            refuse_unknown(label.item() if hasattr(label, "item") else label, self.classes)
         if not one and len(codes) != n:
             raise ValueError(
                 f"`labels` must be one label or as many as `numbers`, got {len(codes)} and {n}."
@@ -297,15 +322,15 @@ class WarpModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256, in hexadecimal, of all that a file holds but the version of the library."""
+        """Hexadecimal SHA-256 of what a file stores, except the library version."""
         from dreamwarp.model.files import arrays_of, describe, fingerprint
 
         return fingerprint(describe(self), arrays_of(self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file: safetensors, with a description in its header.
+        """Write the model to a safetensors file with a JSON description in its header.
 
-        Missing folders are made. A file that is there is replaced, once the new one is whole.
+        Missing folders are made. An existing file is replaced once the new one is complete.
         """
         from dreamwarp.model.files import save_model
 
@@ -313,14 +338,10 @@ class WarpModel:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> WarpModel:
-        """The model that :meth:`save` wrote; a ValueError says what is wrong with a file."""
+        """Read a model that :meth:`save` wrote; raises ValueError for a bad file."""
         from dreamwarp.model.files import load_model
 
         return load_model(path)
-
-
-def _plain(label: Any) -> Any:
-    return label.item() if hasattr(label, "item") else label
 
 
 def check_templates(templates: ArrayLike, n: int) -> Integers:
@@ -332,3 +353,24 @@ def check_templates(templates: ArrayLike, n: int) -> Integers:
             f"shape {values.shape}."
         )
     return values.astype(np.int64)
+
+
+def _check_share(name: str, value: Any, formulas: tuple[str, ...] = ()) -> Any:
+    """A number from 0 to 1, or a formula; None for "auto"."""
+    if isinstance(value, str) and value in ("auto", *formulas):
+        return None if value == "auto" else value
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0.0 <= float(value) <= 1.0:
+        listed = " or ".join(f'"{word}"' for word in ("auto", *formulas))
+        raise ValueError(f"`{name}` must be a number from 0 to 1, or {listed}, got {value!r}.")
+    return float(value)
+
+
+def _check_positive(name: str, value: Any, largest: float = np.inf) -> float | None:
+    """A finite number above 0; None for "auto"."""
+    if isinstance(value, str) and value == "auto":
+        return None
+    real = isinstance(value, Real) and not isinstance(value, bool)
+    if not real or not 0.0 < float(value) <= largest or not np.isfinite(float(value)):
+        most = f", at most {largest:g}" if np.isfinite(largest) else ""
+        raise ValueError(f'`{name}` must be a number above 0{most}, or "auto", got {value!r}.')
+    return float(value)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.align import Alignments, align_pairs
 from dreamwarp.align.evidence import spread_evenly
-from dreamwarp.augment.learning import AlignedPairs, Settings, fit_model, learn_pairs
+from dreamwarp.augment.learning import Settings, TrainingPairs, learn_model
 from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.strength import judge_strengths
 from dreamwarp.augment.subject import Data, Subject
@@ -54,7 +54,7 @@ class Study:
         The model and the samples used.
     edges : (e, 2)
     alignments : Alignments
-    pairs : AlignedPairs
+    pairs : TrainingPairs
         Input for fitting a model.
     settings : Settings
         Settings of the alignment.
@@ -68,7 +68,7 @@ class Study:
     subject: Subject
     edges: Integers
     alignments: Alignments
-    pairs: AlignedPairs
+    pairs: TrainingPairs
     settings: Settings
     counts: Integers
     numbers: Integers
@@ -92,7 +92,7 @@ class Study:
         if self.known is not None:
             return self.known
         return judge_strengths(
-            self.model, self.pairs, self.subject.X, self.subject.codes, seed=self.seed,
+            self.pairs, self.subject.X, self.subject.codes, seed=self.seed,
             progress=self.progress,
         )  # fmt: skip
 
@@ -169,11 +169,10 @@ def make_study(
     with warnings.catch_warnings():
         # The study holds the same information.
         warnings.simplefilter("ignore", RuntimeWarning)
-        edges, alignments, pairs = learn_pairs(
+        edges, alignments, _, pairs = learn_model(
             model.space, subject.X, subject.codes, subject.labels, settings, seed=seed,
             progress=progress, n_threads=None, client=None,
         )  # fmt: skip
-        _, pairs = fit_model(model.space, pairs, settings, seed=seed)
     counts = np.bincount(whole.codes)
     return Study(subject, edges, alignments, pairs, settings, counts, some, seed, progress)
 

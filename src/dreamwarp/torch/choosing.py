@@ -40,7 +40,7 @@ from dreamwarp.augment.source import SampleSource
 from dreamwarp.augment.verdict import (
     Errors,
     Judgement,
-    Terms,
+    Setup,
     are_as_good,
     check_strengths,
     conclude,
@@ -467,8 +467,8 @@ class _Race:
                 loss = found[step].smooth - self.found[best][step].smooth
                 stopped[strength] = self.found[best][last].smooth + loss
         n_others = max(len(fold.kept) for fold in self.folds)
-        terms = Terms((), n_others, len(self.data.codes), judge=self.maker.name)
-        judgement = conclude([errors], [0.0, *left], terms, stopped=stopped)
+        setup = Setup((), n_others, len(self.data.codes), judge=self.maker.name)
+        judgement = conclude([errors], [0.0, *left], setup, stopped=stopped)
         for strength in self.broken:
             judgement.errors.setdefault(strength, math.nan)
         notes = "".join(self._notes(stop))

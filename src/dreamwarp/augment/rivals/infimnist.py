@@ -6,13 +6,12 @@ sampling" (2007). Image i is made of an original x and two of 1,522 smooth field
     x' = x + s (F[k1] ∂x/∂row - F[k2] ∂x/∂column),    s = -1 if k1 + k2 is odd, else 1,
 
 which is, to first order, x with its pixels moved by the fields. It is clipped to the range of
-images, truncated to whole numbers, and moved by up to one pixel along each axis. All of this
-follows from i by arithmetic, as published, so any image can be had directly. The fields that came
-with the published generator can't be had; here they are Gaussian noise, smoothed. Hence
-"InfiMNIST-style".
+images, truncated to whole numbers, and shifted by up to one pixel along each axis. Fields, sign and
+shift follow from i by the published arithmetic, so any image can be computed directly. The
+published fields are not available; smoothed Gaussian noise replaces them. Hence "InfiMNIST-style".
 
-Fields are rounded to 1/256 pixel. That shows in no image, and makes every operation on uint8 images
-exact in float32: the same bytes come out on every machine.
+Fields are rounded to 1/256 pixel. This is invisible, and makes every operation on uint8 images
+exact in float32, so that all machines give the same bytes.
 """
 
 from __future__ import annotations
@@ -28,58 +27,57 @@ from dreamwarp.core.compiled import kernel, part, spread
 from dreamwarp.core.draws import Seed, derive_seed, normals
 from dreamwarp.data.dataset import check_part
 
-# Smoothness and strength of the fields in pixels. Chosen by the 1-NN error on the last 10,000
+# Width and amplitude of the fields in pixels. Chosen by the 1-NN error on the last 10,000
 # training images of MNIST, with 500 images per class of the first 50,000 and 100,000 deformed ones.
 # Widths of 3 to 8 and amplitudes of 0.5 to 1 hardly differ; amplitudes of 0, 1.5 and 2 are worse.
 WIDTH, AMPLITUDE = 4.0, 0.75
 
-# Of the published generator: how many fields, and what scatters the numbers of images over them.
+# From the published generator: number of fields, and constants that map image numbers to fields.
 N_FIELDS = 1522
 SCATTER, LOW_32_BITS = 131071, 2**32 - 1
-# Rows and columns that an image moves by, in the order of k1 mod 9: up, down, left, right, up-left,
-# up-right, down-left, down-right, nowhere.
+# Shift in rows and columns by k1 mod 9: up, down, left, right, up-left, up-right, down-left,
+# down-right, none.
 SHIFTS = np.array([(-1, 0), (1, 0), (0, -1), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1), (0, 0)])
-# In place of a number: leave the image as it is.
+# Instead of an image number: do not deform.
 UNCHANGED = -1
 
 # Fields are whole multiples of 1 / GRAIN pixels.
 GRAIN = 256
-# Gaussians end at this many widths, where 1/3000 of their height is left.
+# Gaussians are cut off at this many widths, at 1/3000 of their height.
 REACH = 4.0
-# Random numbers held at a time while fields are made.
+# Random numbers in memory at a time.
 NOISE_BLOCK = 2**22
-# Images that take well over the 50 µs that handing work to a thread may cost.
+# Images per block: their time is well over the 50 µs of starting a thread.
 IMAGES_PER_BLOCK = 128
-# In float32, so that float32 stays float32.
+# float32 constants keep the arithmetic in float32.
 HALF, BLACK, WHITE = np.float32(0.5), np.float32(0), np.float32(255)
 
 
 class InfiMNIST:
-    """Images and labels by number, as many as you like.
+    """An unlimited number of images and labels, by number.
 
-    Numbers are laid out as in the published generator. First come the test images, if given, then
-    the images themselves, both unchanged, and from ``first_generated`` on deformed ones, which go
-    through the images over and over. For MNIST with its test images, that is 0 to 9,999, 10,000 to
-    69,999, and from 70,000 on. For a subset without test images, image i comes from original
-    i mod n.
+    Numbered as in the published generator: first the test images, if given, then the images, both
+    unchanged, and from ``first_generated`` on deformed images, which cycle through the images. For
+    MNIST with its test images, that is 0 to 9,999, 10,000 to 69,999, and from 70,000 on. Without
+    test images, image i comes from original i mod n.
 
     Parameters
     ----------
     images : (n, rows, columns) uint8
     labels : (n,)
     test : (images, labels), optional
-        Test images. They are never deformed.
+        Never deformed.
     width : float
         Smoothness of the fields: standard deviation of the Gaussian, in pixels.
     amplitude : float
         Strength of the fields: root mean square, in pixels.
     seed : int, numpy.random.Generator or None
-        Fixes the fields. Nothing else is random.
+        Seed of the fields; nothing else is random.
 
     Notes
     -----
-    With 1,522 fields, an even number, k1 + k2 is always odd, and so s is always -1. That is how the
-    published arithmetic has it.
+    With an even number of fields, k1 + k2 is always odd, so s is always -1, as in the published
+    generator.
 
     Examples
     --------
@@ -114,7 +112,7 @@ class InfiMNIST:
 
     @property
     def first_generated(self) -> int:
-        """The number of the first image that is deformed."""
+        """Number of the first deformed image."""
         return len(self._originals)
 
     def image(self, indices: ArrayLike, *, n_threads: int | None = None) -> NDArray[np.uint8]:
@@ -145,7 +143,7 @@ class InfiMNIST:
         return self._labels[self.source(indices)]
 
     def source(self, indices: ArrayLike) -> NDArray[np.int64]:
-        """The numbers of the originals that images come from: (n,), or one."""
+        """Numbers of the originals of images: (n,), or one."""
         numbers = _check_indices(indices)
         n = self.first_generated - self.n_test
         turned = self.n_test + (numbers - self.n_test) % n
@@ -184,7 +182,7 @@ def _check_indices(indices: ArrayLike) -> NDArray[np.int64]:
 def smooth_fields(
     shape: tuple[int, int], *, width: float = WIDTH, amplitude: float = AMPLITUDE, seed: Seed = 0
 ) -> NDArray[np.float32]:
-    """Smooth random fields: white noise, smoothed by a Gaussian.
+    """White noise, smoothed by a Gaussian.
 
     Parameters
     ----------
@@ -217,7 +215,7 @@ def smooth_fields(
 
 
 def _smoother(size: int, width: float) -> NDArray[np.float64]:
-    """The matrix (size, size + 2 margins) of a Gaussian; white noise keeps its variance."""
+    """Gaussian smoothing matrix (size, size + 2 margins) that keeps the variance of white noise."""
     margin = int(np.ceil(REACH * width))
     offset = np.arange(size + 2 * margin) - margin - np.arange(size)[:, None]
     weights = np.where(np.abs(offset) <= margin, np.exp(-0.5 * (offset / width) ** 2), 0.0)
@@ -255,7 +253,7 @@ def _deform(first, last, originals, sources, numbers, fields, out):
             target[:] = image
             continue
         k1, k2 = choose_fields(numbers[i])
-        # Half of ±1: derivatives are differences over two pixels.
+        # ±1/2: derivatives are differences over two pixels.
         half_sign = -HALF if (k1 + k2) % 2 == 1 else HALF
         rows, columns = SHIFTS[k1 % len(SHIFTS)]
         target[:] = 0
@@ -267,8 +265,8 @@ def _deform(first, last, originals, sources, numbers, fields, out):
 def choose_fields(number):
     """k1 = (131071 i mod 2^32) mod 1521 and k2 = (k1 + 1 + 2 i) mod 1522.
 
-    The product may overflow, which leaves its low bits right. 2 i must not: 1521 + 2 i can be more
-    than 2^63, and (2 i) mod 1522 is 2 (i mod 761).
+    The product may overflow: its low bits stay right. 1521 + 2 i must not, so 2 i is reduced first:
+    (2 i) mod 1522 = 2 (i mod 761).
     """
     k1 = (number * SCATTER & LOW_32_BITS) % (N_FIELDS - 1)
     k2 = (k1 + 1 + 2 * (number % (N_FIELDS // 2))) % N_FIELDS
@@ -277,7 +275,7 @@ def choose_fields(number):
 
 @part
 def pad_by_one(image, padded):
-    """Copy an image, with its outermost pixels once more around it."""
+    """Pad an image by repeating its outermost pixels."""
     n_rows, n_columns = image.shape
     for row in range(n_rows + 2):
         source, target = image[min(max(row - 1, 0), n_rows - 1)], padded[row]
@@ -288,7 +286,7 @@ def pad_by_one(image, padded):
 
 @part
 def push_pixels(padded, field_1, field_2, half_sign, rows, columns, out):
-    """Add the fields times the derivatives, and write the result ``rows`` and ``columns`` away.
+    """Add the fields times the derivatives; write the result shifted by ``rows``, ``columns``.
 
     Derivatives are central differences, x[row + 1] - x[row - 1] over 2.
     """

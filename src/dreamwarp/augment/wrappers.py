@@ -1,6 +1,8 @@
-"""AugmentedClassifier: a classifier that is trained on samples and warped ones.
+"""Augmentation in estimators: AugmentedClassifier, and Resampler for imbalanced-learn's pipelines.
 
-A plain pipeline of scikit-learn can't do that: its steps must keep the number of samples.
+A pipeline of scikit-learn can't add samples: its steps must keep their number. A pipeline of
+imbalanced-learn can, but rejects a step that, like an augmenter, has both ``transform`` and
+``fit_resample``.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from dreamwarp.augment.sampling_strategy import SamplingStrategy
 
 
 def _has(name: str) -> Any:
-    """Whether the estimator has a method, before or after it is fitted."""
+    """Make a method available only if the estimator has it."""
 
     def check(self: AugmentedClassifier) -> bool:
         getattr(getattr(self, "estimator_", self.estimator), name)
@@ -27,24 +29,24 @@ def _has(name: str) -> Any:
 
 
 class AugmentedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Trains a classifier on the samples and new ones; predicts from samples as they are.
+    """A classifier trained on samples and new, warped ones; predicts from unwarped samples.
 
     ``augmenter.wrap(estimator)`` makes one.
 
     Parameters
     ----------
     estimator : classifier
-        Left as it is: a copy is fitted. Its samples are those that the augmenter takes; most
-        classifiers want rows, for which the augmenter needs ``image_shape``.
+        Cloned before it is fitted. It gets samples in the shape of ``X``; most classifiers need
+        rows, for which the augmenter needs ``image_shape``.
     augmenter : estimator with ``fit_resample`` and ``sampling_strategy``
-        Left as it is too.
+        Cloned too.
     sampling_strategy : str, float, dict or callable
-        How many samples to train on, as for ``Augmenter``; ``"10x"``: ten times as many.
+        Number of samples to train on, as for ``Augmenter``; ``"10x"``: ten times as many.
 
     Attributes
     ----------
     estimator_, augmenter_ : estimators
-        The copies that were fitted.
+        The fitted clones.
     classes_ : (n_classes,)
     n_features_in_ : int
 
@@ -62,8 +64,8 @@ class AugmentedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
         self.sampling_strategy = sampling_strategy
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> AugmentedClassifier:
-        """Learn warps, make new samples, and train the classifier on all."""
-        if np.asarray(y).ndim == 2:  # a column, of which scikit-learn wants to hear
+        """Fit the augmenter, make new samples, and train the classifier on all samples."""
+        if np.asarray(y).ndim == 2:  # scikit-learn requires a warning for a column
             y = column_or_1d(y, warn=True)
         augmenter = clone(self.augmenter).set_params(sampling_strategy=self.sampling_strategy)
         self.estimator_ = clone(self.estimator).fit(*augmenter.fit_resample(X, y))
@@ -75,20 +77,49 @@ class AugmentedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
         return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Classes of samples, which are not warped."""
+        """Predict the classes of samples, which are not warped."""
         return self._call("predict", X)
 
     @_has("predict_proba")  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
-        """Probabilities of classes (n, n_classes)."""
+        """Predict class probabilities (n, n_classes)."""
         return self._call("predict_proba", X)
 
     @_has("decision_function")  # type: ignore[untyped-decorator]
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
-        """What the classifier decides by."""
+        """The decision function of the classifier."""
         return self._call("decision_function", X)
 
     def _call(self, name: str, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self)
         result: NDArray[Any] = getattr(self.estimator_, name)(X)
         return result
+
+
+class Resampler(BaseEstimator):  # type: ignore[misc]
+    """An augmenter with ``fit_resample`` alone, for imbalanced-learn's pipelines.
+
+    Parameters
+    ----------
+    augmenter : estimator with ``fit_resample``
+        Cloned before it is fitted. Its options are set as ``augmenter__strength``.
+
+    Attributes
+    ----------
+    augmenter_ : estimator
+        The fitted clone.
+    """
+
+    def __init__(self, augmenter: Any) -> None:
+        self.augmenter = augmenter
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Resampler:
+        """Fit the augmenter."""
+        self.augmenter_ = clone(self.augmenter).fit(X, y)
+        return self
+
+    def fit_resample(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The samples followed by new ones, and their labels; see the augmenter."""
+        self.augmenter_ = clone(self.augmenter)
+        resampled: tuple[NDArray[Any], NDArray[Any]] = self.augmenter_.fit_resample(X, y)
+        return resampled
