@@ -206,7 +206,7 @@ def test_the_command_describes_files(tmp_path: Path) -> None:
 
 def test_the_command_refuses_a_source_for_what_is_not_fetched(tmp_path: Path) -> None:
     done = run("digits", "--source", "mirrors")
-    assert "are for data sets that are fetched (mnist, fashion-mnist), got" in str(done.exception)
+    assert "that is fetched (mnist, fashion-mnist), got" in str(done.exception)
 
 
 def test_the_commands_help_has_examples() -> None:

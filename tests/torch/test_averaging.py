@@ -88,7 +88,7 @@ def test_options_are_passed_on() -> None:
         ({"n": -1}, ValueError, "`n` must be a whole number, at least 0, got -1"),
         ({"labels": "pool"}, ValueError, "`labels` must be one of 'predicted', got 'pool'"),
         ({"labels": [0, 1]}, ValueError, "`labels` must be one label or as many as `numbers`"),
-        ({"numbers": [0, 1]}, ValueError, "`numbers` must be one for each of 5 images, got 2"),
+        ({"numbers": [0, 1]}, ValueError, "one entry for each of 5 images, got 2"),
         ({"images": IMAGES[0, 0]}, ValueError, "`images` must have shape"),
         ({"predict_fn": lambda x: predict(x).argmax(1)}, TypeError, "got torch.int64.*probabil"),
         ({"predict_fn": lambda x: predict(x).tolist()}, TypeError, "tensor, got list"),

@@ -178,7 +178,7 @@ def test_strengths_that_cannot_win_stop(monkeypatch: Any) -> None:
     assert choice.strength == 1.0 and choice.verdict.helps
     assert steps[1.0] == 64 and steps[2.8] == 16 and steps[0.0] < 64
     assert list(choice.errors) == [0.0, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8]
-    assert "Without warps, training stopped after" in str(choice.verdict)
+    assert "Training without warps was stopped after" in str(choice.verdict)
     assert choice.errors[2.8] > choice.errors[2.0] > choice.errors[1.4] > choice.errors[1.0]
 
 
@@ -214,7 +214,7 @@ def test_a_network_that_gives_nan_is_stopped(monkeypatch: Any) -> None:
 
     choice, steps = run_race(monkeypatch, level)
     assert choice.strength == 1.0 and steps[1.4] == 16
-    assert "At strength 1.4 the network gave NaN after 16 steps." in str(choice.verdict)
+    assert "At strength 1.4 the network returned NaN after 16 steps." in str(choice.verdict)
 
 
 def test_a_network_that_gives_nan_without_warps_is_refused() -> None:

@@ -339,7 +339,7 @@ def test_wrong_calls_are_refused() -> None:
         warp(images.numpy(), LABELS)
     with pytest.raises(ValueError, match=r"2 spatial axes.*got \(6, 6\).*\[None\]`"):
         warp(images[0, 0], LABELS)
-    with pytest.raises(ValueError, match=r"`numbers` must be one for each of 8 images, got 3"):
+    with pytest.raises(ValueError, match=r"one entry for each of 8 images, got 3"):
         warp(images, LABELS, numbers=[1, 2, 3])
     with pytest.raises(ValueError, match=r"one row for each of 8 images, or a single row, got 3"):
         warp(images, LABELS, theta=torch.zeros(3, warp.model.space.dim))

@@ -71,7 +71,7 @@ def average_over_warps(
     rows = check_numbers(np.arange(len(images)) if numbers is None else numbers)
     if len(rows) != len(images):
         raise ValueError(
-            f"`numbers` must be one for each of {len(images)} images, got {len(rows)}."
+            f"`numbers` must have one entry for each of {len(images)} images, got {len(rows)}."
         )
     plain = total = _predict(predict_fn, images)
     for step in range(n):
