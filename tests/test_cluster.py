@@ -25,8 +25,7 @@ from dreamwarp.align.block import PairedImages
 from dreamwarp.align.distributed_blocks import align_all_on
 from dreamwarp.align.evidence import EvidenceFinder
 from dreamwarp.core.cluster import connect, run_on
-from dreamwarp.generation import distributed_shards as augment_cluster
-from dreamwarp.generation import generate, verify
+from dreamwarp.generation import generate, generating, verify
 from dreamwarp.generation.stores import LocalStore
 from tests.generation.cases import files_of, make_data, make_model
 
@@ -160,8 +159,8 @@ def test_a_worker_killed_half_way_changes_nothing(client: Client, tmp_path: Path
 
 
 def test_files_that_only_workers_can_see_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"written images where it can't be seen from here"):
-        augment_cluster._check_there(LocalStore(tmp_path), {"images": "0" * 64})
+    with pytest.raises(OSError, match=r"written images, which can.t be seen from here"):
+        generating._check_visible(LocalStore(tmp_path), {"images": "0" * 64})
 
 
 def test_the_command_takes_a_scheduler(client: Client, tmp_path: Path, capsys: Any) -> None:

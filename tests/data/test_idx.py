@@ -163,7 +163,9 @@ def test_bombs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         read_idx(as_file(tmp_path, bomb))
     half = as_file(tmp_path, packed(header(8, 2**18) + bytes(2**18)))
     assert read_idx(half).shape == (2**18,)
-    with pytest.raises(ValueError, match=r"`set` would grow from [\d,]+ to 786,432 bytes, like a de"):
+    with pytest.raises(
+        ValueError, match=r"`set` would grow from [\d,]+ to 786,432 bytes, like a de"
+    ):
         read_idx_files("set", [half] * 3)
 
 

@@ -80,7 +80,7 @@ def changed(made: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("settings.n", True, "its `n` can't be True"),
         ("settings.n", 21.0, r"its `n` can't be 21\.0"),
         ("settings.first", -1, "its `first` can't be -1"),
-        ("settings.first", 2**62 - 1, "numbers that are too large"),
+        ("settings.first", 2**62 - 1, "sample numbers are too large"),
         ("settings.shard_size", "6", "its `shard_size` can't be '6'"),
         ("settings.format", "exe", "its `format` can't be 'exe'"),
         ("settings.format", ["idx"], "its `format` can't be"),
@@ -106,7 +106,7 @@ def changed(made: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
         ("shards.2", {}, "its shard 2 must have images-00002-idx3-ubyte, labels-00002"),
         ("shards.2", {"../../etc/passwd": "0" * 64}, "its shard 2 must have images-00002"),
         ("shards.2", [1], "its shard 2 must have images-00002"),
-        ("shards.1.images-00001-idx3-ubyte", "x", "its shard 1 has something else than SHA-256"),
+        ("shards.1.images-00001-idx3-ubyte", "x", "its shard 1 must have SHA-256"),
     ],
 )
 def test_what_cant_be_is_refused(
@@ -122,7 +122,7 @@ def test_what_cant_be_is_refused(
         (b"", r"it is not JSON"),
         (b"\x80\x04pickle", r"it is not JSON"),
         (b"[" * 100_000, r"it is nested too deeply"),
-        (b'{"kind": NaN}', r"it is not JSON \(NaN is no number\)"),
+        (b'{"kind": NaN}', r"it is not JSON \(NaN is not a number\)"),
         (b"9" * 10_000, r"it is not JSON"),
         (b"3", r"it is of another kind"),
     ],
@@ -141,7 +141,7 @@ def test_what_is_too_long_is_refused(tmp_path: Path) -> None:
 
 def test_what_is_no_set_is_refused(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "none"):
-        with pytest.raises(FileNotFoundError, match=r"holds no manifest\.json, so it is no set of"):
+        with pytest.raises(FileNotFoundError, match=r"holds no manifest\.json: it is no set of"):
             verify(place)
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(NotADirectoryError, match=r"must be the folder of a set .* and is a file\."):
@@ -162,7 +162,7 @@ def test_listings_can_name_no_other_files(tmp_path: Path) -> None:
     ):
         listing.write_text(bad + "".join(lines[1:]))
         store, manifest = LocalStore(out), read_manifest(LocalStore(out))
-        with pytest.raises(ValueError, match=r"sample 0 is not listed as it should be"):
+        with pytest.raises(ValueError, match=r"sample 0 has an invalid line"):
             manifest.format.digests(store, manifest.plan[0])
         assert verify(out).damaged == [0]
 

@@ -137,7 +137,7 @@ def test_options_of_a_format_are_those_of_its_sets(tmp_path: Path, name: str) ->
         np.testing.assert_array_equal(load(tmp_path, shape=(11, 9)).X, X.reshape(N, 11, 9))
     if name == "npz":
         np.testing.assert_array_equal(load(tmp_path, fields=("X", "y")).X, X)
-    with pytest.raises(ValueError, match=r"`--pad` \(`pad`\) is for time series; .* counts among"):
+    with pytest.raises(ValueError, match=r"`--pad` \(`pad`\) is for time series; .* is read as"):
         load(tmp_path, pad="edge")
 
 
