@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.augment.source import SampleForm
 from dreamwarp.generation.formats.base import ShardFormat, Writing
-from dreamwarp.generation.formats.pictures import encode_pictures, is_picture
+from dreamwarp.generation.formats.png import encode_png, fits_png
 from dreamwarp.generation.shards import Shard
 from dreamwarp.generation.stores import CHUNK, Store, create_hashed, hash_file
 
@@ -39,9 +39,9 @@ class FolderFormat(ShardFormat):
     @classmethod
     def find_fault(cls, form: SampleForm) -> str | None:
         """Why the format can't hold samples of a form, or None."""
-        if not is_picture(form):
+        if not fits_png(form):
             return (
-                "holds PNG pictures, grey of 8 or 16 bits or coloured of 8, of at most 2^26 "
+                "holds PNG images, grey of 8 or 16 bits or coloured of 8, of at most 2^26 "
                 f"pixels, and the data is {form.dtype} of shape {form.shape}"
             )
         folders: dict[str, Any] = {}
@@ -70,10 +70,10 @@ class FolderFormat(ShardFormat):
 
     def encode(self, first: int, X: NDArray[Any], y: NDArray[Any]) -> list[tuple[str, bytes]]:
         """Names and contents of image files."""
-        pictures = zip(encode_pictures(X), y.tolist(), strict=True)
+        images = zip(encode_png(X), y.tolist(), strict=True)
         return [
-            (f"{label}/{number:012d}.png", picture)
-            for number, (picture, label) in enumerate(pictures, start=first)
+            (f"{label}/{number:012d}.png", content)
+            for number, (content, label) in enumerate(images, start=first)
         ]
 
     @contextmanager
@@ -99,9 +99,9 @@ class FolderFormat(ShardFormat):
         with store.open(name) as stream:
             lines = (stream.readline(MAX_NAME + 128) for _ in range(shard.n))
             for number, line in enumerate(lines, start=shard.first):
-                sha256, picture = self._read_line(line, number)
-                if hash_file(store, picture) != sha256:
-                    raise ValueError(f"`{picture}` differs from its hash in `{name}`.")
+                sha256, image = self._read_line(line, number)
+                if hash_file(store, image) != sha256:
+                    raise ValueError(f"`{image}` differs from its hash in `{name}`.")
         return {name: found}
 
     def holds(self, store: Store, shard: Shard) -> bool:

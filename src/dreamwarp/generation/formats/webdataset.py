@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.augment.source import SampleForm
 from dreamwarp.generation.formats.base import Add, ShardFormat, find_untext
-from dreamwarp.generation.formats.pictures import encode_npy, encode_pictures, is_picture
+from dreamwarp.generation.formats.png import encode_png, fits_png
 from dreamwarp.generation.shards import Shard
 from dreamwarp.generation.stores import HashingStream, Store
 
@@ -53,14 +54,14 @@ class WebDatasetFormat(ShardFormat):
     def _suffixes(self) -> tuple[str, str]:
         """Endings of samples and of labels."""
         return (
-            "png" if is_picture(self.form) else "npy",
+            "png" if fits_png(self.form) else "npy",
             "cls" if self.form.classes.dtype.kind in "iu" else "txt",
         )
 
     def encode(self, first: int, X: NDArray[Any], y: NDArray[Any]) -> bytes:
         """The archive members of a block."""
         suffix, label_suffix = self._suffixes
-        samples = encode_pictures(X) if suffix == "png" else map(encode_npy, X)
+        samples = encode_png(X) if suffix == "png" else map(_encode_npy, X)
         parts: list[bytes] = []
         for number, (sample, label) in enumerate(zip(samples, y.tolist(), strict=True), first):
             parts += _member(f"{number:012d}.{suffix}", sample)
@@ -87,6 +88,12 @@ class WebDatasetFormat(ShardFormat):
                 if stream.read(BLOCK) == _header(last, size):
                     return True
         return False
+
+
+def _encode_npy(sample: NDArray[Any]) -> bytes:
+    stream = io.BytesIO()
+    np.lib.format.write_array(stream, np.ascontiguousarray(sample), allow_pickle=False)
+    return stream.getvalue()
 
 
 def _member(name: str, content: bytes) -> tuple[bytes, bytes, bytes]:
