@@ -22,8 +22,7 @@ import dreamwarp as dw
 from dreamwarp import WarpSpace, cli
 from dreamwarp.align.evidence import EvidenceFinder
 from dreamwarp.core.cluster import connect, run_on
-from dreamwarp.generation import distributed_shards as augment_cluster
-from dreamwarp.generation import generate, verify
+from dreamwarp.generation import generate, generating, verify
 from dreamwarp.generation.stores import LocalStore
 from tests.generation.cases import files_of, make_data, make_model
 
@@ -157,8 +156,8 @@ def test_a_worker_killed_half_way_changes_nothing(client: Client, tmp_path: Path
 
 
 def test_files_that_only_workers_can_see_are_an_error(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match=r"written images where it can't be seen from here"):
-        augment_cluster._check_there(LocalStore(tmp_path), {"images": "0" * 64})
+    with pytest.raises(OSError, match=r"written images, which can.t be seen from here"):
+        generating._check_visible(LocalStore(tmp_path), {"images": "0" * 64})
 
 
 def test_the_command_takes_a_scheduler(client: Client, tmp_path: Path, capsys: Any) -> None:

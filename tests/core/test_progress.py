@@ -133,9 +133,10 @@ def test_what_an_earlier_run_has_done_does_not_count_for_the_rate(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     open_log(monkeypatch)
+    monkeypatch.setattr(progress, "TICK_SECONDS", 0.1)
     with Meter("samples", 1000) as meter:
         meter.advance(900)
-        time.sleep(0.1)
+        time.sleep(0.2)
         for _ in range(10):
             meter.advance(1)
             time.sleep(0.02)

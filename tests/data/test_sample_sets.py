@@ -76,7 +76,7 @@ def test_a_manifest_that_is_too_long_is_not_read(made: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("version", 2, r"has version 2, and this library reads version 1"),
+        ("version", 2, r"has version 2, and this library reads version 1\. Use the library"),
         ("version", "9" * 1000, r"has version '99.*\.\.\., and this library reads version 1"),
         ("settings", None, r"its settings must be format, n, shape, dtype, classes"),
         ("settings", {"n": 1}, r"its settings must be format, n, shape, dtype, classes"),

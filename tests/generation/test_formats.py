@@ -18,7 +18,7 @@ from dreamwarp.augment import SampleSource
 from dreamwarp.augment.source import SampleForm
 from dreamwarp.generation import generate, verify
 from dreamwarp.generation.formats import FORMATS, make_format
-from dreamwarp.generation.formats.pictures import encode_pictures
+from dreamwarp.generation.formats.png import encode_png
 from dreamwarp.generation.formats.webdataset import _header
 from tests.generation.cases import SHAPE, files_of, make_data, make_model
 
@@ -136,9 +136,9 @@ def test_listings_are_what_sha256sum_checks(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shape", [(5, 7), (1, 5, 7), (3, 5, 7)])
 def test_png_is_read_by_pillow(dtype: str, shape: tuple[int, ...]) -> None:
     if (dtype, shape[0]) == ("uint16", 3):
-        pytest.skip("PNG has such pictures, Pillow has not, and we write none")
+        pytest.skip("PNG has such images, Pillow does not read them, and we write none")
     values = np.random.default_rng(0).integers(0, np.iinfo(dtype).max, (4, *shape)).astype(dtype)
-    files = list(encode_pictures(values))
+    files = list(encode_png(values))
     assert len(files) == 4
     for file, sample in zip(files, values, strict=True):
         with Image.open(io.BytesIO(file)) as picture:
@@ -182,9 +182,9 @@ def form(dtype: str = "uint8", shape: tuple[int, ...] = SHAPE, classes: Any = (0
             form(shape=(3, 2**32)),
             r"samples of at most 4 GiB each, .* is uint8 of shape",
         ),
-        ("folder", form("float32"), r"holds PNG pictures, .* is float32 of shape \(9, 11\)"),
-        ("folder", form(shape=(30,)), r"holds PNG pictures"),
-        ("folder", form(shape=(2, 9, 11)), r"holds PNG pictures"),
+        ("folder", form("float32"), r"holds PNG images, .* is float32 of shape \(9, 11\)"),
+        ("folder", form(shape=(30,)), r"holds PNG images"),
+        ("folder", form(shape=(2, 9, 11)), r"holds PNG images"),
         ("folder", form(classes=["A", "a"]), r"differ by more than case, got 'A' and 'a'"),
         ("zip", form(), r"`format` must be one of 'idx', 'npz', .* got 'zip'"),
     ],

@@ -137,7 +137,7 @@ def test_options_of_a_format_are_those_of_its_sets(tmp_path: Path, name: str) ->
         np.testing.assert_array_equal(load(tmp_path, shape=(11, 9)).X, X.reshape(N, 11, 9))
     if name == "npz":
         np.testing.assert_array_equal(load(tmp_path, fields=("X", "y")).X, X)
-    with pytest.raises(ValueError, match=r"`--pad` \(`pad`\) is for time series; .* counts among"):
+    with pytest.raises(ValueError, match=r"`--pad` \(`pad`\) is for time series; .* is read as"):
         load(tmp_path, pad="edge")
 
 
@@ -187,21 +187,20 @@ def test_labels_that_are_no_text_are_refused_where_files_hold_text(tmp_path: Pat
 
 def test_pictures_that_are_too_large_to_be_read_are_not_written() -> None:
     form = SampleForm((2**13, 2**13 + 1), np.dtype("uint8"), np.array([0, 1]))
-    with pytest.raises(ValueError, match=r"holds PNG pictures, .*Use format 'idx', 'npz', 'parq"):
+    with pytest.raises(ValueError, match=r"holds PNG images, .*Use format 'idx', 'npz', 'parq"):
         make_format("folder", form)
     assert make_format("webdataset", form)._suffixes == ("npy", "cls")  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
 @pytest.mark.parametrize(
     ("shape", "dtype", "message"),
     [((17, 18, 3), "uint8", r"channels before its spatial axes"), (SHAPE, "longdouble", "64 bits")],
 )
 def test_samples_that_cant_be_warped_are_refused_before_anything_is_written(
-    tmp_path: Path, name: str, shape: tuple[int, ...], dtype: str, message: str
+    tmp_path: Path, shape: tuple[int, ...], dtype: str, message: str
 ) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
-        write(tmp_path / "out", name, make_data(dtype, shape))
+        write(tmp_path / "out", "npz", make_data(dtype, shape))
     assert not (tmp_path / "out").exists()
 
 

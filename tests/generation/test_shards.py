@@ -25,7 +25,7 @@ def test_shards_and_their_blocks_cover_all_samples_once() -> None:
 
 @pytest.mark.parametrize("number", [-1, 5])
 def test_there_are_no_other_shards(number: int) -> None:
-    with pytest.raises(IndexError, match=f"there are 5 shards, and none has number {number}"):
+    with pytest.raises(IndexError, match=f"shard numbers must be from 0 to 4, got {number}"):
         Plan(5, 103, 25)[number]
 
 
@@ -42,7 +42,7 @@ def test_usual_sizes() -> None:
         (0, "`shard_size` must be a whole number, at least 1, got 0."),
         (-3, "`shard_size` must be a whole number, at least 1, got -3."),
         (2.5, "`shard_size` must be a whole number, at least 1, got 2.5."),
-        (9, "`shard_size` must be at least 10 for 100000 samples, which makes 10000 shards, got 9"),
+        (9, "`shard_size` must be at least 10 for 100000 samples, for at most 10000 shards, got 9"),
     ],
 )
 def test_bad_sizes_are_refused(shard_size: int, message: str) -> None:

@@ -27,7 +27,7 @@ def connect(address: str) -> Client:
         from distributed import Client
     except ImportError:
         raise ImportError(
-            "work on a cluster goes through dask.distributed, which is not installed. Use "
+            "work on a cluster needs dask.distributed, which is not installed. Use "
             "`pip install dreamwarp[cluster]`."
         ) from None
     try:

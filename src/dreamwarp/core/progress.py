@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -66,7 +66,7 @@ class Meter:
         self.patience = patience
         self._start = time.monotonic()
         self._first: tuple[float, int] | None = None
-        self._view: View | None = None
+        self._view: _Lines | _Cell | _Bar | None = None
         self._is_closed = threading.Event()
 
     def advance(self, amount: int) -> None:
@@ -221,16 +221,6 @@ if hasattr(os, "register_at_fork"):  # Windows does not fork
 # -- views
 
 
-class View(Protocol):
-    """Shows a meter."""
-
-    def update(self, meter: Meter) -> None:
-        """Show the current state."""
-
-    def close(self, meter: Meter) -> None:
-        """Show the final state."""
-
-
 def shows_bars() -> bool:
     """Whether output goes to a terminal or a notebook rather than a log."""
     return _is_terminal() or _notebook_display() is not None
@@ -240,7 +230,7 @@ def _is_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
 
 
-def _choose_view(meter: Meter) -> View:
+def _choose_view(meter: Meter) -> _Lines | _Cell | _Bar:
     display = _notebook_display()
     if display is not None:
         return _Cell(display)

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 MOST_CHANNELS, LEAST_PIXELS = 4, 8
 # Bytes checked at a time: samples may be a memory map larger than memory.
 PART_BYTES = 16 * 2**20
-LEAVE_OUT = "Leave out such samples, or fill in what is missing."
+LEAVE_OUT = "Leave out such samples, or fill in missing values."
 
 
 def as_array(name: str, values: ArrayLike) -> NDArray[Any]:
@@ -49,7 +49,7 @@ def check_layout(name: str, shape: Sequence[int], ndim: int, remedy: str = "") -
         raise ValueError(
             f"`{name}` must have shape (n, *spatial) or (n, channels, *spatial) with {ndim} "
             f"spatial {'axis' if ndim == 1 else 'axes'}, got {found}. "
-            f"{remedy or f'One sample goes in as `{name}[None]`.'}"
+            f"{remedy or f'Pass one sample as `{name}[None]`.'}"
         )
     if 0 in found[1:]:
         raise ValueError(f"`{name}` must have at least one pixel, got shape {found}.")
@@ -112,8 +112,8 @@ def unflatten(name: str, X: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
     if math.prod(shape) != X.shape[1]:
         raise ValueError(
             f"`{name}` must have rows of {math.prod(shape)} features for image_shape="
-            f"{tuple(shape)}, got {X.shape[1]}. Change `image_shape`, or pass samples of their own "
-            "shape."
+            f"{tuple(shape)}, got {X.shape[1]}. Change `image_shape`, or pass samples in their "
+            "original shape."
         )
     return X.reshape(len(X), *shape)
 

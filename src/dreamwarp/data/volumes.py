@@ -148,12 +148,8 @@ def read_nifti_folder(
     files = [file for part in listed for file in part]
     forms = map_tracked("checking volumes", lambda file: _read_form(check_file(file.path)), files)
     _check_affines(files, forms)
-    _check_channels(files, forms)
-    if resize is None:
-        _check_grids(files, forms)
-        grid = forms[0].grid
-    else:
-        grid = _common_grid(forms, _check_resize(resize))
+    _check_alike(files, forms, is_resized=resize is not None)
+    grid = forms[0].grid if resize is None else _common_grid(forms, _check_resize(resize))
     dtype = np.result_type(*(form.dtype for form in forms)) if resize is None else np.dtype("f4")
     counts = np.cumsum([0] + [len(part) for part in listed])
     parts = [
@@ -314,30 +310,30 @@ def _check_affines(files: Sequence[ClassFile], forms: Sequence[VolumeForm]) -> N
     )
 
 
-def _check_channels(files: Sequence[ClassFile], forms: Sequence[VolumeForm]) -> None:
-    for file, form in zip(files, forms, strict=True):
-        if form.n_channels != forms[0].n_channels:
-            raise ValueError(
-                f"volumes must have the same number of channels: `{files[0].path}` has "
-                f"{forms[0].n_channels}, `{file.path}` has {form.n_channels}. Convert or remove it."
-            )
-
-
-def _check_grids(files: Sequence[ClassFile], forms: Sequence[VolumeForm]) -> None:
-    """Raise if volumes differ in shape or voxel size."""
-    first = forms[0]
+def _check_alike(
+    files: Sequence[ClassFile], forms: Sequence[VolumeForm], *, is_resized: bool
+) -> None:
+    """Raise if volumes differ in channels or, unless resized, in shape or voxel size."""
+    first, start = forms[0], f"`{files[0].path}` has"
     remedy = "Use `--resize 64x64x64` (`resize=(64, 64, 64)`), with the voxels you want."
     for file, form in zip(files, forms, strict=True):
+        other = f"`{file.path}` has"
+        if form.n_channels != first.n_channels:
+            raise ValueError(
+                f"volumes must have the same number of channels: {start} {first.n_channels}, "
+                f"{other} {form.n_channels}. Convert or remove it."
+            )
+        if is_resized:
+            continue
         if form.grid.shape != first.grid.shape:
             raise ValueError(
-                f"volumes must have one shape: `{files[0].path}` has {first.size} voxels, "
-                f"`{file.path}` has {form.size}. {remedy}"
+                f"volumes must have one shape: {start} {first.size} voxels, {other} {form.size}. "
+                f"{remedy}"
             )
         if not np.allclose(form.grid.spacing, first.grid.spacing, rtol=SAME_SPACING, atol=0.0):
             raise ValueError(
-                f"volumes must have voxels of one size: `{files[0].path}` has "
-                f"{_in_mm(first.grid.spacing)}, `{file.path}` has {_in_mm(form.grid.spacing)}. "
-                f"{remedy}"
+                f"volumes must have voxels of one size: {start} {_in_mm(first.grid.spacing)}, "
+                f"{other} {_in_mm(form.grid.spacing)}. {remedy}"
             )
 
 

@@ -110,7 +110,7 @@ def list_members(file: Path) -> Iterator[Member]:
         try:
             archive = tarfile.TarFile(fileobj=stream)
             while (info := archive.next()) is not None:
-                archive.members = []  # tarfile would keep them all
+                archive.members = []  # type: ignore[attr-defined]  # tarfile would keep them all
                 yield from _check_member(file, info, n_bytes)
         except TAR_ERRORS as error:
             if str(error).startswith(f"`{file}`"):

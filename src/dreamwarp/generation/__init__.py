@@ -1,7 +1,7 @@
-"""Samples at scale: written as shards that can be resumed and verified, or streamed.
+"""Samples at scale: written in shards that can be resumed and verified, or streamed.
 
-Not named ``generate``: that is the function ``dreamwarp.generate``, which a package of that name
-would replace as soon as it is imported. Names are looked up when they are used.
+Not named ``generate``: importing a package of that name would replace the function
+``dreamwarp.generate``. Names are imported on first use.
 """
 
 from __future__ import annotations

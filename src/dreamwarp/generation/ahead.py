@@ -1,4 +1,4 @@
-"""Results in order, some of them made ahead by threads."""
+"""An ordered map on threads, with a bounded number of results in advance."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import TypeVar
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Results made ahead of the one that is being used, per thread: enough to bridge a pause, few enough
-# that blocks of samples stay within some tens of megabytes.
+# Results in advance per thread: enough to bridge a pause, few enough that blocks of samples take
+# only tens of megabytes.
 AHEAD = 3
 
 
 def map_ahead(
     function: Callable[[Task], Result], tasks: Iterable[Task], n_threads: int
 ) -> Generator[Result, None, None]:
-    """Results in the order of the tasks, some of them made ahead by threads."""
+    """Yield ``function(task)`` in the order of the tasks; threads compute some in advance."""
     with ThreadPoolExecutor(n_threads, thread_name_prefix="dreamwarp-generate") as pool:
         waiting: deque[Future[Result]] = deque()
         try:

@@ -1,19 +1,19 @@
-"""Generation at scale: a set of samples on disk, in shards, that can be stopped and resumed."""
+"""Generation at scale: a set of samples in shards, whose writing can be stopped and resumed."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from dreamwarp.augment.source import Balance, SampleSource
 from dreamwarp.core import compiled
+from dreamwarp.core.cluster import run_on
 from dreamwarp.core.draws import Seed
-from dreamwarp.core.progress import ProgressOption, track
+from dreamwarp.core.progress import ProgressOption, describe_bytes, track
 from dreamwarp.core.validation import check_whole
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.sample_sets import MANIFEST
@@ -40,18 +40,17 @@ Format = Literal["idx", "npz", "parquet", "webdataset", "folder"]
 
 @dataclass(frozen=True)
 class Generated:
-    """A set of samples that is complete.
+    """A complete set of samples.
 
     Attributes
     ----------
     out : str
-    n : int
-        Samples in it.
-    n_shards, n_made : int
-        Shards in it, and how many of them this run has made.
-    n_samples_made : int
+    n, n_shards : int
+        Samples and shards of the set.
+    n_made, n_samples_made : int
+        Shards and samples made by this run.
     seconds : float
-        Time that making those took.
+        Time this took.
     """
 
     out: str
@@ -82,9 +81,9 @@ def generate(
 ) -> Generated:
     """Write a set of new samples: data warped by draws from a model.
 
-    Sample k depends on the seed and k alone. On one kind of processor the files are the same to the
-    bit, whatever the number of threads or machines, and whether the run was interrupted or not;
-    for others see :class:`~dreamwarp.augment.SampleSource`. Memory stays bounded whatever ``n``.
+    Sample k depends only on the seed and k. On one type of processor the files are bit-identical
+    for any number of threads or machines, and after interruptions; for other processors see
+    :class:`~dreamwarp.augment.SampleSource`. Memory use does not grow with ``n``.
 
     Parameters
     ----------
@@ -92,10 +91,9 @@ def generate(
     data : DataSet, or pair (X, y)
         Samples to warp.
     out : path or address
-        A folder that is empty or not there, or anything fsspec knows, such as
-        ``s3://bucket/folder``.
+        A new or empty folder, or an address that fsspec supports, such as ``s3://bucket/folder``.
     n, per_class : int
-        How many samples in all, or of each class. Give one of the two.
+        Number of samples in all, or of each class. Give one of the two.
     format : {"idx", "npz", "parquet", "webdataset", "folder"}
     seed : int, numpy.random.Generator or None
     first : int
@@ -103,19 +101,19 @@ def generate(
     strength : float, optional
         Factor on the learned warps. Default: the one that the model recommends.
     balance : {"classes", "data"}
-        Whether classes take turns, or come at random as often as they do in the data.
+        Classes take turns, or are drawn with their frequencies in the data.
     shard_size : int, optional
         Samples per shard. Default: 100,000, or fewer if they take more than 128 MB.
     resume : bool
-        Go on with a set that was begun with the same settings: shards that are there are checked,
-        and only the others are made.
+        Complete a set that was begun with the same settings: verify its shards, and make only
+        those that are missing or damaged.
     client : distributed.Client, optional
-        Have the workers of a cluster make the shards. They must be able to write to ``out``.
+        Make shards on a cluster, whose workers must be able to write to ``out``.
     progress : bool or callable, optional
-        False: none. A function of (samples done, samples in all) is called. Default: a bar on a
-        terminal or in a notebook, now and then a line in a log.
+        False: none. A callable is called with (samples done, samples in all). Default: a bar on a
+        terminal or in a notebook, occasional lines in a log.
     n_threads : int, optional
-        Default: every core that ``NUMBA_NUM_THREADS`` allows. On a cluster its own threads count.
+        Default: every core that ``NUMBA_NUM_THREADS`` allows. Ignored on a cluster.
 
     Returns
     -------
@@ -124,17 +122,17 @@ def generate(
     Raises
     ------
     FileExistsError
-        If ``out`` holds something else, or a set and ``resume`` is not given.
+        If ``out`` holds other files, or a set and ``resume`` is not given.
     ValueError
-        If a set that is to be resumed was made with other settings, or anything asked for can't be.
+        If an argument is invalid, or the set to be resumed has other settings.
     OSError
-        If files can't be written. What has been made stays, and can be resumed.
+        If files can't be written. Complete shards are kept, and the set can be resumed.
     """
     source = SampleSource(model, data, seed=seed, strength=strength, balance=balance)
     plan = make_plan(first, _count(n, per_class, source, balance), shard_size, source.form)
     file_format, store = make_format(format, source.form), open_store(out)
     file_format.check_size(plan[0].n)
-    compiled.thread_count(n_threads)  # raises if it is no number of threads
+    n_threads = compiled.thread_count(n_threads)
     with store.claim():
         manifest = _find_manifest(store, new_manifest(source, plan, file_format), resume)
         with _explained(store, manifest):
@@ -146,8 +144,13 @@ def generate(
         with _explained(store, manifest):
             with track(plan.n, "samples", progress) as advance:
                 advance(plan.n - n_made)
-                maker = _choose_maker(client, n_threads)
-                _make_missing(store, manifest, maker(source, file_format, store, shards, advance))
+                if client is None:
+                    made = make_shards(
+                        source, file_format, store, shards, advance, n_threads=n_threads
+                    )
+                else:
+                    made = _make_on_cluster(client, source, file_format, store, shards, advance)
+                _record_shards(store, manifest, made)
             seconds = time.perf_counter() - start
             store.sweep()
     return Generated(store.title, plan.n, len(plan), len(shards), n_made, seconds)
@@ -157,11 +160,10 @@ def generate(
 
 Advance = Callable[[int], None]
 Made = Generator[tuple[Shard, Digests], None, None]
-Maker = Callable[[SampleSource, ShardFormat, Store, Sequence[Shard], Advance], Made]
 
 
-def _make_missing(store: Store, manifest: Manifest, made: Made) -> None:
-    """Make shards, and add each to the manifest once it is complete."""
+def _record_shards(store: Store, manifest: Manifest, made: Made) -> None:
+    """Make shards, and add each to the manifest when it is complete."""
     write_manifest(store, manifest)
     with closing(made):
         for shard, digests in made:
@@ -169,35 +171,26 @@ def _make_missing(store: Store, manifest: Manifest, made: Made) -> None:
             write_manifest(store, manifest)
 
 
-def _choose_maker(client: Client | None, n_threads: int | None) -> Maker:
-    if client is None:
-        return partial(make_shards, n_threads=compiled.thread_count(n_threads))
-    from dreamwarp.generation.distributed_shards import make_shards_on
-
-    return partial(make_shards_on, client)
-
-
 def make_shards(
     source: SampleSource,
     file_format: ShardFormat,
     store: Store,
-    shards: Iterable[Shard],
+    shards: Sequence[Shard],
     advance: Advance,
     *,
     n_threads: int,
 ) -> Made:
-    """Make shards one after the other; threads make blocks while this one writes them.
+    """Make shards in order: threads make blocks, and this thread writes them.
 
     Parameters
     ----------
     advance : callable
-        Told the number of samples after each block.
+        Called with the number of samples of each block.
 
     Yields
     ------
-    Shard and the hashes of its files, once it is there.
+    Shard and the hashes of its files, when it is complete.
     """
-    shards = list(shards)
     size = source.form.block_size
     blocks = (block for shard in shards for block in shard.blocks(size))
 
@@ -214,7 +207,44 @@ def make_shards(
             yield shard, {name: writing.digests[name] for name in file_format.names(shard)}
 
 
-# -- what is there
+def _make_on_cluster(
+    client: Client,
+    source: SampleSource,
+    file_format: ShardFormat,
+    store: Store,
+    shards: Sequence[Shard],
+    advance: Advance,
+) -> Made:
+    """:func:`make_shards` by the workers of a cluster, in the order of completion."""
+    tasks = [(file_format, store, shard) for shard in shards]
+    for place, digests in run_on(client, _make_one, source, tasks):
+        _check_visible(store, digests)
+        advance(shards[place].n)
+        yield shards[place], digests
+
+
+def _make_one(
+    source: SampleSource, file_format: ShardFormat, store: Store, shard: Shard
+) -> Digests:
+    """Make one shard on a worker, on one thread."""
+    made = make_shards(source, file_format, store, [shard], lambda amount: None, n_threads=1)
+    ((_, digests),) = made
+    return digests
+
+
+def _check_visible(store: Store, digests: Digests) -> None:
+    """Raise if files written by a worker can't be opened here."""
+    for name in digests:
+        try:
+            store.open(name).close()
+        except FileNotFoundError:
+            raise OSError(
+                f"a worker has written {name}, which can't be seen from here. Write to a place "
+                "that all machines share"
+            ) from None
+
+
+# -- existing sets
 
 
 def _find_manifest(store: Store, wanted: Manifest, resume: bool) -> Manifest:
@@ -223,7 +253,7 @@ def _find_manifest(store: Store, wanted: Manifest, resume: bool) -> Manifest:
     if MANIFEST not in names:
         if names:
             raise FileExistsError(
-                f"`{store.title}` must be empty or not there, and holds {names[0]}"
+                f"`{store.title}` must be a new or empty folder, and holds {names[0]}"
                 f"{' and more' if len(names) > 1 else ''}, which is no set of samples. Choose "
                 "another folder."
             )
@@ -231,17 +261,17 @@ def _find_manifest(store: Store, wanted: Manifest, resume: bool) -> Manifest:
     found = read_manifest(store)
     if not resume:
         raise FileExistsError(
-            f"`{store.title}` holds a set of samples, {found.n_done} of {len(found.shards)} shards "
-            "of it. Complete it with `--resume` (`resume=True`), or choose another folder."
+            f"`{store.title}` holds a set of samples, {found.n_done} of {len(found.shards)} "
+            "shards. Complete it with `--resume` (`resume=True`), or choose another folder."
         )
     refuse_difference(store, found, wanted)
     return found
 
 
 def _find_unsound(
-    store: Store, manifest: Manifest, progress: ProgressOption, n_threads: int | None
+    store: Store, manifest: Manifest, progress: ProgressOption, n_threads: int
 ) -> list[int]:
-    """Numbers of the shards to make; they are removed from the manifest."""
+    """Numbers of missing and damaged shards, which are removed from the manifest."""
     quiet = False if progress is False or callable(progress) else progress
     states = check_all(store, manifest, quiet, n_threads)
     unsound = [number for number, state in states if state != "sound"]
@@ -254,7 +284,7 @@ def _find_unsound(
 
 
 def _count(n: int | None, per_class: int | None, source: SampleSource, balance: Balance) -> Any:
-    """Total number of samples."""
+    """Number of samples in all."""
     if (n is None) == (per_class is None):
         raise ValueError("give either `n`, samples in all, or `per_class`, samples of each class.")
     if per_class is None:
@@ -270,27 +300,20 @@ def _check_room(store: Store, file_format: ShardFormat, n: int) -> None:
     n_needed, n_free = file_format.count_bytes(n), store.count_free()
     if n_needed is not None and n_free is not None and n_needed > n_free:
         raise OSError(
-            f"`{store.title}` must have room for {n:,} samples, {_show_size(n_needed)}, and has "
-            f"{_show_size(n_free)}. Ask for fewer, or choose another disk."
+            f"`{store.title}` must have room for {n:,} samples, {describe_bytes(n_needed)}, and "
+            f"has {describe_bytes(n_free)}. Ask for fewer, or choose another disk."
         )
-
-
-def _show_size(n_bytes: int) -> str:
-    for unit, name in ((1e9, "GB"), (1e6, "MB")):
-        if n_bytes >= unit:
-            return f"{n_bytes / unit:,.1f} {name}"
-    return f"{n_bytes / 1e3:,.1f} kB"
 
 
 @contextmanager
 def _explained(store: Store, manifest: Manifest) -> Iterator[None]:
-    """Add to errors of the disk how many shards are done, and how to resume."""
+    """Add to an OSError how many shards are done, and how to resume."""
     try:
         yield
     except OSError as error:
         cause = str(error.strerror or error).rstrip(".")
         raise OSError(
             f"`{store.title}` could not be completed: {cause}. {manifest.n_done} of "
-            f"{len(manifest.shards)} shards are done. Put the cause right, and go on with "
+            f"{len(manifest.shards)} shards are done. Fix the cause, then continue with "
             "`--resume` (`resume=True`)."
         ) from error

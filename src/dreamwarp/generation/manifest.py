@@ -1,8 +1,7 @@
-"""The manifest of a set: every setting that its samples depend on, and a hash per shard.
+"""The manifest of a set: all settings that its samples depend on, and the hashes of its shards.
 
-With it a set can be completed, checked and made again. Like all files it may come from elsewhere,
-so everything in it is checked, and it holds no file names: those follow from the format and the
-number of a shard.
+It serves to complete, verify and reproduce a set. It may be hostile: everything in it is checked,
+and it names no files, whose names follow from the format and the shard's number.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ Digests = dict[str, str]
 
 @dataclass(frozen=True)
 class Manifest:
-    """Settings of a set, and the shards that are done.
+    """Settings of a set, and its complete shards.
 
     Attributes
     ----------
     settings : dict
-        All that its bytes depend on, as JSON can hold it.
+        All that its bytes depend on, in types of JSON.
     shards : list of dict of str to str, or None
-        Of each shard: SHA-256 of its files by name; None while it has not been made.
+        For each shard: SHA-256 of its files by name; None if it is not complete.
     """
 
     settings: dict[str, Any]
@@ -57,24 +56,24 @@ class Manifest:
 
     @property
     def plan(self) -> Plan:
-        """How samples are cut into shards."""
+        """How samples are divided into shards."""
         return Plan(*(self.settings[name] for name in ("first", "n", "shard_size")))
 
     @property
     def format(self) -> ShardFormat:
-        """How shards are written."""
+        """The format of the shards."""
         shape, dtype, classes = (self.settings[name] for name in ("shape", "dtype", "classes"))
         form = SampleForm(tuple(shape), np.dtype(dtype), np.array(classes))
         return make_format(self.settings["format"], form)
 
     @property
     def n_done(self) -> int:
-        """Shards that have been made."""
+        """Number of complete shards."""
         return sum(shard is not None for shard in self.shards)
 
 
 def new_manifest(source: SampleSource, plan: Plan, file_format: ShardFormat) -> Manifest:
-    """The manifest of a new set, without shards."""
+    """The manifest of a set without complete shards."""
     settings = {
         "n": plan.n,
         "first": plan.first,
@@ -93,7 +92,7 @@ def new_manifest(source: SampleSource, plan: Plan, file_format: ShardFormat) -> 
 
 
 def write_manifest(store: Store, manifest: Manifest) -> None:
-    """Put the manifest into a store, in place of the one that is there."""
+    """Write the manifest to a store, replacing an earlier one."""
     contents = {
         "kind": KIND,
         "version": VERSION,
@@ -107,12 +106,12 @@ def write_manifest(store: Store, manifest: Manifest) -> None:
 
 
 def read_manifest(store: Store) -> Manifest:
-    """The manifest in a store; a ValueError says what is wrong with it."""
+    """Read and check the manifest in a store."""
     try:
         content = read_bounded(store, MANIFEST, MAX_BYTES)
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"`{store.title}` holds no {MANIFEST}, so it is no set of samples."
+            f"`{store.title}` holds no {MANIFEST}: it is no set of samples."
         ) from None
     except NotADirectoryError:
         raise NotADirectoryError(
@@ -127,7 +126,7 @@ def read_manifest(store: Store) -> Manifest:
 
 
 def refuse_difference(store: Store, found: Manifest, wanted: Manifest) -> None:
-    """Raise if a set to be resumed was made with other settings."""
+    """Raise if the set to be resumed has other settings."""
     differing = [name for name, value in wanted.settings.items() if found.settings[name] != value]
     if differing:
         listed = "; ".join(
@@ -136,8 +135,8 @@ def refuse_difference(store: Store, found: Manifest, wanted: Manifest) -> None:
             for name in differing
         )
         raise ValueError(
-            f"`{store.title}` was made with other settings: {listed}. Use the same, or choose "
-            "another folder."
+            f"`{store.title}` was made with other settings: {listed}. Use the same settings, or "
+            "choose another folder."
         )
 
 
@@ -160,9 +159,9 @@ def _check_settings(title: str, settings: Any) -> None:
         raise malformed(title, f"its settings must be {', '.join(checks)}")
     check_settings(title, settings, checks)
     if settings["first"] + settings["n"] > MAX_NUMBER:
-        raise malformed(title, "its samples have numbers that are too large")
+        raise malformed(title, "its sample numbers are too large")
     try:
-        Manifest(settings, []).format  # noqa: B018  refuses forms that it can't hold
+        Manifest(settings, []).format  # noqa: B018  raises if it can't hold the samples
     except ValueError as error:
         raise malformed(title, str(error)) from None
 
@@ -181,7 +180,7 @@ def _check_shards(title: str, manifest: Manifest) -> None:
         if not isinstance(digests, dict) or set(digests) != names:
             raise malformed(title, f"its shard {number} must have {', '.join(sorted(names))}")
         if not all(_is_hash(sha256) for sha256 in digests.values()):
-            raise malformed(title, f"its shard {number} has something else than SHA-256 hashes")
+            raise malformed(title, f"its shard {number} must have SHA-256 hashes")
 
 
 def _is_real(value: Any) -> bool:

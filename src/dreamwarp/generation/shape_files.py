@@ -1,4 +1,4 @@
-"""Sets of shapes on disk: a folder per class, a mesh file per shape."""
+"""Writing of shapes: a folder per class, a mesh file per shape."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dreamwarp.core.progress import Meter
+from dreamwarp.core.progress import map_tracked
 from dreamwarp.core.validation import check_choice
 from dreamwarp.data.meshes import SUFFIXES, write_mesh
 from dreamwarp.data.shapes import ShapeSet
@@ -17,23 +17,25 @@ from dreamwarp.generation.formats.folder import RESERVED, SAFE_NAME
 def write_shapes(
     shapes: ShapeSet, out: str | os.PathLike[str], *, suffix: str = ".ply", first: int = 0
 ) -> int:
-    """Write shapes as ``<class>/<number>.ply``; the number of files.
+    """Write shapes as ``<class>/<number>.ply``; return the number of files.
 
-    Shapes without faces become clouds of points; those in the plane have a third coordinate of 0.
-    Every file is whole or not there: after an interruption the same call writes all again.
+    Shapes without faces become point clouds; 2-D points get a third coordinate of 0. Each file is
+    written atomically. After an interruption, the same call writes all files again.
     """
     check_choice("suffix", suffix, SUFFIXES)
     root, labels = Path(out), [str(label) for label in shapes.y.tolist()]
     for label in set(labels):
         if not SAFE_NAME.fullmatch(label) or RESERVED.fullmatch(label):
             raise ValueError(
-                f"class names must be names of folders on every system, got {label!r}. Rename it."
+                f"class names must be valid names of folders on every system, got {label!r}. "
+                "Rename it."
             )
-    with Meter("writing shapes", len(shapes)) as meter:
-        for k, label in enumerate(labels):
-            mesh = shapes.meshes[k] if shapes.meshes else _as_cloud(shapes.points[k])
-            write_mesh(root / label / f"{first + k:012d}{suffix}", mesh)
-            meter.advance(1)
+
+    def write(k: int) -> None:
+        mesh = shapes.meshes[k] if shapes.meshes else _as_cloud(shapes.points[k])
+        write_mesh(root / labels[k] / f"{first + k:012d}{suffix}", mesh)
+
+    map_tracked("writing shapes", write, range(len(labels)))
     return len(labels)
 
 

@@ -1,4 +1,4 @@
-"""How a set of samples is cut into shards."""
+"""How a set of samples is divided into shards."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from typing import NamedTuple
 from dreamwarp.augment.source import SampleForm, check_range
 from dreamwarp.core.validation import check_whole
 
-# Shards per set: the manifest, which lists all, is written anew after each.
+# Limited because the manifest lists all shards and is rewritten after each.
 MAX_SHARDS = 10_000
-# Unless told otherwise, a shard has so many samples at most, and takes so much before compression.
-# What is lost when a run is killed should be some seconds' work.
+# Default limits of a shard, before compression. A killed run should lose only seconds of work.
 SHARD_SAMPLES, SHARD_BYTES = 100_000, 2**27
 
 
 class Shard(NamedTuple):
-    """Samples ``first`` to ``first + n - 1``, written and checked as a whole."""
+    """Samples ``first`` to ``first + n - 1``, written and verified as a whole."""
 
     number: int
     first: int
     n: int
 
     def blocks(self, size: int) -> Iterator[tuple[int, int]]:
-        """Number of the first sample, and how many, of one block after the other."""
+        """First number and number of samples of each block."""
         end = self.first + self.n
         return ((start, min(size, end - start)) for start in range(self.first, end, size))
 
@@ -46,12 +45,12 @@ class Plan:
     def __getitem__(self, number: int) -> Shard:
         start = number * self.shard_size
         if not 0 <= start < self.n:
-            raise IndexError(f"there are {len(self)} shards, and none has number {number}.")
+            raise IndexError(f"shard numbers must be from 0 to {len(self) - 1}, got {number}.")
         return Shard(number, self.first + start, min(self.shard_size, self.n - start))
 
 
 def make_plan(first: int, n: int, shard_size: int | None, form: SampleForm) -> Plan:
-    """The plan for so many samples of a form; ``shard_size`` None: as is usual for it."""
+    """The plan for n samples of a form; ``shard_size`` None: the default size."""
     first, n = check_range(first, n)
     if shard_size is None:
         usual = min(SHARD_SAMPLES, max(1, SHARD_BYTES // max(1, form.n_bytes)))
@@ -59,7 +58,7 @@ def make_plan(first: int, n: int, shard_size: int | None, form: SampleForm) -> P
     plan = Plan(first, n, check_whole("shard_size", shard_size, 1))
     if len(plan) > MAX_SHARDS:
         raise ValueError(
-            f"`shard_size` must be at least {-(-n // MAX_SHARDS)} for {n} samples, which makes "
+            f"`shard_size` must be at least {-(-n // MAX_SHARDS)} for {n} samples, for at most "
             f"{MAX_SHARDS} shards, got {shard_size}."
         )
     return plan

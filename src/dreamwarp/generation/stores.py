@@ -1,7 +1,7 @@
-"""Storage of sets: a folder on disk, or any address that fsspec knows.
+"""Storage of sets: a local folder, or any address that fsspec supports.
 
-Files appear whole or not at all. On disk they are written beside and renamed; object stores show
-an object when its upload is complete.
+Files appear only when complete. Local files are renamed into place; object stores show an object
+when its upload is complete.
 """
 
 from __future__ import annotations
@@ -12,51 +12,59 @@ import os
 import re
 import secrets
 import shutil
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, cast
+from typing import Any, BinaryIO, cast
 
 from dreamwarp.core.files import find_system, is_address, make_folder, unfinished, write_beside
 
 Put = Callable[[str, bytes], None]
 
-# What runs that were killed may have left: temporary names of this package's files and folders.
+# Temporary files and folders that killed runs may have left.
 LEFTOVER = re.compile(
     r"\.(manifest|(images|labels|shard|listing)-\d{5}[\w-]*|pictures)-[0-9a-f]{8}(\.\w+)?"
 )
-# Bytes read at a time: of files that are hashed, and of those that are kept.
+# Bytes read at a time: to hash a file, and to keep its content.
 CHUNK, PIECE = 2**20, 2**16
 
 
-class Store(Protocol):
-    """A place for files, by their names in it."""
+class Store(ABC):
+    """A folder of files, local or remote. Defaults are those of object stores."""
 
     title: str
 
+    @abstractmethod
     def create(self, name: str) -> AbstractContextManager[BinaryIO]:
         """A stream to write a file to; the file appears if the block succeeds."""
 
+    @abstractmethod
     def create_many(self) -> AbstractContextManager[Put]:
         """A function ``(name, content)`` for small files, which appear if the block succeeds."""
 
+    @abstractmethod
     def open(self, name: str) -> BinaryIO:
-        """A stream to read a file from; FileNotFoundError if it is not there."""
+        """A stream to read a file from; FileNotFoundError if it does not exist."""
 
+    @abstractmethod
     def holds(self, name: str) -> bool:
-        """Whether a file is there."""
+        """Whether a file exists."""
 
+    @abstractmethod
     def names(self) -> list[str]:
         """Names at the first level, without leftovers of killed runs."""
 
     def claim(self) -> AbstractContextManager[None]:
-        """Lock the store against other processes, where possible; make its folder."""
+        """Make the folder, and lock it against other processes if possible."""
+        return nullcontext()
 
-    def sweep(self) -> None:
+    def sweep(self) -> None:  # noqa: B027  remote uploads leave nothing visible
         """Remove leftovers of killed runs."""
 
     def count_free(self) -> int | None:
         """Free space in bytes, or None if unknown."""
+        return None
 
 
 def open_store(address: str | os.PathLike[str]) -> Store:
@@ -71,11 +79,11 @@ def open_store(address: str | os.PathLike[str]) -> Store:
     return RemoteStore(str(address), system, path.rstrip("/"))
 
 
-class LocalStore:
-    """A folder on disk."""
+class LocalStore(Store):
+    """A local folder."""
 
     def __init__(self, folder: Path) -> None:
-        # Workers of a cluster may run elsewhere in the tree of folders.
+        # Workers of a cluster may have another working directory.
         self.folder = folder.absolute()
         self.title = str(folder)
 
@@ -89,7 +97,7 @@ class LocalStore:
     def create_many(self) -> Iterator[Put]:
         """See :class:`Store`."""
         beside = self.folder / f".pictures-{secrets.token_hex(4)}"
-        names: list[str] = []  # paths would take several times the memory
+        names: list[str] = []  # Path objects would take several times the memory
 
         def put(name: str, content: bytes) -> None:
             with open(f"{beside}/{len(names)}", "wb") as stream:
@@ -122,7 +130,7 @@ class LocalStore:
 
     @contextmanager
     def claim(self) -> Iterator[None]:
-        """See :class:`Store`. Removes the folder afterwards if it made it and it is empty."""
+        """See :class:`Store`. Afterwards, remove the folder if it is new and empty."""
         is_new = not os.path.exists(self.folder)
         make_folder(self.folder)
         try:
@@ -137,7 +145,7 @@ class LocalStore:
     def _lock(self) -> Iterator[None]:
         try:
             import fcntl
-        except ImportError:  # Windows has no such locks
+        except ImportError:  # on Windows
             yield
             return
         try:
@@ -148,7 +156,7 @@ class LocalStore:
                 "read and write."
             ) from error
         try:
-            # Let go of by the operating system, however this process ends.
+            # Released by the operating system however this process ends.
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(handle)
@@ -177,8 +185,8 @@ class LocalStore:
         return shutil.disk_usage(self.folder).free
 
 
-class RemoteStore:
-    """A folder of a file system that fsspec knows."""
+class RemoteStore(Store):
+    """A folder of a file system of fsspec."""
 
     def __init__(self, address: str, system: Any, root: str) -> None:
         self.title = address
@@ -198,7 +206,7 @@ class RemoteStore:
 
     @contextmanager
     def create_many(self) -> Iterator[Put]:
-        """See :class:`Store`. Each appears as it comes: object stores rename by copying."""
+        """See :class:`Store`. Each file appears at once: object stores rename by copying."""
         yield lambda name, content: self.system.pipe_file(f"{self.root}/{name}", content)
 
     def open(self, name: str) -> BinaryIO:
@@ -218,35 +226,23 @@ class RemoteStore:
             return []
         return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
 
-    @contextmanager
-    def claim(self) -> Iterator[None]:
-        """See :class:`Store`. Object stores have no locks and need no folder."""
-        yield
-
-    def sweep(self) -> None:
-        """See :class:`Store`. Interrupted uploads leave nothing visible."""
-
-    def count_free(self) -> int | None:
-        """See :class:`Store`."""
-        return None
-
 
 # -- hashes
 
 
 class HashingStream(io.RawIOBase):
-    """Passes on what is written to it, and hashes it (SHA-256)."""
+    """Passes data on to a stream, and hashes it (SHA-256)."""
 
     def __init__(self, raw: BinaryIO) -> None:
         super().__init__()
         self._raw, self._digest, self._position = raw, hashlib.sha256(), 0
 
     def writable(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def write(self, data: Any) -> int:
-        """Pass data on, all of it."""
+        """Write and hash all of the data."""
         self._digest.update(data)
         self._raw.write(data)
         n_bytes = memoryview(data).nbytes
@@ -254,17 +250,17 @@ class HashingStream(io.RawIOBase):
         return n_bytes
 
     def tell(self) -> int:
-        """Bytes written."""
+        """Number of bytes written."""
         return self._position
 
     def hexdigest(self) -> str:
-        """SHA-256 of all that was written."""
+        """SHA-256 of the bytes written."""
         return self._digest.hexdigest()
 
 
 @contextmanager
 def create_hashed(store: Store, name: str, digests: dict[str, str]) -> Iterator[HashingStream]:
-    """A stream to write a file to; its SHA-256 is in ``digests`` afterwards."""
+    """A stream to write a file to; afterwards its SHA-256 is in ``digests``."""
     with store.create(name) as raw:
         stream = HashingStream(raw)
         yield stream
@@ -272,10 +268,10 @@ def create_hashed(store: Store, name: str, digests: dict[str, str]) -> Iterator[
 
 
 def read_bounded(store: Store, name: str, limit: int) -> bytes:
-    """Content of a file, or the first bytes of it if it has more than ``limit``, one more."""
+    """The content of a file, cut off after ``limit`` + 1 bytes."""
     content = bytearray()
     with store.open(name) as stream:
-        # In pieces: a stream takes memory for all that it is asked for, whatever there is.
+        # In pieces: read(n) allocates n bytes even if the file is shorter.
         while len(content) <= limit and (chunk := stream.read(PIECE)):
             content += chunk
     return bytes(content[: limit + 1])

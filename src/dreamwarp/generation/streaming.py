@@ -1,4 +1,4 @@
-"""Streaming: the samples that :func:`generate` writes, without files."""
+"""The samples of :func:`generate`, without files."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def stream(
     balance: Balance = "classes",
     n_threads: int | None = None,
 ) -> Iterator[Batch]:
-    """Batches of new samples and their labels, made as they are asked for.
+    """Yield batches of new samples and their labels, made on demand.
 
-    Sample k is the one that :func:`generate` writes for the same model, data, seed, strength and
-    balance, whatever the batches.
+    Sample k is the same as that of :func:`generate` with the same model, data, seed, strength and
+    balance, for any batch size.
 
     Parameters
     ----------
@@ -41,14 +41,14 @@ def stream(
     first : int
         Number of the first sample.
     n : int, optional
-        How many samples; the last batch may be smaller. Default: without end.
+        Number of samples; the last batch may be smaller. Default: endless.
     batch_size : int
     n_threads : int, optional
 
     Yields
     ------
     X : (batch_size, ...)
-        In shape and type like the data.
+        Shape and dtype of a sample as in the data.
     y : (batch_size,)
 
     Examples
@@ -60,12 +60,12 @@ def stream(
     end = check_end(first, n)
     size = check_batch_size(batch_size)
     batches = ((start, min(size, end - start)) for start in range(first, end, size))
-    # A generator's body runs when it is first asked: checks have been made by then.
+    # A generator expression, so that the checks above run at once, not at the first batch.
     return (source.make(start, count, n_threads=n_threads) for start, count in batches)
 
 
 def check_end(first: int, n: int | None) -> int:
-    """Number after that of the last sample."""
+    """One more than the number of the last sample."""
     first, some = check_range(first, 1 if n is None else n)
     return MAX_NUMBER if n is None else first + some
 

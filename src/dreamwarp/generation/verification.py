@@ -1,4 +1,4 @@
-"""Verification of sets: whether all shards are present and unchanged."""
+"""Verification of sets: finds missing and changed shards."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Verification:
     ----------
     manifest : Manifest
     missing, damaged : list of int
-        Numbers of shards that have not been made or have gone, and of those that have changed.
+        Numbers of the shards.
     """
 
     manifest: Manifest
@@ -31,19 +31,19 @@ class Verification:
 
     @property
     def is_sound(self) -> bool:
-        """Whether all shards are there and as they were made."""
+        """Whether no shard is missing or damaged."""
         return not self.missing and not self.damaged
 
 
 def verify(
     out: str | os.PathLike[str], *, progress: ProgressOption = None, n_threads: int | None = None
 ) -> Verification:
-    """Compare every shard of a set with its hashes and its number of samples in the manifest.
+    """Compare the hashes and sizes of all shards of a set with its manifest.
 
     Parameters
     ----------
     out : path or address
-        Where :func:`generate` wrote.
+        Output of :func:`generate`.
     progress : bool or callable, optional
         A progress bar, or a function of (shards done, shards in all).
     n_threads : int, optional

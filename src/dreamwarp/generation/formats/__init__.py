@@ -23,10 +23,7 @@ __all__ = ["FORMATS", "ShardFormat", "Writing", "first_that_holds", "make_format
 
 
 def make_format(name: str, form: SampleForm) -> ShardFormat:
-    """The format of a name, for samples of a form.
-
-    ValueError if it can't hold such samples, with formats that can.
-    """
+    """The format with a name; ValueError, naming alternatives, if it can't hold the samples."""
     kind = FORMATS[check_choice("format", name, tuple(FORMATS))]
     fault = kind.find_fault(form)
     if fault is not None:
@@ -37,5 +34,5 @@ def make_format(name: str, form: SampleForm) -> ShardFormat:
 
 
 def first_that_holds(form: SampleForm, names: Sequence[Any]) -> Any:
-    """The first of some formats that can hold samples of a form; the last, if none can."""
+    """The first of ``names`` whose format can hold samples of a form; the last if none can."""
     return next((name for name in names if FORMATS[name].find_fault(form) is None), names[-1])

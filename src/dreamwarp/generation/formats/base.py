@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from dreamwarp.augment.source import SampleForm
 from dreamwarp.data.sample_sets import MAX_NUMBER
 from dreamwarp.generation.shards import MAX_SHARDS, Shard
-from dreamwarp.generation.stores import Store, hash_file
+from dreamwarp.generation.stores import HashingStream, Store, create_hashed, hash_file
+
+Add = Callable[[Any], Any]
 
 
 class Writing(NamedTuple):
@@ -22,34 +24,35 @@ class Writing(NamedTuple):
     Attributes
     ----------
     add : callable
-        Takes what ``encode`` returned, block after block.
+        Writes one block, as returned by ``encode``.
     digests : dict of str to str
-        SHA-256 of every file of the shard, by its name; complete once the shard is.
+        SHA-256 of the shard's files by name; filled when the shard is complete.
     """
 
-    add: Callable[[Any], None]
+    add: Add
     digests: dict[str, str]
 
 
 class ShardFormat(ABC):
-    """How shards of samples of a form are written. The same samples give the same bytes.
+    """How shards are written. The same samples give the same bytes.
 
     Parameters
     ----------
     form : SampleForm
-        One that the format can hold: :func:`make_format` refuses others.
+        One that the format can hold: :func:`make_format` checks it.
     """
 
     name: ClassVar[str]
+    suffix: ClassVar[str]
     max_samples: ClassVar[int] = MAX_NUMBER
 
     def __init__(self, form: SampleForm) -> None:
         self.form = form
 
     @classmethod
-    @abstractmethod
     def find_fault(cls, form: SampleForm) -> str | None:
-        """Why samples of a form can't be held, as words that follow the format's name, or None."""
+        """Why the format can't hold samples of a form, as text that follows its name, or None."""
+        return None
 
     def check_size(self, n: int) -> None:
         """Raise if shards of n samples are too large."""
@@ -60,59 +63,67 @@ class ShardFormat(ABC):
                 "`shard_size` if one was given, or ask for fewer samples."
             )
 
-    @abstractmethod
     def names(self, shard: Shard) -> tuple[str, ...]:
-        """Names of the files whose hashes stand for the shard."""
+        """Names of the files whose hashes identify the shard."""
+        return (f"shard-{shard.number:05d}.{self.suffix}",)
 
     @abstractmethod
     def encode(self, first: int, X: NDArray[Any], y: NDArray[Any]) -> Any:
-        """Samples ``first`` and following, as ``Writing.add`` takes them.
+        """Encode a block of samples, numbered from ``first``, for ``Writing.add``.
 
         Called by several threads; expensive work belongs here.
         """
 
-    @abstractmethod
-    def create(self, store: Store, shard: Shard) -> AbstractContextManager[Writing]:
-        """Write a shard, which appears if the block succeeds."""
+    @contextmanager
+    def create(self, store: Store, shard: Shard) -> Iterator[Writing]:
+        """Write a shard; its files appear if the block succeeds."""
+        digests: dict[str, str] = {}
+        with ExitStack() as stack:
+            streams = [
+                stack.enter_context(create_hashed(store, name, digests))
+                for name in self.names(shard)
+            ]
+            yield Writing(stack.enter_context(self.write(shard, *streams)), digests)
+
+    def write(self, shard: Shard, *streams: HashingStream) -> AbstractContextManager[Add]:
+        """Write a shard to a stream per file; the block gets the function that writes blocks."""
+        raise NotImplementedError
 
     def count_bytes(self, n: int) -> int | None:
-        """Bytes that n samples take, to within some headers, if that is known beforehand."""
+        """Bytes of n samples, headers excluded; None if unknown."""
         return None
 
     def digests(self, store: Store, shard: Shard) -> dict[str, str]:
-        """SHA-256 of the files of a shard as they are.
+        """SHA-256 of the files of a shard, by name.
 
-        FileNotFoundError if one is missing, ValueError if one can't be what was written.
+        FileNotFoundError if one is missing, ValueError if one is malformed.
         """
         return {name: hash_file(store, name) for name in self.names(shard)}
 
     @abstractmethod
     def holds(self, store: Store, shard: Shard) -> bool:
-        """Whether the files of a shard declare that they hold as many samples.
+        """Whether the files of a shard declare the shard's number of samples.
 
-        Detects a manifest that was changed, which hashes can't show. ValueError if a file can't be
-        read.
+        Detects a changed manifest, which hashes can't. ValueError if a file can't be read.
         """
 
 
 def label_type(form: SampleForm) -> np.dtype[Any]:
-    """The type that labels are stored in: the smallest that numbers need, or strings."""
+    """Dtype of stored labels: uint8 or int64 for integers, else that of the classes."""
     if form.classes.dtype.kind not in "iu":
         return form.classes.dtype
-    low, high = int(form.classes.min()), int(form.classes.max())
-    small = low >= 0 and high <= 255
-    return np.dtype(np.uint8) if small else np.dtype(np.int64)
+    is_small = form.classes.min() >= 0 and form.classes.max() <= 255
+    return np.dtype(np.uint8 if is_small else np.int64)
 
 
 def find_untext(form: SampleForm) -> str | None:
-    """A fault, if any label can't be stored as UTF-8: half of a pair of surrogates."""
+    """A fault if any label contains a lone surrogate, which UTF-8 can't encode."""
     for label in form.labels:
         if isinstance(label, str) and any("\ud800" <= letter <= "\udfff" for letter in label):
             return f"holds labels that are Unicode text, and the data has {label!r}"
     return None
 
 
-def as_bytes(array: NDArray[Any], dtype: np.dtype[Any] | None = None) -> memoryview:
-    """The values of an array in C order, in a given type if any."""
-    values = np.ascontiguousarray(array, dtype or array.dtype)
-    return values.reshape(-1).view(np.uint8).data
+def as_bytes(array: NDArray[Any], dtype: np.dtype[Any]) -> memoryview:
+    """The values of an array in C order, converted to a dtype."""
+    return np.ascontiguousarray(array, dtype).reshape(-1).view(np.uint8).data

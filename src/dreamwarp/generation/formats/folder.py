@@ -1,4 +1,4 @@
-"""An image folder: a folder per class, a PNG picture per sample."""
+"""An image folder: a folder per class, a PNG file per sample."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 
 from dreamwarp.augment.source import SampleForm
 from dreamwarp.generation.formats.base import ShardFormat, Writing
-from dreamwarp.generation.formats.pictures import encode_pictures, is_picture
+from dreamwarp.generation.formats.png import encode_png, fits_png
 from dreamwarp.generation.shards import Shard
 from dreamwarp.generation.stores import CHUNK, Store, create_hashed, hash_file
 
-# Class names that are folder names everywhere, stay where they are put, and are not hidden.
+# Valid folder names on every system, not hidden, without parent folders.
 SAFE_NAME = re.compile(r"[\w+-]([\w +.,@=()-]*[\w+)-])?")
-# Names that stand for devices on Windows, and those of a set's own files, in any case.
+# Windows device names, and the names of a set's own files, in any case.
 RESERVED = re.compile(
     r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?|manifest\.json|listing-\d{5}\.txt", re.IGNORECASE
 )
@@ -30,18 +30,18 @@ LISTED = re.compile(r"([0-9a-f]{64})  ([^/]+)/(\d{12,19})\.png")
 class FolderFormat(ShardFormat):
     """``<class>/<number of the sample>.png``.
 
-    A shard is a range of numbers. What belongs to it is in ``listing-00000.txt`` and so on, which
-    ``sha256sum --check`` reads too, and is written after the pictures.
+    A shard is a range of numbers. ``listing-00000.txt`` and so on list its files and hashes, in
+    the format of ``sha256sum --check``; listings are written after the images.
     """
 
     name = "folder"
 
     @classmethod
     def find_fault(cls, form: SampleForm) -> str | None:
-        """Why samples of a form can't be held, or None."""
-        if not is_picture(form):
+        """Why the format can't hold samples of a form, or None."""
+        if not fits_png(form):
             return (
-                "holds PNG pictures, grey of 8 or 16 bits or coloured of 8, of at most 2^26 "
+                "holds PNG images, grey of 8 or 16 bits or coloured of 8, of at most 2^26 "
                 f"pixels, and the data is {form.dtype} of shape {form.shape}"
             )
         folders: dict[str, Any] = {}
@@ -50,8 +50,8 @@ class FolderFormat(ShardFormat):
             is_safe = SAFE_NAME.fullmatch(name) and not RESERVED.fullmatch(name)
             if not is_safe or len(name.encode()) > MAX_NAME:
                 return (
-                    "needs class names that can be names of folders on every system, and are none "
-                    f"of its own files, got {name!r}"
+                    "needs class names that are valid names of folders on every system, and not "
+                    f"those of its own files, got {name!r}"
                 )
             other = folders.setdefault(name.casefold(), label)
             if other != label:
@@ -65,20 +65,20 @@ class FolderFormat(ShardFormat):
         return {str(label) for label in self.form.labels}
 
     def names(self, shard: Shard) -> tuple[str, ...]:
-        """Names of the files whose hashes stand for the shard."""
+        """Name of the listing."""
         return (f"listing-{shard.number:05d}.txt",)
 
     def encode(self, first: int, X: NDArray[Any], y: NDArray[Any]) -> list[tuple[str, bytes]]:
-        """Names and contents of pictures."""
-        pictures = zip(encode_pictures(X), y.tolist(), strict=True)
+        """Names and contents of image files."""
+        images = zip(encode_png(X), y.tolist(), strict=True)
         return [
-            (f"{label}/{number:012d}.png", picture)
-            for number, (picture, label) in enumerate(pictures, start=first)
+            (f"{label}/{number:012d}.png", content)
+            for number, (content, label) in enumerate(images, start=first)
         ]
 
     @contextmanager
     def create(self, store: Store, shard: Shard) -> Iterator[Writing]:
-        """Write a shard, which appears if the block succeeds."""
+        """Write a shard; its files appear if the block succeeds."""
         digests: dict[str, str] = {}
         listing = bytearray()
         with store.create_many() as put:
@@ -93,26 +93,26 @@ class FolderFormat(ShardFormat):
             stream.write(listing)
 
     def digests(self, store: Store, shard: Shard) -> dict[str, str]:
-        """SHA-256 of the listing, if the pictures that it lists are as it says."""
+        """SHA-256 of the listing; ValueError if a listed image has another hash."""
         (name,) = self.names(shard)
         found = hash_file(store, name)
         with store.open(name) as stream:
             lines = (stream.readline(MAX_NAME + 128) for _ in range(shard.n))
             for number, line in enumerate(lines, start=shard.first):
-                sha256, picture = self._read_line(line, number)
-                if hash_file(store, picture) != sha256:
-                    raise ValueError(f"`{picture}` is not what `{name}` says.")
+                sha256, image = self._read_line(line, number)
+                if hash_file(store, image) != sha256:
+                    raise ValueError(f"`{image}` differs from its hash in `{name}`.")
         return {name: found}
 
     def holds(self, store: Store, shard: Shard) -> bool:
-        """Whether the listing has as many lines."""
+        """Whether the listing has one line per sample."""
         with store.open(self.names(shard)[0]) as stream:
             chunks = iter(partial(stream.read, CHUNK), b"")
             return sum(chunk.count(b"\n") for chunk in chunks) == shard.n
 
     def _read_line(self, line: bytes, number: int) -> tuple[str, str]:
-        """Hash and name of a picture; no listing can make another file be read."""
+        """Hash and name of an image. A hostile listing can't name other files."""
         match = LISTED.fullmatch(line.decode("utf-8", "replace").rstrip("\n"))
         if match is None or match[2] not in self._folders or int(match[3]) != number:
-            raise ValueError(f"sample {number} is not listed as it should be: {line!r}.")
+            raise ValueError(f"sample {number} has an invalid line in the listing: {line!r}.")
         return match[1], f"{match[2]}/{match[3]}.png"

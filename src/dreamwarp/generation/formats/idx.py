@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from dreamwarp.augment.source import SampleForm
 from dreamwarp.data.idx import CODES, TYPES, WORDS, encode_header
-from dreamwarp.generation.formats.base import ShardFormat, Writing, as_bytes, label_type
+from dreamwarp.generation.formats.base import Add, ShardFormat, as_bytes, label_type
 from dreamwarp.generation.shards import Shard
-from dreamwarp.generation.stores import Store, create_hashed, read_bounded
+from dreamwarp.generation.stores import HashingStream, Store, read_bounded
 
 
 class IdxFormat(ShardFormat):
@@ -24,7 +24,7 @@ class IdxFormat(ShardFormat):
 
     @classmethod
     def find_fault(cls, form: SampleForm) -> str | None:
-        """Why samples of a form can't be held, or None."""
+        """Why the format can't hold samples of a form, or None."""
         if form.dtype not in CODES:
             return f"holds {', '.join(map(str, CODES))}, and the data is {form.dtype}"
         labels = form.classes
@@ -42,7 +42,7 @@ class IdxFormat(ShardFormat):
         return smallest if smallest in CODES else np.dtype(np.int32)
 
     def names(self, shard: Shard) -> tuple[str, ...]:
-        """Names of the files whose hashes stand for the shard."""
+        """Names of the files of images and of labels."""
         values, labels = (
             WORDS[TYPES[CODES[dtype]]] for dtype in (self.form.dtype, self._label_type)
         )
@@ -51,44 +51,35 @@ class IdxFormat(ShardFormat):
             f"labels-{shard.number:05d}-idx1-{labels}",
         )
 
-    def encode(self, first: int, X: NDArray[Any], y: NDArray[Any]) -> tuple[memoryview, memoryview]:
+    def encode(self, first: int, X: NDArray[Any], y: NDArray[Any]) -> list[memoryview]:
         """Values and labels in the format's byte order."""
         labels = y.astype(self._label_type)
-        return tuple(  # type: ignore[return-value]
-            as_bytes(array, np.dtype(TYPES[CODES[array.dtype]])) for array in (X, labels)
-        )
+        return [as_bytes(array, np.dtype(TYPES[CODES[array.dtype]])) for array in (X, labels)]
 
     @contextmanager
-    def create(self, store: Store, shard: Shard) -> Iterator[Writing]:
-        """Write a shard, which appears if the block succeeds."""
-        digests: dict[str, str] = {}
-        images_name, labels_name = self.names(shard)
-        with (
-            create_hashed(store, images_name, digests) as images,
-            create_hashed(store, labels_name, digests) as labels,
-        ):
-            for stream, header in zip((images, labels), self._headers(shard), strict=True):
-                stream.write(header)
+    def write(self, shard: Shard, *streams: HashingStream) -> Iterator[Add]:
+        """Write headers, then blocks."""
 
-            def add(encoded: tuple[memoryview, memoryview]) -> None:
-                images.write(encoded[0])
-                labels.write(encoded[1])
+        def add(contents: list[Any]) -> None:
+            for stream, content in zip(streams, contents, strict=True):
+                stream.write(content)
 
-            yield Writing(add, digests)
+        add(self._headers(shard))
+        yield add
 
-    def _headers(self, shard: Shard) -> tuple[bytes, bytes]:
+    def _headers(self, shard: Shard) -> list[bytes]:
         # Arrays of the final shapes that take no memory.
         value, label = np.zeros((), self.form.dtype), np.zeros((), self._label_type)
-        return (
+        return [
             encode_header(np.broadcast_to(value, (shard.n, *self.form.shape))),
             encode_header(np.broadcast_to(label, shard.n)),
-        )
+        ]
 
     def holds(self, store: Store, shard: Shard) -> bool:
-        """Whether headers are those of as many samples."""
+        """Whether the headers declare the shard's number of samples."""
         files = zip(self.names(shard), self._headers(shard), strict=True)
         return all(read_bounded(store, name, len(start)).startswith(start) for name, start in files)
 
     def count_bytes(self, n: int) -> int:
-        """Bytes that n samples take, to within some headers."""
+        """Bytes of n samples, headers excluded."""
         return n * (self.form.n_bytes + self._label_type.itemsize)

@@ -11,23 +11,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.augment.source import SampleForm
-from dreamwarp.generation.formats.base import ShardFormat, Writing, find_untext, label_type
+from dreamwarp.generation.formats.base import Add, ShardFormat, find_untext, label_type
 from dreamwarp.generation.shards import Shard
-from dreamwarp.generation.stores import Store, create_hashed
+from dreamwarp.generation.stores import HashingStream, Store
 
-# Packs digits five to one at a speed that does not count beside that of warping.
+# Compresses digits 5 to 1, in a time that is negligible beside warping.
 COMPRESSION, LEVEL = "zstd", 1
-# Of a sample: lists of fixed size count in 32 bits.
+# Of a sample: the length of fixed-size lists has 32 bits.
 MAX_VALUES = 2**31 - 1
 
 
 class ParquetFormat(ShardFormat):
     """``shard-00000.parquet``, and so on.
 
-    The same bytes from the same version of pyarrow, whose name the files bear.
+    Bytes are the same only for the same version of pyarrow, which the files name.
     """
 
-    name = "parquet"
+    name = suffix = "parquet"
 
     def __init__(self, form: SampleForm) -> None:
         _import_pyarrow()
@@ -35,7 +35,7 @@ class ParquetFormat(ShardFormat):
 
     @classmethod
     def find_fault(cls, form: SampleForm) -> str | None:
-        """Why samples of a form can't be held, or None."""
+        """Why the format can't hold samples of a form, or None."""
         if form.dtype.kind not in "iuf" or form.dtype.itemsize > 8:
             return (
                 "holds whole and floating-point numbers of at most 64 bits, and the data is "
@@ -47,10 +47,6 @@ class ParquetFormat(ShardFormat):
             )
         return find_untext(form)
 
-    def names(self, shard: Shard) -> tuple[str, ...]:
-        """Names of the files whose hashes stand for the shard."""
-        return (f"shard-{shard.number:05d}.parquet",)
-
     def encode(self, first: int, X: NDArray[Any], y: NDArray[Any]) -> Any:
         """A table of a block."""
         pa = _import_pyarrow()
@@ -60,30 +56,24 @@ class ParquetFormat(ShardFormat):
         return pa.table(columns, schema=self._schema())
 
     @contextmanager
-    def create(self, store: Store, shard: Shard) -> Iterator[Writing]:
-        """Write a shard, which appears if the block succeeds; a block is a row group."""
+    def write(self, shard: Shard, *streams: HashingStream) -> Iterator[Add]:
+        """Write a row group per block."""
         from pyarrow.parquet import ParquetWriter
 
-        digests: dict[str, str] = {}
-        (name,) = self.names(shard)
-        with (
-            create_hashed(store, name, digests) as stream,
-            ParquetWriter(
-                stream,
-                self._schema(),
-                compression=COMPRESSION,
-                compression_level=LEVEL,
-                use_dictionary=["label"],
-            ) as table,
-        ):
-            yield Writing(table.write_table, digests)
+        with ParquetWriter(
+            streams[0],
+            self._schema(),
+            compression=COMPRESSION,
+            compression_level=LEVEL,
+            use_dictionary=["label"],
+        ) as table:
+            yield table.write_table
 
     def holds(self, store: Store, shard: Shard) -> bool:
-        """Whether the table has as many rows."""
+        """Whether the table has the shard's number of rows."""
         from pyarrow.parquet import read_metadata
 
-        (name,) = self.names(shard)
-        with store.open(name) as stream:
+        with store.open(self.names(shard)[0]) as stream:
             return bool(read_metadata(stream).num_rows == shard.n)
 
     def _schema(self) -> Any:
@@ -104,7 +94,7 @@ def _import_pyarrow() -> Any:
         import pyarrow
     except ImportError:
         raise ImportError(
-            "Parquet files are written with pyarrow, which is not installed. Use `pip install "
+            "Parquet files need pyarrow, which is not installed. Use `pip install "
             "dreamwarp[parquet]`, or another format."
         ) from None
     return pyarrow
