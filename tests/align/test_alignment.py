@@ -296,7 +296,7 @@ def test_pairs_may_be_given_as_edges(dtype):
     [
         ([[0, 3]], r"targets, 0 to 2, got 0 to 3"),
         ([[-1, 0]], r"sources, 0 to 2"),
-        ([[0.0, 1.0]], r"whole numbers of shape \(n, 2\).*`neighbor_pairs`"),
+        ([[0.0, 1.0]], r"integers of shape \(n, 2\).*`neighbor_pairs`"),
         ([0, 1], r"got dtype int64 and shape \(2,\)"),
     ],
 )

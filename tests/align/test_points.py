@@ -50,19 +50,14 @@ def test_chamfer_distance_against_all_distances() -> None:
 @pytest.mark.parametrize(
     ("sources", "targets", "options", "message"),
     [
-        ([POINTS], [], {}, "must be as many"),
+        ([POINTS], [], {}, "must have equal lengths, got 1 and 0"),
         ([], [], {}, "at least one set"),
         ([POINTS * 100], [POINTS], {}, "must lie in the unit domain"),
         ([np.zeros((4, 3))], [POINTS], {}, r"`sources\[0\]` must have shape \(m, 2\)"),
-        (
-            [POINTS[:9]],
-            [POINTS],
-            {"match": "known"},
-            "equal numbers of points for match='known'.*nearest",
-        ),
+        ([POINTS[:9]], [POINTS], {"match": "known"}, "equal numbers of points.*'nearest'"),
         ([POINTS], [POINTS], {"match": "icp"}, "`match` must be one of"),
         ([POINTS], [POINTS], {"sigma": 0.0}, "`sigma` must be a positive number"),
-        ([POINTS], [POINTS], {"prior": SmoothPrior(WarpSpace((2, 2)))}, "`prior` must be one of"),
+        ([POINTS], [POINTS], {"prior": SmoothPrior(WarpSpace((2, 2)))}, "`prior` must be over"),
     ],
 )
 def test_wrong_input(sources: list, targets: list, options: dict, message: str) -> None:

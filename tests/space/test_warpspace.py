@@ -444,7 +444,6 @@ FORMS = {
 
 @over_methods
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
-@over_some_spaces
 def test_numbers_in_any_form(space, form, method):
     theta, points = random_theta(space, 3, displacement=0.1), random_points(space, 4)
     expected = calls(space, theta, points)[method]()

@@ -168,7 +168,7 @@ def _report_lone_samples(names: NDArray[Any] | None, counts: Sequence[int]) -> N
     if len(lone) > MOST_NAMED:
         listed.append(f"and {len(lone) - MOST_NAMED} more")
     warn_user(
-        f"{len(lone)} of {len(names)} classes have a single sample and therefore no pair: "
+        f"{len(lone)} of {len(names)} classes have a single sample, which makes no pair: "
         f"{', '.join(listed)}.",
         UserWarning,
     )

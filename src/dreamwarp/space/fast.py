@@ -265,15 +265,16 @@ def record_sums(mesh, lane, lanes, pull):
         for fk in range(size):
             total = read(pull.sums, 0, region * size + fk) + read(lanes.work, at.sums + fk, lane)
             write(pull.sums, 0, region * size + fk, total)
-    else:
-        entry, path = read(log.n_entries, 0, 0), read(lanes.owners, 0, lane)
-        write(log.n_entries, 0, 0, entry + 1)
-        if entry < len(log.regions):
-            write(log.regions, 0, entry, region)
-            write(log.before, 0, entry, read(log.last, 0, path))
-            write(log.last, 0, path, np.int32(entry))
-            for fk in range(size):
-                write(log.sums, 0, entry * size + fk, read(lanes.work, at.sums + fk, lane))
+            write(lanes.work, at.sums + fk, lane, np.float32(0.0))
+        return
+    entry, path = read(log.n_entries, 0, 0), read(lanes.owners, 0, lane)
+    write(log.n_entries, 0, 0, entry + 1)
+    if entry < len(log.regions):
+        write(log.regions, 0, entry, region)
+        write(log.before, 0, entry, read(log.last, 0, path))
+        write(log.last, 0, path, np.int32(entry))
+        for fk in range(size):
+            write(log.sums, 0, entry * size + fk, read(lanes.work, at.sums + fk, lane))
     for fk in range(size):
         write(lanes.work, at.sums + fk, lane, np.float32(0.0))
 

@@ -305,10 +305,14 @@ def add_products(cells, node, weight, work):
         step = read(work, at.step, i)
         t = step * node
         for k in range(n):
-            eta = evaluate(work, at.powers + k, n, i, t)
+            eta = read(work, at.powers + ORDER * n + k, i)
+            for p in range(ORDER - 1, -1, -1):
+                eta = eta * t + read(work, at.powers + p * n + k, i)
             write(work, at.eta + k, i, eta * step * weight)
         for f in range(n + 1):
-            z = evaluate(work, at.series + f, n + 1, i, t)
+            z = read(work, at.series + ORDER * (n + 1) + f, i)
+            for p in range(ORDER - 1, -1, -1):
+                z = z * t + read(work, at.series + p * (n + 1) + f, i)
             for k in range(n):
                 into = at.sums + f * n + k
                 write(work, into, i, read(work, into, i) + z * read(work, at.eta + k, i))

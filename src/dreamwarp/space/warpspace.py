@@ -420,7 +420,7 @@ class WarpSpace:
         if len(positions) not in (1, len(parameters)):
             raise ValueError(
                 f"`theta` and `points` must agree in their first axis: got {len(parameters)} θ and "
-                f"{len(positions)} sets of points. Pass one set (m, {self.ndim}) to move it by "
+                f"{len(positions)} sets of points. Give one set (m, {self.ndim}) to move it by "
                 "every θ."
             )
         return parameters, positions, False
