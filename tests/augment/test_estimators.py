@@ -61,7 +61,7 @@ def test_warps_help_a_classifier_that_lacks_data(n: int, options: Any) -> None:
 
 def test_warps_that_carry_the_class_are_left() -> None:
     X, y = heights(200, 0, n_bands=4)
-    augmenter = dw.Augmenter(sigma=0.1, strength=1.0, progress=False).fit(X, y)
+    augmenter = dw.Augmenter(cells=(2, 2), sigma=0.1, strength=1.0, progress=False).fit(X, y)
     judgement = augmenter.judge(KNeighborsClassifier(3), strengths=[1.0, 2.0])
     assert judgement.strength == 0.0 and not judgement.verdict.helps
 

@@ -28,7 +28,9 @@ def ellipses(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("match", ["known", "nearest"])
 def test_samples_vary_as_their_class_does(match: str) -> None:
     X, y = ellipses()
-    augmenter = ShapeAugmenter(n_neighbors=3, match=match, boundary="free", progress=False)
+    augmenter = ShapeAugmenter(
+        cells=(2, 2), n_neighbors=2, match=match, boundary="free", progress=False
+    )
     new = augmenter.fit(X, y).sample(200)
     assert new.y.tolist() == [0, 1] * 100
     sizes = np.array([np.ptp(points, axis=0) / 20.0 for points in new.points])
@@ -38,7 +40,7 @@ def test_samples_vary_as_their_class_does(match: str) -> None:
 
 def test_shape_k_depends_on_the_seed_and_k_alone() -> None:
     X, y = ellipses()
-    augmenter = ShapeAugmenter(n_neighbors=2, progress=False).fit(X, y)
+    augmenter = ShapeAugmenter(cells=(2, 2), n_neighbors=2, progress=False).fit(X, y)
     all_of_them, some = augmenter.sample(10), augmenter.sample(4, first=5)
     for k in range(4):
         np.testing.assert_array_equal(all_of_them.points[5 + k], some.points[k])

@@ -216,10 +216,11 @@ def test_without_an_effect_no_warps_are_chosen(kind: str, n: int, n_runs: int) -
         above += judged.strength > 0.0
         helps += judged.verdict.helps
         looks_better += errors.mean(axis=1).argmin() > 0
-    # Two standard deviations for few runs.
-    assert helps <= 0.05 * n_runs + (0.0 if n_runs > 1000 else 2 * math.sqrt(0.05 * n_runs))
+    # Two standard deviations more for few runs.
+    slack = 0.0 if n_runs > 1000 else 2.0
+    assert helps <= 0.05 * n_runs + slack * math.sqrt(0.05 * n_runs)
     # A standard normal exceeds 1 in 16 % of cases; with few held out it is a little more.
-    assert above <= 0.2 * n_runs
+    assert above <= 0.2 * n_runs + slack * math.sqrt(0.2 * n_runs)
     assert looks_better > 0.5 * n_runs  # the best of six often beats none by chance
 
 

@@ -527,8 +527,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         X_resampled : (n + n_new, ...)
         y_resampled : (n + n_new,)
         """
-        labels = as_labels(self._require_labels(y), len(X))  # type: ignore[arg-type]
-        n_new = count_new(self.sampling_strategy, labels)
+        n_samples = (*_shape_of(X), 0)[0]
+        n_new = count_new(self.sampling_strategy, as_labels(self._require_labels(y), n_samples))
         self.fit(X, y)
         used = self.strength_ if strength is None else strength
         source, numbers = self._source_by(None, used), number_new(n_new)
@@ -586,8 +586,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     def _read(self, X: Any, *, reset: bool) -> Array:
         """Samples as an array of finite numbers in native byte order."""
         n_least = 2 if reset else 1
-        n_axes = X.ndim if hasattr(X, "ndim") else as_array("X", X).ndim
-        if n_axes <= 2 and (reset or len(self._sample_shape) == 1):
+        if len(_shape_of(X)) <= 2 and (reset or len(self._sample_shape) == 1):
             values = validate_data(
                 self, X, reset=reset, dtype="numeric", ensure_min_samples=n_least,
                 ensure_all_finite=False,
@@ -626,3 +625,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 f"{math.prod(spatial)} feature(s) per sample and channel."
             )
         check_resolution("X", shape, self.space_.cells)
+
+
+def _shape_of(X: Any) -> tuple[int, ...]:
+    return tuple(X.shape) if hasattr(X, "shape") else as_array("X", X).shape

@@ -176,38 +176,41 @@ def learn_model(
         method="map" if settings.method == "eb" else settings.method, seed=seed,
         max_steps=settings.max_steps, max_draws=settings.max_draws, client=client, **options,
     )  # fmt: skip
+    classes = split_by_class(select_pairs(edges, alignments, settings), codes, labels)
+    general = None
+    if not is_eb:
+        check_enough(classes, MIN_PAIRS)
+        hyper = HyperParameters(settings.model, min_pairs=MIN_PAIRS)
+        pairs = TrainingPairs(space, classes, choose_hyperparameters(classes, hyper, space.dim))
+    else:
+        few = np.flatnonzero(alignments.usable)
+        n_most = max(MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS * len(labels))
+        few = few[spread_evenly(codes[edges[few, 0]], settings.max_pairs or n_most)]
+        theta = alignments.theta[few]
+        if pool is None:
+            pool = find_pool(
+                prior, images, edges[few], codes, settings, similarity=alignments.similarity,
+                start=theta, **options,
+            )  # fmt: skip
+        pairs = learn_posteriors(pool, edges[few], theta, codes, labels, n_threads, client)
+        if settings.model == "template":
+            hyper = HyperParameters(
+                "template", shrinkage=0.0, prior_pairs=POOL_PAIRS, smooth=prior.covariance,
+                smooth_pairs=SMOOTH_PAIRS, class_pairs=CLASS_PAIRS, drift=DRIFT,
+                min_pairs=MIN_PAIRS,
+            )  # fmt: skip
+            pairs, general = TrainingPairs(space, classes, hyper), pairs
+    return Learned(edges, alignments, fit_model(pairs, general, settings, seed), pairs)
+
+
+def select_pairs(edges: Integers, alignments: Alignments, settings: Settings) -> Pairs:
+    """The pairs to learn from, with their weights."""
     some = np.flatnonzero(alignments.usable | settings.keep_unusable)
     check_number(len(some), len(edges))
     weights = np.ones(len(some))
     if settings.discount_poor:
         weights = alignment_weights(alignments.loss_before[some], alignments.loss_after[some])
-    aligned = Pairs(alignments.theta[some], weights, edges[some])
-    classes = split_by_class(aligned, codes, labels)
-    if not is_eb:
-        check_enough(classes, MIN_PAIRS)
-        given = HyperParameters(settings.model, min_pairs=MIN_PAIRS)
-        pairs = TrainingPairs(space, classes, choose_hyperparameters(classes, given, space.dim))
-        return Learned(edges, alignments, fit_model(pairs, None, settings, seed), pairs)
-
-    few = np.flatnonzero(alignments.usable)
-    n_most = max(MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS * len(labels))
-    few = few[spread_evenly(codes[edges[few, 0]], settings.max_pairs or n_most)]
-    if pool is None:
-        pool = find_pool(
-            prior, images, edges[few], codes, settings, similarity=alignments.similarity,
-            start=alignments.theta[few], **options,
-        )  # fmt: skip
-    general = learn_posteriors(
-        pool, edges[few], alignments.theta[few], codes, labels, n_threads, client
-    )
-    if settings.model == "gaussian":
-        return Learned(edges, alignments, fit_model(general, None, settings, seed), general)
-    hyper = HyperParameters(
-        "template", shrinkage=0.0, prior_pairs=POOL_PAIRS, smooth=prior.covariance,
-        smooth_pairs=SMOOTH_PAIRS, class_pairs=CLASS_PAIRS, drift=DRIFT, min_pairs=MIN_PAIRS,
-    )  # fmt: skip
-    pairs = TrainingPairs(space, classes, hyper)
-    return Learned(edges, alignments, fit_model(pairs, general, settings, seed), pairs)
+    return Pairs(alignments.theta[some], weights, edges[some])
 
 
 def split_by_class(pairs: Pairs, codes: Integers, labels: list[Label]) -> dict[Label, Pairs]:

@@ -104,7 +104,15 @@ class ShapeAugmenter:
         y : (n,)
             Labels, unless the set has them.
         """
-        given = _as_set(shapes, y, self.normalize)
+        if isinstance(shapes, ShapeSet):
+            given = shapes
+        elif y is None:
+            raise ValueError(
+                "`y` must have a label for each shape, got None. Give all one label if they have "
+                "none."
+            )
+        else:
+            given = ShapeSet.of(shapes, y, normalize=self.normalize)
         space = WarpSpace(self.cells or DEFAULT_CELLS[given.ndim], boundary=self.boundary)
         if space.ndim != given.ndim:
             raise ValueError(
@@ -112,7 +120,8 @@ class ShapeAugmenter:
                 f"got {space.cells}."
             )
         strength = check_factor("strength", self.strength)
-        points, known = given.unit_points(), self._is_known(given)
+        points = given.unit_points()
+        known = given.corresponds if self.match == "auto" else self.match == "known"
         self.edges_ = _neighbor_edges(points, given.y, self.n_neighbors, known, self.progress)
         self.alignments_: PointAlignments = align_points(
             space, [points[i] for i in self.edges_[:, 0]], [points[j] for j in self.edges_[:, 1]],
@@ -137,9 +146,6 @@ class ShapeAugmenter:
         if not hasattr(self, "model_"):
             raise ValueError("`sample` needs a fitted augmenter. Call `fit` first.")
         return sample_shapes(self.model_, self.shapes_, n, seed=self.seed, first=first)
-
-    def _is_known(self, shapes: ShapeSet) -> bool:
-        return shapes.corresponds if self.match == "auto" else self.match == "known"
 
 
 def sample_shapes(
@@ -194,19 +200,6 @@ def warp_mesh(warp: Warp, mesh: Any, box: Box | None = None) -> Any:
     unit, normals = box.to_unit(vertices), file_normals(mesh)
     moved = box.to_world(warp.points(unit))
     return with_vertices(mesh, moved, None if normals is None else warp.normals(unit, normals))
-
-
-# -- parts of the above
-
-
-def _as_set(shapes: Any, y: Any, normalize: Normalize) -> ShapeSet:
-    if isinstance(shapes, ShapeSet):
-        return shapes
-    if y is None:
-        raise ValueError(
-            "`y` must have a label for each shape, got None. Give all one label if they have none."
-        )
-    return ShapeSet.of(shapes, y, normalize=normalize)
 
 
 def _neighbor_edges(

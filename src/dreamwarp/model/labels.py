@@ -81,8 +81,8 @@ def refuse_unknown(label: Any, classes: Sequence[Label], remedy: str = USE_POOL)
     raise ValueError(f"label {label!r} is not one of the model's classes, {known}. {remedy}")
 
 
-def list_labels(labels: Sequence[Any]) -> str:
-    """Labels as text, at most ``MAX_LISTED`` of them."""
+def list_labels(labels: Any) -> str:
+    """Labels (n,) as text, at most ``MAX_LISTED`` of them."""
     few = ", ".join(repr(check_label(label)) for label in labels[:MAX_LISTED])
     more = len(labels) - MAX_LISTED
     return f"{few} and {more} more" if more > 0 else few

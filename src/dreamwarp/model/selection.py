@@ -45,7 +45,7 @@ class Fold:
 def choose_hyperparameters(
     classes: Mapping[Label, Pairs], given: HyperParameters, dim: int
 ) -> HyperParameters:
-    """Fill in what is None. Shrinkage and pooling are chosen first, then the kind's own."""
+    """Choose the hyper-parameters that are None: of the covariance first, then of the kind."""
     with threadpool_limits(1):  # matrices are too small for threads
         return _choose_kind_parameters(classes, _choose_covariance(classes, given, dim), dim)
 
