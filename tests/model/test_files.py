@@ -180,7 +180,7 @@ def test_missing_folders_are_made(tmp_path):
     [
         (".", IsADirectoryError, r"` is a folder\. Give the name of a file"),
         ("new/", IsADirectoryError, r"new/` is the name of a folder\. Give the name of a file"),
-        ("file/model.dwm", NotADirectoryError, r"file` can't be a folder: .*\. Choose another"),
+        ("file/model.dwm", NotADirectoryError, r"file` can't be made: .*\. Choose another"),
         ("a" * 300, OSError, r"can't be written: .*\. Choose a folder"),
         ("a\0b.dwm", ValueError, r"must be a valid path on this system, got .*\. Use another"),
         (None, TypeError, r"`path` must be a str or a pathlib.Path, got None \(NoneType\)"),
