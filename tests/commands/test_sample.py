@@ -103,15 +103,11 @@ def test_resuming(inputs: list[str], tmp_path: Path, capsys: Any) -> None:
     (out / "labels-00003-idx1-ubyte").unlink()
     (out / "images-00007-idx3-ubyte").write_bytes(b"damaged")
     assert run(*arguments) == 1
-<<<<<<< HEAD
     one_line(
         capsys,
-        r"holds a set of samples, 14 of 14 shards of it\. Complete it with `--resume`",
+        r"holds a set of samples, 14 of 14 shards\. Complete it with `--resume`",
         out=ANYTHING,
     )
-=======
-    one_line(capsys, r"holds a set of samples, 14 of 14 shards\. Complete it with `--resume`")
->>>>>>> roomA
     assert run(*arguments, "--resume") == 0
     assert re.search(r"14 shards, 12 existing and intact; 2 made in", capsys.readouterr().out)
     assert files_of(out) == before
