@@ -229,7 +229,7 @@ def store_end(mesh, lane, lanes, ends):
 
 
 @part
-def load_cotangent(mesh, lane, lanes, pull):
+def load_cotangent(mesh, lane, lanes, cotangents):
     """Express the owner's cotangent in the coordinates of the lane's region; clear its sums."""
     n, at, owner = len(mesh.cells), layout(mesh.cells), read(lanes.owners, 0, lane)
     kind = read(mesh.kinds.of, 0, read(lanes.regions, 0, lane))
@@ -237,14 +237,14 @@ def load_cotangent(mesh, lane, lanes, pull):
         eta = 0.0
         for c in range(n):
             edge = read(mesh.kinds.edges, 0, (kind * n + k) * n + c)
-            eta += read(pull.cotangents, 0, owner * n + c) * edge
+            eta += read(cotangents, 0, owner * n + c) * edge
         write(lanes.work, at.eta + k, lane, np.float32(eta))
     for fk in range((n + 1) * n):
         write(lanes.work, at.sums + fk, lane, np.float32(0.0))
 
 
 @part
-def store_cotangent(mesh, lane, lanes, pull):
+def store_cotangent(mesh, lane, lanes, cotangents):
     """Write a lane's cotangent to its owner, in the coordinates of points."""
     n, at, owner = len(mesh.cells), layout(mesh.cells), read(lanes.owners, 0, lane)
     kind = read(mesh.kinds.of, 0, read(lanes.regions, 0, lane))
@@ -253,30 +253,43 @@ def store_cotangent(mesh, lane, lanes, pull):
         for k in range(n):
             slope = read(mesh.kinds.slopes, 0, (kind * n + k) * n + c)
             total += read(lanes.work, at.eta + k, lane) * slope
-        write(pull.cotangents, 0, owner * n + c, total)
+        write(cotangents, 0, owner * n + c, total)
 
 
 @part
-def record_sums(mesh, lane, lanes, pull):
-    """Add a lane's sums to those of its region or to the log, and set them to 0."""
-    n, at, log = len(mesh.cells), layout(mesh.cells), pull.log
-    region, size = read(lanes.regions, 0, lane), (n + 1) * n
-    if pull.sums.size > 0:
-        for fk in range(size):
-            total = read(pull.sums, 0, region * size + fk) + read(lanes.work, at.sums + fk, lane)
-            write(pull.sums, 0, region * size + fk, total)
-            write(lanes.work, at.sums + fk, lane, np.float32(0.0))
-        return
-    entry, path = read(log.n_entries, 0, 0), read(lanes.owners, 0, lane)
+def add_to_region(mesh, lane, lanes, sums):
+    """Add a lane's sums to those of its region, and set them to 0."""
+    n, at = len(mesh.cells), layout(mesh.cells)
+    first = read(lanes.regions, 0, lane) * ((n + 1) * n)
+    for fk in range((n + 1) * n):
+        total = read(sums, 0, first + fk) + read(lanes.work, at.sums + fk, lane)
+        write(sums, 0, first + fk, total)
+        write(lanes.work, at.sums + fk, lane, np.float32(0.0))
+
+
+@part
+def add_to_log(mesh, lane, lanes, log):
+    """Log a lane's sums, and set them to 0."""
+    n, at, path = len(mesh.cells), layout(mesh.cells), read(lanes.owners, 0, lane)
+    entry, size = read(log.n_entries, 0, 0), (n + 1) * n
     write(log.n_entries, 0, 0, entry + 1)
     if entry < len(log.regions):
-        write(log.regions, 0, entry, region)
+        write(log.regions, 0, entry, read(lanes.regions, 0, lane))
         write(log.before, 0, entry, read(log.last, 0, path))
         write(log.last, 0, path, np.int32(entry))
         for fk in range(size):
             write(log.sums, 0, entry * size + fk, read(lanes.work, at.sums + fk, lane))
     for fk in range(size):
         write(lanes.work, at.sums + fk, lane, np.float32(0.0))
+
+
+@inlined
+def record_sums(mesh, lane, lanes, pull):
+    """Add a lane's sums to those of its region or to the log, and set them to 0."""
+    if pull.sums.size > 0:
+        add_to_region(mesh, lane, lanes, pull.sums)
+    else:
+        add_to_log(mesh, lane, lanes, pull.log)
 
 
 @part
@@ -347,7 +360,7 @@ def load_lane(mesh, lanes, lane, point, starts, carries, pull):
     write(lanes.owners, 0, lane, np.uint32(point))
     write(lanes.rows, 0, lane, np.uint32(region * row_length(n)))
     if carries:
-        load_cotangent(mesh, lane, lanes, pull)
+        load_cotangent(mesh, lane, lanes, pull.cotangents)
 
 
 @part
@@ -370,7 +383,7 @@ def refill_lanes(mesh, lanes, n_ended, active, point, stop, starts, ends, carrie
         lane = read(lanes.picked, 0, i)
         store_end(mesh, lane, lanes, ends)
         if carries:
-            store_cotangent(mesh, lane, lanes, pull)
+            store_cotangent(mesh, lane, lanes, pull.cotangents)
             record_sums(mesh, lane, lanes, pull)
         if point < stop:
             load_lane(mesh, lanes, lane, point, starts, carries, pull)

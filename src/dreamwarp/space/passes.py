@@ -224,15 +224,6 @@ def choose_face(cells, work):
 
 
 @lane_kernel
-def evaluate(work, first, stride, i, t):
-    """A lane's series at t; coefficient p is in row ``first + p * stride``."""
-    value = read(work, first + ORDER * stride, i)
-    for p in range(ORDER - 1, -1, -1):
-        value = value * t + read(work, first + p * stride, i)
-    return value
-
-
-@lane_kernel
 def evaluate_chosen(cells, work, i, t):
     """Value and slope at t of the weight that may vanish first."""
     first = layout(cells).chosen
@@ -276,7 +267,10 @@ def move(cells, work):
     for i in range(LANES):
         t = read(work, at.step, i)
         for k in range(n):
-            write(work, at.xi + k, i, evaluate(work, at.series + k + 1, n + 1, i, t))
+            x = read(work, at.series + ORDER * (n + 1) + k + 1, i)
+            for p in range(ORDER - 1, -1, -1):
+                x = x * t + read(work, at.series + p * (n + 1) + k + 1, i)
+            write(work, at.xi + k, i, x)
 
 
 @lane_kernel
@@ -326,7 +320,10 @@ def move_cotangent(cells, work):
     for i in range(LANES):
         t = read(work, at.step, i)
         for k in range(n):
-            write(work, at.eta + k, i, evaluate(work, at.powers + k, n, i, t))
+            eta = read(work, at.powers + ORDER * n + k, i)
+            for p in range(ORDER - 1, -1, -1):
+                eta = eta * t + read(work, at.powers + p * n + k, i)
+            write(work, at.eta + k, i, eta)
 
 
 @inlined
