@@ -192,7 +192,7 @@ def format_gap(gaps: np.ndarray[Any, Any]) -> str:
 
 # Rows and columns of the README's table.
 SUMMARY_ROWS = {
-    "nothing": "nothing",
+    "nothing": "none",
     "elastic": "elastic noise, tuned",
     ELASTIC_AND_AFFINE: "elastic and affine noise, tuned",
     BY_DEFAULT: "learned warps, nothing tuned",
@@ -210,7 +210,7 @@ def format_summary(archive: lab.Archive) -> str:
         (data, n_labels), classifier = study.split("/")[0].split("-"), study.split("/")[1]
         name = {"mnist": "", "fashion": "Fashion-MNIST, "}[data]
         titles.append(f"{name}{classifier}, {n_labels} per class")
-    lines = [f"| more samples by | {' | '.join(titles)} |", "|---|" + "--:|" * len(titles)]
+    lines = [f"| augmentation | {' | '.join(titles)} |", "|---|" + "--:|" * len(titles)]
     for name, title in SUMMARY_ROWS.items():
         means = [final_errors(archive, study, name, "test").mean() for study in SUMMARY]
         cells = [f"{mean:.2f} %" if np.isfinite(mean) else "" for mean in means]
