@@ -117,9 +117,9 @@ class SmoothPrior(Prior):
     ----------
     space : WarpSpace
     displacement : float
-        Root mean square displacement, as a share of the domain: 0.08 is 2.2 pixels of 28.
+        Root mean square displacement, as a fraction of the domain: 0.08 is 2.2 pixels of 28.
     length : float
-        Correlation length, as a share of the domain.
+        Correlation length, as a fraction of the domain.
 
     Notes
     -----
@@ -130,11 +130,12 @@ class SmoothPrior(Prior):
     The paper does not specify the origin and unit of the maps. With the origin at a corner of the
     domain, cells far from it have more variance than those near it, and an image and its mirror
     image have different priors. Here the origin is the centroid of the cell, v(x) = A (x - c) + b,
-    and the unit is ``length``: [A | b / length]. Then all places are alike, and one variance for
-    all entries is right, because the gradient and value of a smooth field with this correlation
-    have this ratio. B is orthonormal in these entries. (θ are still coordinates of ``space``.)
+    and the unit is ``length``: [A | b / length]. The prior is then the same in every cell, and
+    all entries share one variance: for a smooth field with this correlation, the standard deviation
+    of the gradient is that of the value divided by ``length``. B is orthonormal in these entries.
+    (θ are still coordinates of ``space``.)
 
-    In a periodic space, correlations along an axis are summed over all turns,
+    In a periodic space, correlations along an axis are summed over all periods,
     Σ_m exp(-(c - c' + m)² / (2 length²)), and scaled to 1 for c = c'. They are positive definite
     for every length.
 
@@ -189,7 +190,7 @@ class GMRFPrior(Prior):
     ----------
     space : WarpSpace
     displacement : float
-        Root mean square displacement of the draws, as a share of the domain.
+        Root mean square displacement of the draws, as a fraction of the domain.
     order : {1, 2}
         1: the energy ∫ |∇v|² of a membrane. Draws get rougher as cells are refined. 2: the energy
         ∫ |Δv|² of a plate. Draws are smooth and do not depend on the size of the cells.

@@ -113,8 +113,8 @@ def _count_by_ratio(ratio: float, counts: NDArray[np.int64]) -> NDArray[np.int64
     n_new = int(ratio * counts[larger] - counts[1 - larger])
     if n_new < 1:
         raise ValueError(
-            f"`sampling_strategy` must ask for at least one sample more than there are: above "
-            f"{counts.min() / counts.max():g}, the ratio of the classes as they are, got {ratio:g}."
+            "`sampling_strategy` must add at least one sample: it must exceed "
+            f"{counts.min() / counts.max():g}, the current ratio of the classes, got {ratio:g}."
         )
     return np.where(np.arange(2) == larger, 0, n_new)
 

@@ -13,7 +13,7 @@ from dreamwarp.commands.options import parse_cells
 def compile(
     cells: Annotated[
         str,
-        typer.Option(help="Cells per spatial axis. Only the number of axes matters: 4x4: images."),
+        typer.Option(help="Cells per axis. Only the number of axes matters; 4x4 is for images."),
     ] = "4x4",
 ) -> None:
     """Compile all kernels now, and cache them on disk, instead of at first use.

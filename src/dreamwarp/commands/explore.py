@@ -35,8 +35,8 @@ def explore(
     host: Annotated[
         str,
         typer.Option(
-            help="Address to serve on. Other addresses than this machine's own admit other "
-            "machines, which need the printed token."
+            help="Address to serve on. With a non-local address, other machines can connect; they "
+            "need the printed token."
         ),
     ] = "127.0.0.1",
     *,

@@ -81,8 +81,8 @@ def fit(
         alignment_option(
             help="How the distribution is learned. eb: by empirical Bayes, maximizing the marginal "
             "likelihood of the pairs. map: from the most probable warp of each pair. The others: "
-            "from one posterior draw per pair, by metropolis as in the paper, hmc faster, laplace "
-            "approximately."
+            "from one posterior draw per pair; metropolis is the paper's method, hmc is faster, "
+            "laplace is approximate."
         ),
     ] = "eb",
     max_pairs: Annotated[

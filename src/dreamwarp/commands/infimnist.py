@@ -53,7 +53,8 @@ def infimnist(
     width: Annotated[
         float | None,
         typer.Option(
-            help="Smoothness of the deformations in pixels. Default: the best on validation data."
+            help="Width of the Gaussian that smooths the deformations, in pixels. Default: the "
+            "best on validation data."
         ),
     ] = None,
     amplitude: Annotated[

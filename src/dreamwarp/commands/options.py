@@ -206,7 +206,14 @@ _displacement = alignment_option(
     help="Typical distance that warps move points, as a fraction of the image width.",
 )
 DisplacementOption = Annotated[float, _displacement]
-LearnedDisplacementOption = Annotated[str, _displacement]
+LearnedDisplacementOption = Annotated[
+    str,
+    alignment_option(
+        "--displacement",
+        help="Typical distance that warps move points, as a fraction of the image width. auto: "
+        "chosen by the likelihood of held-out pairs, for eb.",
+    ),
+]
 LengthOption = Annotated[
     float,
     alignment_option(
@@ -219,7 +226,7 @@ MethodOption = Annotated[
     alignment_option(
         "--method",
         help="map: the most probable warp, fastest. The others draw one warp from the posterior: "
-        "metropolis as in the paper, hmc faster, laplace approximately.",
+        "metropolis is the paper's method, hmc is faster, laplace is approximate.",
     ),
 ]
 SimilarityOption = Annotated[
@@ -235,7 +242,7 @@ SigmaOption = Annotated[
     alignment_option(
         "--sigma",
         help="Standard deviation of the pixel noise, for ssd; smaller values fit more closely. "
-        "Integers (uint8) are scaled to 0..1; floats count in their own units. auto: estimated.",
+        "In the units of the data for floats, on the 0..1 scale for integers. auto: estimated.",
     ),
 ]
 MaxStepsOption = Annotated[

@@ -94,8 +94,8 @@ def sample(
 ) -> None:
     """Write new samples: the data under random warps drawn from a model.
 
-    Sample k depends only on the seed and k: the files do not depend on the number of cores or
-    machines. Continue an interrupted run with --resume; check the files with `dreamwarp verify`.
+    For a given model and data, sample k depends only on the seed and k, not on the number of cores
+    or machines. Continue an interrupted run with --resume; check the files with `dreamwarp verify`.
 
     [bold]Examples[/bold]
 

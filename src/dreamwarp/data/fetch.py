@@ -22,7 +22,7 @@ from dreamwarp.data.idx import GZIP_MAGIC
 CACHE_VARIABLE = "DREAMWARP_DATA"
 # A mirror that has sent no answer by then is skipped.
 ANSWER_SECONDS = 5.0
-# To connect, and between two pieces of an answer.
+# Timeouts for connecting and for reading.
 TIMEOUT_SECONDS = (5.0, 15.0)
 # Attempts per file before the next source is tried.
 ATTEMPTS = 3

@@ -315,7 +315,7 @@ def _check_alike(
 ) -> None:
     """Raise if volumes differ in channels or, unless resized, in shape or voxel size."""
     first, start = forms[0], f"`{files[0].path}` has"
-    remedy = "Use `--resize 64x64x64` (`resize=(64, 64, 64)`), with the voxels you want."
+    remedy = "Use `--resize 64x64x64` (`resize=(64, 64, 64)`), with the number of voxels you want."
     for file, form in zip(files, forms, strict=True):
         other = f"`{file.path}` has"
         if form.n_channels != first.n_channels:
@@ -327,8 +327,8 @@ def _check_alike(
             continue
         if form.grid.shape != first.grid.shape:
             raise ValueError(
-                f"volumes must have one shape: {start} {first.size} voxels, {other} {form.size}. "
-                f"{remedy}"
+                f"volumes must have the same shape: {start} {first.size} voxels, {other} "
+                f"{form.size}. {remedy}"
             )
         if not np.allclose(form.grid.spacing, first.grid.spacing, rtol=SAME_SPACING, atol=0.0):
             raise ValueError(

@@ -126,7 +126,7 @@ def list_members(file: Path) -> Iterator[Member]:
 def _check_member(file: Path, info: tarfile.TarInfo, n_bytes: int) -> Iterator[Member]:
     if info.issparse() or info.type not in tarfile.SUPPORTED_TYPES:
         raise ValueError(
-            f"`{file}` must hold plain files, and `{info.name}` is of type {info.type!r}. Pack it "
+            f"`{file}` must hold plain files, but `{info.name}` is of type {info.type!r}. Pack it "
             "again without sparse files."
         )
     if not info.isreg():

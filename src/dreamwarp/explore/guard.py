@@ -93,11 +93,11 @@ class Guard:
             )
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
-            raise Refused(403, "requests of other web pages are refused.")
+            raise Refused(403, "requests from other web pages are refused.")
         # Links from other sites are allowed; requests by their scripts and pictures are not.
         is_foreign = headers.get("sec-fetch-site", "none") in ("cross-site", "same-site")
         if is_foreign and headers.get("sec-fetch-mode") != "navigate":
-            raise Refused(403, "requests of other web pages are refused.")
+            raise Refused(403, "requests from other web pages are refused.")
 
     def _has_token(self, scope: Any) -> bool:
         if self.token is None or scope["path"] != "/":

@@ -165,7 +165,7 @@ class Scene:
         return shown
 
     def show_field(self, theta: Numbers) -> dict[str, Any]:
-        """Return grid and velocity of the content, T^{-θ}, as float32 in base64."""
+        """Return the grid moved by T^{-θ}, as content moves, and the velocity of -θ, in base64."""
         space = self.subject.model.space
         if space.ndim == 1:
             points = np.linspace(0.0, 1.0, POINTS_OF_LINE)[:, None]

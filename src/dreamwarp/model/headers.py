@@ -212,5 +212,5 @@ def make_space(file: Path, record: Record, dim: int) -> WarpSpace:
 
 def _other_dim(file: Path, dim: int, cells: Sequence[int], found: str) -> ValueError:
     return malformed(
-        file, f"its arrays are for {dim} parameters, and its space {tuple(cells)} has {found}"
+        file, f"its arrays have {dim} parameters, but its space {tuple(cells)} has {found}"
     )
