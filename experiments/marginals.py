@@ -143,10 +143,10 @@ def judge_fold(
     seen = evidence.only(train)
     best = eb.choose_displacement(seen, edges[train], finder.prior, eb.DISPLACEMENTS)
     target = (best / finder.prior.displacement) ** 2 * np.eye(frame.rank)
-    pool = eb.fit_pool(seen, target, 15, target=target)
-    pool_pairs, _ = eb.choose_pool_pairs(seen, edges[train], codes[train], pool, None)
+    pool = eb.fit_pool_covariance(seen, target, 15, target=target)
+    pool_pairs = eb.choose_pool_pairs(seen, edges[train], codes[train], pool, None)
     own = {
-        code: eb.fit_class(evidence, train[codes[train] == code], pool, pool_pairs, None)
+        code: eb.fit_class_covariance(evidence, train[codes[train] == code], pool, pool_pairs, None)
         for code in np.unique(codes)
     }
     return {

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 import dreamwarp as dw
-from dreamwarp.augment import Resampler, augmenter, learning, strength
+from dreamwarp.augment import Resampler, augmenter, judge_nearest, learning
 from dreamwarp.augment.source import SampleSource
 from tests.augment.cases import QUICK, SIZE, warped_shapes
 
@@ -31,7 +31,7 @@ EXPECTED_FAILURES = {
 def few_warped_samples() -> Iterator[None]:
     """Fewer warped samples to judge by: quick."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(strength, "N_WARPED", 500)
+        patch.setattr(judge_nearest, "N_WARPED", 500)
         yield
 
 
@@ -94,7 +94,7 @@ def test_strength_scales_what_was_learned(fitted: dw.Augmenter) -> None:
 def test_a_given_strength_is_not_judged_until_asked(fitted: dw.Augmenter, monkeypatch: Any) -> None:
     X, y = warped_shapes()
     judgement = fitted.judge()
-    assert set(strength.STRENGTHS) <= set(judgement.errors)
+    assert set(judge_nearest.STRENGTHS) <= set(judgement.errors)
     assert judgement.verdict.n_held_out == len(X)
     assert fitted.strength_ == 1.0 and fitted.strength_errors_ == {}
     chosen = fitted.with_strength("auto")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dreamwarp as dw
-from dreamwarp.core.labels import as_labels, encode_labels
+from dreamwarp.core.labels import as_labels
 from dreamwarp.model.labels import encode
 
 
@@ -60,6 +60,5 @@ def test_every_entrance_reads_labels_alike() -> None:
 @pytest.mark.parametrize("labels", [[True, False], [1, 0], np.array([1, 0], np.uint8)])
 def test_true_is_one(classes: tuple[Any, ...], labels: Any) -> None:
     assert encode(labels, classes).tolist() == [1, 0]
-    assert encode_labels(np.array(labels), np.array(classes)).tolist() == [1, 0]
     assert encode([2], classes).tolist() == [-1]
     assert encode(["1"], classes).tolist() == [-1]

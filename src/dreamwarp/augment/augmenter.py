@@ -14,13 +14,13 @@ from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils import check_array, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from dreamwarp.augment.estimators import judge_estimator
+from dreamwarp.augment.judge_estimator import judge_estimator
+from dreamwarp.augment.judge_nearest import judge_strengths
 from dreamwarp.augment.learning import Settings, learn_model
 from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.sampling_strategy import SamplingStrategy, count_new, number_new
 from dreamwarp.augment.source import Balance, SampleSource, fingerprint
-from dreamwarp.augment.strength import judge_strengths
-from dreamwarp.augment.verdict import Judgement, check_strength, not_judged
+from dreamwarp.augment.verdict import Judgement, not_judged
 from dreamwarp.augment.wrappers import AugmentedClassifier, Resampler
 from dreamwarp.core.defaults import LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
 from dreamwarp.core.draws import Seed, as_key
@@ -35,7 +35,7 @@ from dreamwarp.core.samples import (
 )
 from dreamwarp.core.validation import check_choice, check_resolution, check_whole, warn_user
 from dreamwarp.model.labels import encode, refuse_unknown
-from dreamwarp.model.strength import resolve_strength
+from dreamwarp.model.strength import check_strength, resolve_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE, check_templates
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.resample import INTERPOLATIONS
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Array = NDArray[Any]
-Integers = NDArray[np.int64]
 
 BAD_LAYOUT = (
     "Flattened samples need `image_shape`; signals need `cells` of one number, such as (8,); one "
@@ -70,9 +69,12 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     n_neighbors : int
         Neighbours of each sample to align with.
     method : {"eb", "map", "laplace", "metropolis", "hmc"}
-        How the warps of a class are estimated. ``"eb"``: empirical Bayes, the covariance of highest
-        marginal likelihood; see ``dreamwarp.model.empirical_bayes``. Others: the second moment of
-        posterior modes or draws, as in the paper; see :func:`~dreamwarp.align_pairs`.
+        How the warps of a class are estimated. ``"eb"``: the Gaussian of a class by empirical
+        Bayes, the covariance of highest marginal likelihood; see
+        ``dreamwarp.model.empirical_bayes``. With ``model="template"`` that Gaussian is only for
+        samples outside the fit, and for networks: fitted samples get posterior modes under the
+        smooth prior. Other methods: posterior modes or draws, as in the paper; see
+        :func:`~dreamwarp.align_pairs`.
     similarity : {"ssd", "ncc", "mi"}, object or callable
         Similarity of aligned samples; see :func:`~dreamwarp.align_pairs`.
     sigma : float or "auto"
@@ -87,8 +89,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Most pairs to use, balanced over classes. None: all; for empirical Bayes 1,000, or 50 per
         class if that is more. ``model="template"`` always aligns all pairs.
     model : {"template", "gaussian", "kde"}
-        Kind of distribution; see :meth:`~dreamwarp.WarpModel.fit`. ``"template"``: samples of the
-        fit get warps from their own neighbours, other samples the Gaussian of their class.
+        Kind of distribution, the ``kind`` of :meth:`~dreamwarp.WarpModel.fit`. ``"template"``:
+        samples of the fit get warps toward their own neighbours, the posterior modes of these
+        pairs; other samples, and networks unless given ``templates``, get the Gaussian of their
+        class.
         ``"gaussian"``: all samples get the latter; with ``method="map"`` or ``"metropolis"`` it is
         the paper's. ``"kde"`` uses posterior modes for ``method="eb"``.
     strength : float or "auto"
@@ -161,7 +165,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     there an augmenter *replaces* each training sample by one warped copy, with a warning. Its
     ``predict`` calls ``transform`` without labels, which does not warp.
 
-    Strength and verdict, explained in ``dreamwarp.augment.strength``, use training samples only.
+    Strength and verdict use training samples only; see ``dreamwarp.augment.judge_nearest``.
 
     Examples
     --------
@@ -262,16 +266,16 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         given = np.asarray(y)
         self._y = given.reshape(-1) if given.dtype.kind == "f" else labels
         self.classes_, self._codes = np.unique(self._y, return_inverse=True)
-        self._labels = [check_label(label) for label in np.unique(labels).tolist()]
+        classes = [check_label(label) for label in np.unique(labels).tolist()]
         self._key = as_key(self.seed if self.random_state is None else self.random_state)
-        with silenced(self.progress):
-            ensure_compiled(self.space_)
+        ensure_compiled(self.space_)
         self.edges_, self.alignments_, self.model_, self._pairs = learn_model(
-            self.space_, self._images, self._codes, self._labels, settings, seed=self._key,
+            self.space_, self._images, self._codes, classes, settings, seed=self._key,
             progress=self.progress, n_threads=self.n_threads, client=client,
         )  # fmt: skip
         if settings.model == "template":  # which identifies samples by index
             self.model_ = self.model_.with_settings(samples=fingerprint(self._images))
+        # A placeholder: ``_set_strength`` below sets the strength to use.
         self._source = SampleSource(
             self.model_, (self._images, labels), seed=self._key, strength=1.0,
             interpolation=self.interpolation,
@@ -342,8 +346,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
         Notes
         -----
-        Explained in ``dreamwarp.augment.strength`` and ``.estimators``. An estimator is fitted
-        about 20 times: at least three folds at each strength.
+        Explained in ``dreamwarp.augment.judge_nearest`` and ``.judge_estimator``. An estimator is
+        fitted about 20 times: at least three folds at each strength.
 
         Examples
         --------
@@ -451,8 +455,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         source = self._source_by(seed, strength).with_options(balance=balance)
         numbers = np.arange(start, start + n)
         templates = source.choose(numbers, code=code, n_threads=self.n_threads)
-        X_new = self._warp_fitted(source, numbers, templates)
-        y_new = self._y[templates]
+        X_new = source.warp(numbers, templates, n_threads=self.n_threads)
+        X_new, y_new = X_new.reshape(n, *self._sample_shape), self._y[templates]
         return (X_new, y_new, templates) if return_templates else (X_new, y_new)
 
     def transform(
@@ -500,9 +504,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         of = np.full(n, NO_TEMPLATE) if templates is None else check_templates(templates, n)
         if y is None and unknown == "error":
             return values.copy()
-        warped = self._source_by(seed, strength).warp_others(
-            images, np.arange(n), None if y is None else as_labels(y, n),
-            np.arange(start, start + n), of, unknown=unknown, n_threads=self.n_threads,
+        warped = self._source_by(seed, strength).warp_samples(
+            images, None if y is None else as_labels(y, n), np.arange(start, start + n),
+            indices_in_X=np.arange(n), indices_in_fit=of, unknown=unknown,
+            n_threads=self.n_threads,
         )  # fmt: skip
         return warped.reshape(values.shape)
 
@@ -533,9 +538,9 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         used = self.strength_ if strength is None else strength
         source, numbers = self._source_by(None, used), number_new(n_new)
         templates = source.choose(numbers, n_threads=self.n_threads)
-        X_new = self._warp_fitted(source, numbers, templates)
-        X_old = self._images.reshape(-1, *self._sample_shape)
-        return np.concatenate((X_old, X_new)), np.concatenate((self._y, self._y[templates]))
+        X_new = source.warp(numbers, templates, n_threads=self.n_threads)
+        X_all = np.concatenate((self._images, X_new)).reshape(-1, *self._sample_shape)
+        return X_all, np.concatenate((self._y, self._y[templates]))
 
     def resampler(self) -> Resampler:
         """A step for pipelines of imbalanced-learn: ``fit_resample`` without ``transform``."""
@@ -563,15 +568,12 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             strength=resolve_strength(self.model_, strength),
         )
 
-    def _warp_fitted(self, source: SampleSource, numbers: Integers, templates: Integers) -> Array:
-        new = source.warp(numbers, templates, n_threads=self.n_threads)
-        return new.reshape(len(new), *self._sample_shape)
-
     def _encode_one(self, label: Any) -> int:
         """Index of the class with a label."""
-        (code,) = encode(as_labels([label], 1), self._labels)
+        classes = self.model_.classes
+        (code,) = encode(as_labels([label], 1), classes)
         if code < 0:
-            refuse_unknown(label, self._labels, "Omit `label` for samples of all classes.")
+            refuse_unknown(label, classes, "Omit `label` for samples of all classes.")
         return int(code)
 
     def _require_labels(self, y: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
 from dreamwarp.align.alignment import METHODS, is_flat, scale_images
 from dreamwarp.align.evidence import EvidenceFinder, spread_evenly
-from dreamwarp.core.defaults import DISPLACEMENT
+from dreamwarp.core.defaults import DISPLACEMENT, MAX_DRAWS, MAX_STEPS
 from dreamwarp.core.labels import Label
 from dreamwarp.core.progress import ProgressOption, show_waiting
 from dreamwarp.core.validation import check_choice, check_whole
@@ -58,8 +59,8 @@ class Settings:
     model: str
     keep_unusable: bool
     discount_poor: bool
-    max_steps: int = 50
-    max_draws: int = 1600
+    max_steps: int = MAX_STEPS
+    max_draws: int = MAX_DRAWS
     max_pairs: int | None = None
 
     def __post_init__(self) -> None:
@@ -110,23 +111,23 @@ class TrainingPairs:
     """Aligned pairs by class, and the hyper-parameters to fit a model to them."""
 
     space: WarpSpace
-    classes: dict[Label, Pairs]
+    pairs_by_class: dict[Label, Pairs]
     hyper: HyperParameters
 
     def __len__(self) -> int:
-        return sum(map(len, self.classes.values()))
+        return sum(map(len, self.pairs_by_class.values()))
 
     def among(self, kept: NDArray[np.bool_]) -> TrainingPairs:
         """The pairs of which both samples are kept, a mask (n_samples,)."""
         some = {
             label: pairs.only(np.flatnonzero(kept[pairs.edges].all(axis=1)))
-            for label, pairs in self.classes.items()
+            for label, pairs in self.pairs_by_class.items()
         }
-        return replace(self, classes=some)
+        return replace(self, pairs_by_class=some)
 
     def fit(self) -> WarpModel:
         """Fit a model."""
-        return WarpModel(self.space, *fit_classes(self.classes, self.hyper))
+        return WarpModel.from_parts(self.space, fit_classes(self.pairs_by_class, self.hyper))
 
 
 class Learned(NamedTuple):
@@ -142,7 +143,7 @@ def learn_model(
     space: WarpSpace,
     images: NDArray[Any],
     codes: Integers,
-    labels: list[Label],
+    classes: list[Label],
     settings: Settings,
     *,
     seed: int,
@@ -150,145 +151,203 @@ def learn_model(
     n_threads: int | None,
     client: Client | None,
 ) -> Learned:
-    """Learn the warps of each class.
+    """Learn the warps of each class, in one of three ways.
+
+    - method not "eb", or model "kde": align under the smooth prior, and fit to modes or draws.
+    - "eb", "gaussian": estimate noise and pool, align under them, and fit to the posteriors.
+    - "eb", "template": templates get MAP modes under the smooth prior; EB only gives the Gaussian
+      of each class, for samples that are not templates and for networks.
 
     Parameters
     ----------
     images : (n, *spatial) or (n, channels, *spatial)
     codes : (n,)
-        Class of each image, an index into ``labels``.
+        Class of each image, an index into ``classes``.
+    classes : list of label
     """
-    edges = neighbor_pairs(
-        images, np.array(labels)[codes], n_neighbors=settings.n_neighbors, n_threads=n_threads
-    )
-    if settings.max_pairs is not None and settings.model != "template":
-        edges = edges[spread_evenly(codes[edges[:, 0]], settings.max_pairs)]
-    prior, similarity, sigma = settings.prior(space), settings.similarity, settings.sigma
-    is_eb = settings.method == "eb" and settings.model != "kde"
-    options: Any = {"progress": progress, "n_threads": n_threads}
-    align_prior: Any = prior
-    pool = None
-    if is_eb and settings.model == "gaussian":  # aligned under the prior and noise it estimates
-        pool = find_pool(prior, images, edges, codes, settings, **options)
-        align_prior, similarity, sigma = pool.prior, pool.similarity, "auto"
-    alignments = align_pairs(
-        space, images, images, edges=edges, prior=align_prior, similarity=similarity, sigma=sigma,
-        method="map" if settings.method == "eb" else settings.method, seed=seed,
-        max_steps=settings.max_steps, max_draws=settings.max_draws, client=client, **options,
+    learner = _Learner(
+        space, images, codes, classes, settings, seed, progress=progress, n_threads=n_threads,
+        client=client,
     )  # fmt: skip
-    classes = split_by_class(select_pairs(edges, alignments, settings), codes, labels)
-    general = None
-    if not is_eb:
-        check_enough(classes, MIN_PAIRS)
-        hyper = HyperParameters(settings.model, min_pairs=MIN_PAIRS)
-        pairs = TrainingPairs(space, classes, choose_hyperparameters(classes, hyper, space.dim))
-    else:
-        few = np.flatnonzero(alignments.usable)
-        n_most = max(MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS * len(labels))
-        few = few[spread_evenly(codes[edges[few, 0]], settings.max_pairs or n_most)]
-        theta = alignments.theta[few]
+    edges = learner.find_edges()
+    if settings.method != "eb" or settings.model == "kde":
+        return learner.learn_from_alignments(edges)
+    if settings.model == "gaussian":
+        return learner.learn_gaussians(edges)
+    return learner.learn_templates(edges)
+
+
+@dataclass(frozen=True, eq=False)
+class _Learner:
+    """The arguments of ``learn_model``, and the steps of its three ways."""
+
+    space: WarpSpace
+    images: NDArray[Any]
+    codes: Integers
+    classes: list[Label]
+    settings: Settings
+    seed: int
+    progress: ProgressOption
+    n_threads: int | None
+    client: Client | None
+
+    # -- the three ways
+
+    def learn_from_alignments(self, edges: Integers) -> Learned:
+        """Fit to posterior modes or draws, with hyper-parameters of highest held-out likelihood."""
+        alignments = self.align(edges)
+        pairs_by_class = self.select_pairs(edges, alignments)
+        check_enough(pairs_by_class, MIN_PAIRS)
+        given = HyperParameters(self.settings.model, min_pairs=MIN_PAIRS)
+        hyper = choose_hyperparameters(pairs_by_class, given, self.space.dim)
+        pairs = TrainingPairs(self.space, pairs_by_class, hyper)
+        return Learned(edges, alignments, self.fit_model(pairs), pairs)
+
+    def learn_gaussians(self, edges: Integers) -> Learned:
+        """Align under the prior and noise that empirical Bayes finds, and fit to posteriors."""
+        pool = self.estimate_pool(edges)
+        alignments = self.align(edges, pool)
+        self.select_usable(alignments)  # raises if there are too few
+        chosen = self.select_for_eb(edges, alignments)
+        pairs = self.learn_posteriors(pool, edges[chosen], alignments.theta[chosen])
+        return Learned(edges, alignments, self.fit_model(pairs), pairs)
+
+    def learn_templates(self, edges: Integers) -> Learned:
+        """Fit templates to modes under the smooth prior, and Gaussians by empirical Bayes."""
+        alignments = self.align(edges)
+        pairs_by_class = self.select_pairs(edges, alignments)
+        chosen = self.select_for_eb(edges, alignments)
+        theta = alignments.theta[chosen]
+        pool = self.estimate_pool(edges[chosen], similarity=alignments.similarity, start=theta)
+        others = self.learn_posteriors(pool, edges[chosen], theta)
+        hyper = HyperParameters(
+            "template", shrinkage=0.0, pool_pairs=POOL_PAIRS, smooth=self.prior.covariance,
+            smooth_pairs=SMOOTH_PAIRS, class_pairs=CLASS_PAIRS, drift=DRIFT, min_pairs=MIN_PAIRS,
+        )  # fmt: skip
+        pairs = TrainingPairs(self.space, pairs_by_class, hyper)
+        return Learned(edges, alignments, self.fit_model(pairs, others), pairs)
+
+    # -- pairs
+
+    def find_edges(self) -> Integers:
+        """Pairs of neighbours of the same class."""
+        settings = self.settings
+        labels = np.array(self.classes)[self.codes]
+        edges = neighbor_pairs(
+            self.images, labels, n_neighbors=settings.n_neighbors, n_threads=self.n_threads
+        )
+        if settings.max_pairs is None or settings.model == "template":
+            return edges
+        return edges[spread_evenly(self.codes[edges[:, 0]], settings.max_pairs)]
+
+    @cached_property
+    def prior(self) -> SmoothPrior:
+        """The smooth prior of alignments."""
+        return self.settings.prior(self.space)
+
+    def align(self, edges: Integers, pool: empirical_bayes.Pool | None = None) -> Alignments:
+        """Align pairs under the smooth prior, or under the prior and noise of a pool."""
+        settings = self.settings
         if pool is None:
-            pool = find_pool(
-                prior, images, edges[few], codes, settings, similarity=alignments.similarity,
-                start=theta, **options,
-            )  # fmt: skip
-        pairs = learn_posteriors(pool, edges[few], theta, codes, labels, n_threads, client)
-        if settings.model == "template":
-            hyper = HyperParameters(
-                "template", shrinkage=0.0, prior_pairs=POOL_PAIRS, smooth=prior.covariance,
-                smooth_pairs=SMOOTH_PAIRS, class_pairs=CLASS_PAIRS, drift=DRIFT,
-                min_pairs=MIN_PAIRS,
-            )  # fmt: skip
-            pairs, general = TrainingPairs(space, classes, hyper), pairs
-    return Learned(edges, alignments, fit_model(pairs, general, settings, seed), pairs)
-
-
-def select_pairs(edges: Integers, alignments: Alignments, settings: Settings) -> Pairs:
-    """The pairs to learn from, with their weights."""
-    some = np.flatnonzero(alignments.usable | settings.keep_unusable)
-    check_number(len(some), len(edges))
-    weights = np.ones(len(some))
-    if settings.discount_poor:
-        weights = alignment_weights(alignments.loss_before[some], alignments.loss_after[some])
-    return Pairs(alignments.theta[some], weights, edges[some])
-
-
-def split_by_class(pairs: Pairs, codes: Integers, labels: list[Label]) -> dict[Label, Pairs]:
-    """The pairs of every class, by its label; ``codes`` (n,) are the classes of the samples."""
-    assert pairs.edges is not None
-    own = codes[pairs.edges[:, 0]]
-    return {label: pairs.only(np.flatnonzero(own == code)) for code, label in enumerate(labels)}
-
-
-def fit_model(
-    pairs: TrainingPairs, general: TrainingPairs | None, settings: Settings, seed: int
-) -> WarpModel:
-    """Fit a model; ``general``: the pairs for samples that are not templates."""
-    check_enough(pairs.classes, MIN_PAIRS)
-    fitted = fit_classes(pairs.classes, pairs.hyper)
-    warn_of_fallbacks(fitted)
-    if general is not None:
-        fitted = fitted.with_general(fit_classes(general.classes, general.hyper))
-    return WarpModel(pairs.space, *fitted).with_settings(**settings.describe(), seed=seed)
-
-
-# -- empirical Bayes
-
-
-def find_pool(
-    prior: SmoothPrior,
-    images: NDArray[Any],
-    edges: Integers,
-    codes: Integers,
-    settings: Settings,
-    *,
-    similarity: Any = None,
-    start: Array | None = None,
-    progress: ProgressOption,
-    n_threads: int | None,
-) -> empirical_bayes.Pool:
-    """Estimate the noise and the pool from pairs of images that are not constant.
-
-    For pairs that were aligned before: the calibrated ``similarity``, and θ (n_pairs, d) to start
-    at.
-    """
-    flat = is_flat(scale_images(prior.space, "X", images))
-    kept = np.flatnonzero(~flat[edges].any(axis=1))
-    check_number(len(kept), len(edges))
-    edges = edges[kept]
-    finder = EvidenceFinder.for_images(
-        prior, images, edges, similarity=similarity or settings.similarity, sigma=settings.sigma,
-        max_steps=settings.max_steps, progress=progress, n_threads=n_threads,
-    )  # fmt: skip
-    candidates = empirical_bayes.DISPLACEMENTS if settings.displacement == "auto" else ()
-    with show_waiting("estimating noise and scale", progress):
-        return empirical_bayes.find_pool(
-            finder, edges, codes[edges[:, 0]], start=None if start is None else start[kept],
-            displacements=candidates, fixed_sigma=settings.sigma != "auto", n_threads=n_threads,
+            under: Any = {
+                "prior": self.prior, "similarity": settings.similarity, "sigma": settings.sigma,
+            }  # fmt: skip
+        else:
+            under = {"prior": pool.prior, "similarity": pool.similarity, "sigma": "auto"}
+        return align_pairs(
+            self.space, self.images, self.images, edges=edges, **under,
+            method="map" if settings.method == "eb" else settings.method, seed=self.seed,
+            max_steps=settings.max_steps, max_draws=settings.max_draws, client=self.client,
+            progress=self.progress, n_threads=self.n_threads,
         )  # fmt: skip
 
+    def select_usable(self, alignments: Alignments) -> Integers:
+        """Indices of the pairs that could be aligned, or of all with ``keep_unusable``."""
+        usable = np.flatnonzero(alignments.usable | self.settings.keep_unusable)
+        check_number(len(usable), len(alignments.usable))
+        return usable
 
-def learn_posteriors(
-    pool: empirical_bayes.Pool,
-    edges: Integers,
-    theta: Array,
-    codes: Integers,
-    labels: list[Label],
-    n_threads: int | None,
-    client: Client | None,
-) -> TrainingPairs:
-    """Posterior means and covariances of pairs; ``theta`` (n_pairs, d) are their modes."""
-    frame = pool.finder.frame
-    learned = empirical_bayes.learn(
-        pool, edges, codes[edges[:, 0]], start=theta, n_threads=n_threads, client=client
-    )
-    posterior = PosteriorCovariances(learned.covariances, frame.matrix, frame.rest)
-    pairs = Pairs(learned.means @ frame.matrix.T, np.ones(len(edges)), edges, posterior)
-    hyper = HyperParameters(
-        "gaussian", shrinkage=0.0, prior_pairs=learned.pool_pairs, smooth=pool.smooth.covariance,
-        smooth_pairs=empirical_bayes.PRIOR_PAIRS * frame.rank, min_pairs=MIN_PAIRS,
-    )  # fmt: skip
-    return TrainingPairs(frame.space, split_by_class(pairs, codes, labels), hyper)
+    def select_pairs(self, edges: Integers, alignments: Alignments) -> dict[Label, Pairs]:
+        """The pairs to learn from, with their weights, by class."""
+        some = self.select_usable(alignments)
+        weights = np.ones(len(some))
+        if self.settings.discount_poor:
+            weights = alignment_weights(alignments.loss_before[some], alignments.loss_after[some])
+        return self.split_by_class(Pairs(alignments.theta[some], weights, edges[some]))
+
+    def select_for_eb(self, edges: Integers, alignments: Alignments) -> Integers:
+        """Indices of the pairs that empirical Bayes learns from, balanced over classes."""
+        usable = np.flatnonzero(alignments.usable)
+        n_most = max(MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS * len(self.classes))
+        pair_codes = self.codes[edges[usable, 0]]
+        return usable[spread_evenly(pair_codes, self.settings.max_pairs or n_most)]
+
+    def split_by_class(self, pairs: Pairs) -> dict[Label, Pairs]:
+        """The pairs of every class."""
+        assert pairs.edges is not None
+        pair_codes = self.codes[pairs.edges[:, 0]]
+        return {
+            label: pairs.only(np.flatnonzero(pair_codes == code))
+            for code, label in enumerate(self.classes)
+        }
+
+    # -- the model
+
+    def fit_model(self, pairs: TrainingPairs, others: TrainingPairs | None = None) -> WarpModel:
+        """Fit a model; ``others``: the pairs for samples that are not templates."""
+        check_enough(pairs.pairs_by_class, MIN_PAIRS)
+        fitted = fit_classes(pairs.pairs_by_class, pairs.hyper)
+        warn_of_fallbacks(fitted)
+        if others is not None:
+            fitted = fitted.with_general(fit_classes(others.pairs_by_class, others.hyper))
+        model = WarpModel.from_parts(self.space, fitted)
+        return model.with_settings(**self.settings.describe(), seed=self.seed)
+
+    # -- empirical Bayes
+
+    def estimate_pool(
+        self, edges: Integers, *, similarity: Any = None, start: Array | None = None
+    ) -> empirical_bayes.Pool:
+        """Estimate the noise and the pool from pairs of images that are not constant.
+
+        For pairs that were aligned before: the calibrated ``similarity``, and θ (n_pairs, d) to
+        start at.
+        """
+        settings = self.settings
+        flat = is_flat(scale_images(self.space, "X", self.images))
+        kept = np.flatnonzero(~flat[edges].any(axis=1))
+        check_number(len(kept), len(edges))
+        edges = edges[kept]
+        finder = EvidenceFinder.for_images(
+            self.prior, self.images, edges, similarity=similarity or settings.similarity,
+            sigma=settings.sigma, max_steps=settings.max_steps, progress=self.progress,
+            n_threads=self.n_threads,
+        )  # fmt: skip
+        candidates = empirical_bayes.DISPLACEMENTS if settings.displacement == "auto" else ()
+        with show_waiting("estimating noise and scale", self.progress):
+            return empirical_bayes.find_pool(
+                finder, edges, self.codes[edges[:, 0]],
+                start=None if start is None else start[kept], displacements=candidates,
+                fixed_sigma=settings.sigma != "auto", n_threads=self.n_threads,
+            )  # fmt: skip
+
+    def learn_posteriors(
+        self, pool: empirical_bayes.Pool, edges: Integers, theta: Array
+    ) -> TrainingPairs:
+        """Posterior means and covariances of pairs; ``theta`` (n_pairs, d) are their modes."""
+        frame = pool.finder.frame
+        learned = empirical_bayes.learn(
+            pool, edges, self.codes[edges[:, 0]], start=theta, n_threads=self.n_threads,
+            client=self.client,
+        )  # fmt: skip
+        posterior = PosteriorCovariances(learned.covariances, frame.matrix, frame.rest)
+        pairs = Pairs(learned.means @ frame.matrix.T, np.ones(len(edges)), edges, posterior)
+        smooth_pairs = empirical_bayes.SMOOTH_PAIRS_PER_COMPONENT * frame.rank
+        hyper = HyperParameters(
+            "gaussian", shrinkage=0.0, pool_pairs=learned.pool_pairs,
+            smooth=pool.smooth.covariance, smooth_pairs=smooth_pairs, min_pairs=MIN_PAIRS,
+        )  # fmt: skip
+        return TrainingPairs(self.space, self.split_by_class(pairs), hyper)
 
 
 def check_number(n_usable: int, n_pairs: int) -> None:

@@ -123,7 +123,7 @@ class SampleSource:
     codes : (n,)
         Class of every sample of the data, an index into ``form.classes``.
     knows_templates : bool
-        Whether the model was fitted to these samples.
+        Whether indices of the data may be passed to the model as templates.
     key, strength, balance
         As given.
 
@@ -218,49 +218,54 @@ class SampleSource:
     ) -> Array:
         """New samples ``numbers`` (n,), made from the samples ``templates`` (n,) of the data."""
         known = templates if self.knows_templates else np.full(len(templates), NO_TEMPLATE)
-        labels = self.form.classes[self.codes[templates]]
-        return self.warp_others(self.data.X, templates, labels, numbers, known, n_threads=n_threads)
+        return self.warp_samples(
+            self.data.X, self.data.y[templates], numbers, indices_in_X=templates,
+            indices_in_fit=known, n_threads=n_threads,
+        )  # fmt: skip
 
-    def warp_others(
+    def warp_samples(
         self,
         X: Array,
-        chosen: Integers,
         labels: Array | None,
         numbers: Integers,
-        templates: Integers,
         *,
+        indices_in_X: Integers,
+        indices_in_fit: Integers,
         unknown: Literal["error", "pool"] = "error",
         n_threads: int | None = None,
     ) -> Array:
-        """Warp ``X[chosen]``, each by the draw of its number and label.
+        """Warp ``X[indices_in_X]``, each by the draw of its number and label.
 
         Parameters
         ----------
         X : (m, *shape)
             Of any size that the space of the model can warp.
-        chosen, numbers : (n,)
         labels : (n,), or None for warps of all classes
-        templates : (n,)
-            Indices of the samples the model was fitted to; ``NO_TEMPLATE`` for others.
+        numbers : (n,)
+        indices_in_X : (n,)
+            The samples to warp.
+        indices_in_fit : (n,)
+            The same samples among those the model was fitted to; ``NO_TEMPLATE`` for others.
         unknown : {"error", "pool"}
             For unknown labels: raise, or use the warps of all classes.
         """
         dtype = X.dtype.newbyteorder("=")
 
-        def make(block: slice) -> Array:
+        def warp_block(block: slice) -> Array:
             theta = self.model.draw(
                 None if labels is None else labels[block], numbers[block], seed=self.key,
-                templates=templates[block], unknown=unknown, n_threads=n_threads,
+                templates=indices_in_fit[block], unknown=unknown, n_threads=n_threads,
             )  # fmt: skip
-            samples = X[chosen[block]].astype(dtype, copy=False)
+            samples = X[indices_in_X[block]].astype(dtype, copy=False)
             return self.apply(apply_strength(theta, self.strength), samples, n_threads=n_threads)
 
         size = max(1, BLOCK_BYTES // (8 * max(1, int(np.prod(X.shape[1:])))))
-        if len(chosen) <= size:
-            return make(slice(0, len(chosen)))
-        out = np.empty((len(chosen), *X.shape[1:]), dtype)
-        for first in range(0, len(chosen), size):
-            out[first : first + size] = make(slice(first, first + size))
+        n = len(numbers)
+        if n <= size:
+            return warp_block(slice(0, n))
+        out = np.empty((n, *X.shape[1:]), dtype)
+        for first in range(0, n, size):
+            out[first : first + size] = warp_block(slice(first, first + size))
         return out
 
     def apply(

@@ -138,13 +138,6 @@ def not_judged(strength: float) -> Judgement:
     return Judgement(strength, {}, no_verdict(message))
 
 
-def check_strength(strength: Any) -> float | None:
-    """The strength, or None for "auto"."""
-    if isinstance(strength, str) and strength == "auto":
-        return None
-    return check_factor("strength", strength, or_else=', or "auto"')
-
-
 def check_strengths(strengths: Any) -> list[float]:
     """Strengths to compare, ascending, starting with 0."""
     if isinstance(strengths, str) or np.ndim(strengths) != 1:

@@ -69,15 +69,6 @@ def as_labels(y: ArrayLike, n_samples: int, name: str = "`y`") -> NDArray[Any]:
     return labels
 
 
-def encode_labels(labels: NDArray[Any], classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Index of each label (n,) in the sorted classes; -1 if it is not among them."""
-    # Strings never match numbers, but numpy would convert numbers to strings to compare them.
-    if (labels.dtype.kind == "U") != (classes.dtype.kind == "U"):
-        return np.full(len(labels), -1)
-    places = np.minimum(np.searchsorted(classes, labels), len(classes) - 1)
-    return np.where(classes[places] == labels, places, -1)
-
-
 def _as_plain(labels: NDArray[Any], name: str) -> NDArray[Any]:
     """Labels of dtype object as an array of a plain dtype."""
     kinds = sorted({type(label).__name__ for label in labels})

@@ -1,9 +1,9 @@
 """Per-class distributions over warps, and model files."""
 
+from dreamwarp.core.labels import Label
 from dreamwarp.core.listing import public_names
 from dreamwarp.model.fitting import ClassFit
 from dreamwarp.model.gaussian import Components
-from dreamwarp.model.labels import Label
 from dreamwarp.model.pairs import alignment_weights
 from dreamwarp.model.warpmodel import WarpModel
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 N_FIRST = 240
 # ν₀ relative to the number of components. On held-out pairs of MNIST and Fashion-MNIST, 0.25 is
 # better than 1 by 0.1 to 0.4 nats per pair at the best scales.
-PRIOR_PAIRS = 0.25
+SMOOTH_PAIRS_PER_COMPONENT = 0.25
 # Candidates for the prior's displacement.
 DISPLACEMENTS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.3)
 # Rounds before the displacement is chosen, and steps of expectation maximisation per candidate.
@@ -60,7 +60,7 @@ N_STEPS, N_POOL_STEPS, N_CLASS_STEPS = 4, 4, 4
 # Steps for a class while ν is chosen.
 N_TRIAL_STEPS = 1
 # Candidates for ν, relative to the number of components.
-POOL_PAIRS = (0.3, 1.0, 4.0, 16.0)
+POOL_PAIRS_PER_COMPONENT = (0.3, 1.0, 4.0, 16.0)
 # Folds of samples, and most pairs, for choosing ν.
 N_FOLDS, MAX_HELD_OUT = 2, 1000
 
@@ -77,14 +77,11 @@ class Pool:
         S.
     sigma : float or None
         Noise of a pixel; None for similarities without noise.
-    displacements : list of float
-        Root mean square displacement of the pool's warps after each round, relative to the domain.
     """
 
     finder: EvidenceFinder
     covariance: Array
     sigma: float | None
-    displacements: list[float]
 
     @property
     def similarity(self) -> Similarity:
@@ -104,8 +101,8 @@ class Pool:
 
 
 @dataclass(frozen=True, eq=False)
-class Posteriors:
-    """Posteriors of pairs under the learned covariance of their class.
+class ClassPosteriors:
+    """Posteriors of pairs, each under the learned covariance of its class.
 
     Attributes
     ----------
@@ -113,43 +110,50 @@ class Posteriors:
         Posterior means of u.
     covariances : (n, r, r), float32
         Posterior covariances.
-    pool : (r, r)
-        S.
     pool_pairs : float
         ν.
     """
 
     means: Array
     covariances: NDArray[np.float32]
-    pool: Array
     pool_pairs: float
 
 
 def learn(
     pool: Pool,
     edges: Integers,
-    codes: Integers,
+    pair_codes: Integers,
     *,
     start: Array | None = None,
     n_threads: int | None = None,
     client: Client | None = None,
-) -> Posteriors:
-    """Estimate the pool and every class from all pairs ``edges`` (n, 2) of classes ``codes`` (n,).
+) -> ClassPosteriors:
+    """Estimate S and every S_y from all pairs, and return the posteriors of the pairs under S_y.
 
-    The search starts at θ ``start`` (n, d), if given. A ``client`` aligns pairs on a cluster.
+    S_y itself is not returned: ``fitting.fit_classes`` repeats the last step of maximisation from
+    the posteriors. So a fold can be fitted again without the pairs of its held-out samples.
+
+    Parameters
+    ----------
+    edges, pair_codes : (n, 2), (n,)
+        Pairs, and the class of each.
+    start : (n, d), optional
+        θ to start at.
+    client : distributed.Client, optional
+        A cluster to align the pairs on.
     """
     evidence = pool.finder.find(
         edges, pool.covariance, sigma=pool.sigma, start=start, n_threads=n_threads, client=client
     )
-    shared = fit_pool(evidence, pool.covariance, n_threads=n_threads)
-    pool_pairs, _ = choose_pool_pairs(evidence, edges, codes, shared, n_threads)
-    means = np.empty((len(edges), len(shared)))
-    covariances = np.empty((len(edges), *shared.shape), np.float32)
-    for code in np.unique(codes):
-        mine = np.flatnonzero(codes == code)
-        own = fit_class(evidence, mine, shared, pool_pairs, n_threads)
+    pool_covariance = fit_pool_covariance(evidence, pool.covariance, n_threads=n_threads)
+    pool_pairs = choose_pool_pairs(evidence, edges, pair_codes, pool_covariance, n_threads)
+    means = np.empty((len(edges), len(pool_covariance)))
+    covariances = np.empty((len(edges), *pool_covariance.shape), np.float32)
+    for code in np.unique(pair_codes):
+        mine = np.flatnonzero(pair_codes == code)
+        own = fit_class_covariance(evidence, mine, pool_covariance, pool_pairs, n_threads)
         means[mine] = evidence.condition(own, mine, spreads=covariances, n_threads=n_threads).means
-    return Posteriors(means, covariances, shared, pool_pairs)
+    return ClassPosteriors(means, covariances, pool_pairs)
 
 
 # -- the prior, the noise and the pool
@@ -158,7 +162,7 @@ def learn(
 def find_pool(
     finder: EvidenceFinder,
     edges: Integers,
-    codes: Integers,
+    pair_codes: Integers,
     *,
     start: Array | None = None,
     displacements: Sequence[float] = (),
@@ -169,7 +173,7 @@ def find_pool(
 
     Parameters
     ----------
-    edges, codes : (n, 2), (n,)
+    edges, pair_codes : (n, 2), (n,)
         Pairs, and the class of each.
     start : (n, d), optional
         θ to start at.
@@ -178,14 +182,14 @@ def find_pool(
     fixed_sigma : bool
         Keep the finder's noise.
     """
-    first = choose_first(edges, codes)
+    first = choose_first(edges, pair_codes)
     theta = None if start is None else start[first]
     search = _PoolSearch(finder, edges[first], theta, fixed_sigma, n_threads)
     if len(displacements):
         search.run(N_PRIOR_ROUNDS)
         search.choose_prior(displacements)
     search.run(MAX_ROUNDS)
-    return Pool(search.finder, search.pool, search.sigma, search.displacements)
+    return Pool(search.finder, search.pool_covariance, search.sigma)
 
 
 class _PoolSearch:
@@ -203,54 +207,59 @@ class _PoolSearch:
         similarity = finder.problem.similarity
         self.sigma = similarity.sigma if isinstance(similarity, SquaredError) else None
         self.estimates_sigma = self.sigma is not None and not fixed_sigma
-        self.pool = np.eye(finder.frame.rank)
+        self.pool_covariance = np.eye(finder.frame.rank)
         self.patch: float | None = None  # κ
-        self.displacements: list[float] = []  # after each round
+        self.n_rounds = 0  # under the present prior
+        self.displacement = np.nan  # of the pool after the last round
         self.evidence: Evidence | None = None  # of the last round
         self.weight = 1.0  # of the evidence: old σ² / new σ²
 
     def run(self, max_rounds: int) -> None:
         """Iterate until the displacement stops changing."""
-        while len(self.displacements) < max_rounds:
+        while self.n_rounds < max_rounds:
+            before = self.displacement
             self._run_round()
-            if len(self.displacements) < 2:
+            if self.n_rounds < 2:
                 continue
-            change = self.displacements[-1] / self.displacements[-2]
-            if len(self.displacements) > PATCH_ROUNDS and abs(change - 1.0) < SETTLED:
+            change = self.displacement / before
+            if self.n_rounds > PATCH_ROUNDS and abs(change - 1.0) < SETTLED:
                 break
             # A round closes about half of the gap: extrapolating halves the number of rounds.
-            self.pool = self.pool * np.clip(change, 1.0 / LARGEST_LEAP, LARGEST_LEAP) ** 2
+            leap = np.clip(change, 1.0 / LARGEST_LEAP, LARGEST_LEAP)
+            self.pool_covariance = self.pool_covariance * leap**2
 
     def _run_round(self) -> None:
         """Align the pairs under the present estimate, and estimate again."""
         finder, space = self.finder, self.finder.frame.space
         evidence = finder.find(
-            self.edges, self.pool, sigma=self.sigma, start=self.theta, n_threads=self.n_threads
-        )
+            self.edges, self.pool_covariance, sigma=self.sigma, start=self.theta,
+            n_threads=self.n_threads,
+        )  # fmt: skip
         self.evidence, self.theta = evidence, evidence.theta
-        if self.estimates_sigma and len(self.displacements) < PATCH_ROUNDS:
+        if self.estimates_sigma and self.n_rounds < PATCH_ROUNDS:
             warped = Warp(space, self.theta).image(finder.images[self.edges[:, 0]])
             residuals = warped - finder.images[self.edges[:, 1]]
             self.patch = noise.patch_size(residuals, space.ndim)
         self._maximise(evidence)
-        self.displacements.append(finder.frame.displacement(self.pool))
+        self.displacement = finder.frame.displacement(self.pool_covariance)
+        self.n_rounds += 1
 
     def _maximise(self, evidence: Evidence) -> None:
         """Estimate S and σ by expectation maximisation, with fixed evidence."""
-        n, rank = len(evidence), len(self.pool)
-        pool, sigma, weight = self.pool, self.sigma, 1.0
+        n, rank = len(evidence), len(self.pool_covariance)
+        covariance, sigma, weight = self.pool_covariance, self.sigma, 1.0
         for _ in range(N_STEPS):
-            found = evidence.condition(pool, weight=weight, n_threads=self.n_threads)
+            found = evidence.condition(covariance, weight=weight, n_threads=self.n_threads)
             if sigma is not None and self.patch is not None:
                 # E[c + bᵀu - uᵀHu/2], summed over pairs, by A m = w b with A = S⁻¹ + wH.
                 inside = np.einsum("nr,nr->", evidence.linear, found.means)
-                outside = np.trace(np.linalg.solve(pool, found.moment)) - n * rank
+                outside = np.trace(np.linalg.solve(covariance, found.moment)) - n * rank
                 likelihood = evidence.constants.sum() + 0.5 * (inside + outside / weight)
                 squares = -2.0 * sigma**2 * likelihood / n
                 new_square = self.patch * squares / self.finder.n_values
                 weight = sigma**2 / max(new_square, 1e-4 * sigma**2)
-            pool = shrink(found.moment, n, np.eye(rank))
-        self.pool, self.weight = pool, weight
+            covariance = shrink(found.moment, n, np.eye(rank))
+        self.pool_covariance, self.weight = covariance, weight
         if sigma is not None:
             self.sigma = float(sigma / np.sqrt(weight))
 
@@ -264,10 +273,10 @@ class _PoolSearch:
         )  # fmt: skip
         prior = SmoothPrior(prior.space, displacement=best, length=prior.length)
         self.finder = self.finder.with_prior(prior)
-        self.pool, self.displacements = np.eye(self.finder.frame.rank), []
+        self.pool_covariance, self.n_rounds = np.eye(self.finder.frame.rank), 0
 
 
-def choose_first(edges: Integers, codes: Integers) -> Integers:
+def choose_first(edges: Integers, pair_codes: Integers) -> Integers:
     """The subset of pairs to start with, balanced over classes.
 
     If there are enough, only pairs within one half of the samples, so that samples can be held out.
@@ -275,7 +284,7 @@ def choose_first(edges: Integers, codes: Integers) -> Integers:
     within = np.sort(np.concatenate([test for _, test in split_by_sample(edges, N_FOLDS)]))
     if 4 * len(within) < min(4 * N_FIRST, len(edges)):
         within = np.arange(len(edges))
-    return within[spread_evenly(codes[within], N_FIRST)]
+    return within[spread_evenly(pair_codes[within], N_FIRST)]
 
 
 def choose_displacement(
@@ -301,90 +310,95 @@ def choose_displacement(
         seen, asked = evidence.only(train), evidence.only(test)
         for displacement in displacements:
             target = (displacement / prior.displacement) ** 2 * unit
-            pool = fit_pool(seen, target, N_PRIOR_STEPS, target=target, **options)
-            scores[displacement] += float(asked.condition(pool, **options).log_marginals.sum())
+            pool_covariance = fit_pool_covariance(
+                seen, target, N_PRIOR_STEPS, target=target, **options
+            )
+            found = asked.condition(pool_covariance, **options)
+            scores[displacement] += float(found.log_marginals.sum())
     best = max(scores, key=lambda displacement: scores[displacement])
     return best if n_tested else prior.displacement
 
 
 def shrink(moment: Array, n_pairs: int, target: Array) -> Array:
     """S from Σ E[u uᵀ] over ``n_pairs`` pairs and the prior's covariance ``target`` (r, r)."""
-    prior_pairs = PRIOR_PAIRS * len(moment)
-    return (moment + prior_pairs * target) / (n_pairs + prior_pairs)
+    smooth_pairs = SMOOTH_PAIRS_PER_COMPONENT * len(moment)
+    return (moment + smooth_pairs * target) / (n_pairs + smooth_pairs)
 
 
-def fit_pool(
+def fit_pool_covariance(
     evidence: Evidence,
-    pool: Array,
+    pool_covariance: Array,
     n_steps: int = N_POOL_STEPS,
     *,
     target: Array | None = None,
     weight: float = 1.0,
     n_threads: int | None = None,
 ) -> Array:
-    """S of all pairs, starting at ``pool``; ``target``: covariance of another prior."""
-    target = np.eye(len(pool)) if target is None else target
+    """S of all pairs, starting at ``pool_covariance``; ``target``: covariance of another prior."""
+    target = np.eye(len(pool_covariance)) if target is None else target
     for _ in range(n_steps):
-        moment = evidence.condition(pool, weight=weight, n_threads=n_threads).moment
-        pool = shrink(moment, len(evidence), target)
-    return pool
+        moment = evidence.condition(pool_covariance, weight=weight, n_threads=n_threads).moment
+        pool_covariance = shrink(moment, len(evidence), target)
+    return pool_covariance
 
 
 # -- classes
 
 
-def fit_class(
+def fit_class_covariance(
     evidence: Evidence,
     chosen: Integers,
-    pool: Array,
+    pool_covariance: Array,
     pool_pairs: float,
     n_threads: int | None,
     n_steps: int = N_CLASS_STEPS,
 ) -> Array:
-    """S_y of the chosen pairs; the pool if there are none."""
-    own = pool
+    """S_y of the chosen pairs; S if there are none."""
+    own = pool_covariance
     for _ in range(n_steps if len(chosen) else 0):
         moment = evidence.condition(own, chosen, n_threads=n_threads).moment
-        own = (moment + pool_pairs * pool) / (len(chosen) + pool_pairs)
+        own = (moment + pool_pairs * pool_covariance) / (len(chosen) + pool_pairs)
     return own
 
 
 def choose_pool_pairs(
     evidence: Evidence,
     edges: Integers,
-    codes: Integers,
-    pool: Array,
+    pair_codes: Integers,
+    pool_covariance: Array,
     n_threads: int | None,
-) -> tuple[float, dict[float, float]]:
-    """ν of highest held-out likelihood, and by ν the mean log-marginal relative to the pool's.
+) -> float:
+    """ν of the highest likelihood of held-out pairs.
 
     Samples are held out, not pairs: a pair is tested if both its samples are held out, and trained
-    on if neither is. The largest ν, and no values, if nothing can be held out.
+    on if neither is. The largest candidate if nothing can be held out. The smallest for a single
+    class, whose pairs are those of the pool.
     """
-    rank = len(pool)
-    candidates = [rank * share for share in POOL_PAIRS]
-    if len(np.unique(codes)) < 2:
-        return candidates[0], {}
-    few = spread_evenly(codes, MAX_HELD_OUT)
+    candidates = [len(pool_covariance) * share for share in POOL_PAIRS_PER_COMPONENT]
+    if len(np.unique(pair_codes)) < 2:
+        return candidates[0]
+    few = spread_evenly(pair_codes, MAX_HELD_OUT)
     scores = np.zeros(len(candidates))
     n_tested = 0
     for train, test in split_by_sample(edges[few], N_FOLDS):
         train, test = few[train], few[test]
         if not len(train) or not len(test):
             continue
-        without = fit_pool(evidence.only(train), pool, n_threads=n_threads)
-        for code in np.unique(codes[test]):
-            mine, asked = train[codes[train] == code], test[codes[test] == code]
+        without = fit_pool_covariance(evidence.only(train), pool_covariance, n_threads=n_threads)
+        for code in np.unique(pair_codes[test]):
+            mine = train[pair_codes[train] == code]
+            asked = test[pair_codes[test] == code]
             base = evidence.condition(without, asked, n_threads=n_threads).log_marginals.sum()
             n_tested += len(asked)
             for k, pool_pairs in enumerate(candidates):
-                own = fit_class(evidence, mine, without, pool_pairs, n_threads, N_TRIAL_STEPS)
+                own = fit_class_covariance(
+                    evidence, mine, without, pool_pairs, n_threads, N_TRIAL_STEPS
+                )
                 found = evidence.condition(own, asked, n_threads=n_threads)
                 scores[k] += found.log_marginals.sum() - base
     if not n_tested:
-        return candidates[-1], {}
-    scores /= n_tested
-    return candidates[int(scores.argmax())], dict(zip(candidates, scores.tolist(), strict=True))
+        return candidates[-1]
+    return candidates[int(scores.argmax())]
 
 
 def split_by_sample(edges: Integers, n_folds: int) -> Sequence[tuple[Integers, Integers]]:

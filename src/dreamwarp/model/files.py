@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.core.files import as_path, write_beside
+from dreamwarp.core.labels import Label
 from dreamwarp.core.version import __version__
 from dreamwarp.data.guards import check_file
 from dreamwarp.model.distribution import Distribution
@@ -37,7 +38,6 @@ from dreamwarp.model.headers import (
     open_file,
     read_description,
 )
-from dreamwarp.model.labels import Label
 
 if TYPE_CHECKING:
     from dreamwarp.model.warpmodel import WarpModel

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from dreamwarp.core.labels import Label
 from dreamwarp.core.validation import warn_user
 from dreamwarp.model.distribution import Array, Distribution
 from dreamwarp.model.gaussian import Gaussian, triangular_factor
 from dreamwarp.model.kde import KernelDensity
-from dreamwarp.model.labels import Label
 from dreamwarp.model.pairs import Pairs, join
 from dreamwarp.model.template import TemplateMixture
 
@@ -36,13 +36,14 @@ class HyperParameters:
     shrinkage : float, "oas", "ledoit-wolf" or None
         Weight of the isotropic covariance of the same trace, or the formula for it.
     pooling : float or None
-        Weight of the pool in every class. None: set by ``prior_pairs``.
-    prior_pairs : float or None
-        The pool counts as this many pairs: weight prior_pairs / (prior_pairs + n_pairs).
+        Weight of the pool in every class. None: set by ``pool_pairs``.
+    pool_pairs : float or None
+        ν, the number of pairs that the pool counts as in a class: weight
+        pool_pairs / (pool_pairs + n_pairs).
     smooth : (d, d) or None
         Prior covariance of the pool.
     smooth_pairs : float
-        Number of pairs that it counts as.
+        ν₀, the number of pairs that it counts as in the pool.
     bandwidth : float or None
         For "kde".
     class_pairs, drift : float or None
@@ -54,7 +55,7 @@ class HyperParameters:
     kind: str
     shrinkage: float | str | None = None
     pooling: float | None = None
-    prior_pairs: float | None = None
+    pool_pairs: float | None = None
     smooth: Array | None = None
     smooth_pairs: float = 0.0
     bandwidth: float | None = None
@@ -68,20 +69,20 @@ class HyperParameters:
             return 1.0
         if self.pooling is not None:
             return self.pooling
-        assert self.prior_pairs is not None
-        if np.isinf(self.prior_pairs):
+        assert self.pool_pairs is not None
+        if np.isinf(self.pool_pairs):
             return 1.0
-        return self.prior_pairs / (self.prior_pairs + n_pairs)
+        return self.pool_pairs / (self.pool_pairs + n_pairs)
 
     def settings(self) -> dict[str, Any]:
         """The settings of a model: those that apply to it."""
         found: dict[str, Any] = {"kind": self.kind, "shrinkage": self.shrinkage}
         if self.pooling is not None:
             found["pooling"] = self.pooling
-        elif self.prior_pairs == np.inf:
+        elif self.pool_pairs == np.inf:
             found["pooling"] = 1.0
         else:
-            found["prior_pairs"] = self.prior_pairs
+            found["prior_pairs"] = self.pool_pairs  # the key of model files
         if self.smooth is not None:
             found["smooth_pairs"] = self.smooth_pairs
         for name in ("bandwidth", "class_pairs", "drift"):
@@ -113,7 +114,7 @@ class ClassFit:
 
 
 class Fitted(NamedTuple):
-    """The parts of a :class:`WarpModel`; see there."""
+    """The parts of a :class:`WarpModel`, which :meth:`WarpModel.from_parts` makes of them."""
 
     distributions: dict[Label, Distribution]
     pooled: Gaussian
@@ -124,27 +125,30 @@ class Fitted(NamedTuple):
         """Take the Gaussians of another fit for samples that are not templates."""
         distributions: dict[Label, Distribution] = {}
         for label, own in self.distributions.items():
-            general = other.distributions[label]
-            if isinstance(own, TemplateMixture) and isinstance(general, Gaussian):
-                distributions[label] = replace(own, general=general.factor)
-            else:  # too few pairs
+            if self.fits[label].fell_back:
                 distributions[label] = other.pooled
+            else:
+                general = other.distributions[label]
+                assert isinstance(own, TemplateMixture) and isinstance(general, Gaussian)
+                distributions[label] = replace(own, general=general.factor)
         return self._replace(distributions=distributions, pooled=other.pooled)
 
 
-def fit_classes(classes: Mapping[Label, Pairs], hyper: HyperParameters) -> Fitted:
+def fit_classes(pairs_by_class: Mapping[Label, Pairs], hyper: HyperParameters) -> Fitted:
     """Fit every class and the pool."""
     distributions: dict[Label, Distribution] = {}
     fits = {}
     with threadpool_limits(1):  # matrices are too small for threads
-        pool = pool_covariance(classes, hyper)
-        pooled = Gaussian.from_covariance(pool)
-        for label, pairs in classes.items():
+        pool_covariance = estimate_pool_covariance(pairs_by_class, hyper)
+        pooled = Gaussian.from_covariance(pool_covariance)
+        for label, pairs in pairs_by_class.items():
             if len(pairs) < hyper.min_pairs:
                 distributions[label] = pooled
                 fits[label] = ClassFit(len(pairs), 0.0, 1.0, fell_back=True)
             else:
-                covariance, shrinkage, pooling = class_covariance(pairs, pool, hyper)
+                covariance, shrinkage, pooling = estimate_class_covariance(
+                    pairs, pool_covariance, hyper
+                )
                 distributions[label] = fit_class(pairs, covariance, hyper)
                 fits[label] = ClassFit(len(pairs), shrinkage, pooling, fell_back=False)
     return Fitted(distributions, pooled, fits, hyper.settings())
@@ -160,8 +164,9 @@ def fit_class(pairs: Pairs, covariance: Array, hyper: HyperParameters) -> Distri
     assert pairs.edges is not None and hyper.class_pairs is not None and hyper.drift is not None
     factor = triangular_factor(covariance)
     return TemplateMixture(
-        factor, factor, pairs.theta, pairs.edges, pairs.weights, hyper.class_pairs, hyper.drift
-    )
+        general=factor, factor=factor, theta=pairs.theta, edges=pairs.edges, weights=pairs.weights,
+        class_pairs=hyper.class_pairs, drift=hyper.drift,
+    )  # fmt: skip
 
 
 # -- covariances
@@ -189,44 +194,46 @@ def choose_shrinkage(pairs: Pairs, formula: str) -> float:
     return float(ledoit_wolf_shrinkage(pairs.scaled_theta, assume_centered=True))
 
 
-def blend(own: Array, pool: Array, pooling: float) -> Array:
-    """(1 - pooling) own + pooling pool."""
-    return (1.0 - pooling) * own + pooling * pool
+def blend(own: Array, pool_covariance: Array, pooling: float) -> Array:
+    """(1 - pooling) own + pooling pool_covariance."""
+    return (1.0 - pooling) * own + pooling * pool_covariance
 
 
-def pool_covariance(classes: Mapping[Label, Pairs], hyper: HyperParameters) -> Array:
+def estimate_pool_covariance(
+    pairs_by_class: Mapping[Label, Pairs], hyper: HyperParameters
+) -> Array:
     """Covariance (d, d) of the pairs of all classes."""
     if hyper.smooth is None:
-        return shrink(join(classes), hyper.shrinkage)[0]
-    present = [pairs for pairs in classes.values() if len(pairs)]
+        return shrink(join(pairs_by_class), hyper.shrinkage)[0]
+    present = [pairs for pairs in pairs_by_class.values() if len(pairs)]
     n_pairs = [float(pairs.weights.sum()) for pairs in present]
-    pool = np.average([pairs.second_moment for pairs in present], axis=0, weights=n_pairs)
-    return blend(pool, hyper.smooth, hyper.smooth_pairs / (hyper.smooth_pairs + sum(n_pairs)))
+    moment = np.average([pairs.second_moment for pairs in present], axis=0, weights=n_pairs)
+    return blend(moment, hyper.smooth, hyper.smooth_pairs / (hyper.smooth_pairs + sum(n_pairs)))
 
 
-def class_covariance(
-    pairs: Pairs, pool: Array, hyper: HyperParameters
+def estimate_class_covariance(
+    pairs: Pairs, pool_covariance: Array, hyper: HyperParameters
 ) -> tuple[Array, float, float]:
     """Covariance (d, d) of a class, and the shrinkage and pooling used."""
     pooling = hyper.pooling_of(pairs.effective_number)
     if pooling == 1.0:
-        return pool, 0.0, 1.0
+        return pool_covariance, 0.0, 1.0
     own, shrinkage = shrink(pairs, hyper.shrinkage)
-    return blend(own, pool, pooling), shrinkage, pooling
+    return blend(own, pool_covariance, pooling), shrinkage, pooling
 
 
 # -- checks
 
 
-def check_enough(classes: Mapping[Label, Pairs], min_pairs: int) -> None:
+def check_enough(pairs_by_class: Mapping[Label, Pairs], min_pairs: int) -> None:
     """Raise if there are too few pairs, or all θ are 0."""
-    n_pairs = sum(len(pairs) for pairs in classes.values())
+    n_pairs = sum(len(pairs) for pairs in pairs_by_class.values())
     if n_pairs < min_pairs:
         raise ValueError(
             f"there must be at least {min_pairs} pairs of weight above 0 over all classes, got "
             f"{n_pairs}. Align more pairs, or lower `min_pairs`."
         )
-    if not any(pairs.theta.any() for pairs in classes.values()):
+    if not any(pairs.theta.any() for pairs in pairs_by_class.values()):
         raise ValueError(
             "every θ is zero, so there is no warp to learn. Are the samples of each class alike?"
         )

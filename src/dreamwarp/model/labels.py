@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.core.labels import MAX_NUMBER, check_label
-from dreamwarp.core.labels import Label as Label  # a name of this module too
+from dreamwarp.core.labels import MAX_NUMBER, Label, check_label
 
 # Most labels that an error lists.
 MAX_LISTED = 10

@@ -29,24 +29,24 @@ class PosteriorCovariances:
     ----------
     covariances : (n_pairs, r, r), float32
         V.
-    frame : (d, r)
-        F.
+    matrix : (d, r)
+        F, of the frame.
     rest : (d, d)
         C, the same for all pairs.
     """
 
     covariances: NDArray[np.float32]
-    frame: Array
+    matrix: Array
     rest: Array
 
     def only(self, chosen: Any) -> PosteriorCovariances:
         """Those of some pairs."""
-        return PosteriorCovariances(self.covariances[chosen], self.frame, self.rest)
+        return PosteriorCovariances(self.covariances[chosen], self.matrix, self.rest)
 
     def mean(self, weights: Array) -> Array:
         """Weighted mean (d, d)."""
         total = np.einsum("n,nij->ij", weights, self.covariances, dtype=np.float64)
-        return self.frame @ (total / weights.sum()) @ self.frame.T + self.rest
+        return self.matrix @ (total / weights.sum()) @ self.matrix.T + self.rest
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +99,9 @@ class Pairs:
         return (moment + moment.T) / 2.0
 
 
-def join(classes: Mapping[Label, Pairs]) -> Pairs:
+def join(pairs_by_class: Mapping[Label, Pairs]) -> Pairs:
     """The pairs of all classes, without edges."""
-    parts = list(classes.values())
+    parts = list(pairs_by_class.values())
     return Pairs(
         np.concatenate([part.theta for part in parts]),
         np.concatenate([part.weights for part in parts]),

@@ -12,10 +12,16 @@ from dataclasses import dataclass, replace
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from dreamwarp.core.labels import Label
 from dreamwarp.model.distribution import Array, Distribution
-from dreamwarp.model.fitting import HyperParameters, blend, class_covariance, fit_class, shrink
+from dreamwarp.model.fitting import (
+    HyperParameters,
+    blend,
+    estimate_class_covariance,
+    fit_class,
+    shrink,
+)
 from dreamwarp.model.gaussian import is_definite, log_density, triangular_factor, whiten
-from dreamwarp.model.labels import Label
 from dreamwarp.model.pairs import Pairs, join
 
 N_FOLDS = 5
@@ -25,13 +31,13 @@ MAX_CLASSES, MIN_CLASSES = 20, 3
 
 # Candidates. Where nothing can be held out, the first bandwidth and number of class pairs are used.
 SHRINKAGES: tuple[float | str, ...] = (0.0, "oas", "ledoit-wolf")
-# Number of pairs that the pool counts as, relative to d.
-PRIOR_PAIRS = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, np.inf)
+# ν, the number of pairs that the pool counts as in a class, relative to d.
+POOL_PAIRS_PER_DIMENSION = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, np.inf)
 BANDWIDTHS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
 CLASS_PAIRS = (7.0, 1.0, 2.0, 4.0, 12.0, 25.0, 100.0)
 DRIFTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-# Shrinkage and prior pairs, relative to d, where nothing can be held out.
-CAUTIOUS_SHRINKAGE, CAUTIOUS_PRIOR_PAIRS = "oas", 1.0
+# Shrinkage, and ν relative to d, where nothing can be held out.
+CAUTIOUS_SHRINKAGE, CAUTIOUS_POOL_PAIRS_PER_DIMENSION = "oas", 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,18 +49,23 @@ class Fold:
 
 
 def choose_hyperparameters(
-    classes: Mapping[Label, Pairs], given: HyperParameters, dim: int
+    pairs_by_class: Mapping[Label, Pairs], given: HyperParameters, dim: int
 ) -> HyperParameters:
     """Choose the hyper-parameters that are None: of the covariance first, then of the kind."""
     with threadpool_limits(1):  # matrices are too small for threads
-        return _choose_kind_parameters(classes, _choose_covariance(classes, given, dim), dim)
+        hyper = _choose_covariance(pairs_by_class, given, dim)
+        return _choose_kind_parameters(pairs_by_class, hyper, dim)
 
 
 # -- folds
 
 
 def make_folds(
-    classes: Mapping[Label, Pairs], *, by_sample: bool, n_repeats: int = 1, n_folds: int = N_FOLDS
+    pairs_by_class: Mapping[Label, Pairs],
+    *,
+    by_sample: bool,
+    n_repeats: int = 1,
+    n_folds: int = N_FOLDS,
 ) -> list[Fold]:
     """Folds of the pairs of every class; deterministic.
 
@@ -64,11 +75,13 @@ def make_folds(
     split = _split_by_sample if by_sample else _split_by_pair
     folds = []
     for _ in range(n_repeats):
-        masks = {label: split(pairs, n_folds, rng) for label, pairs in classes.items()}
+        masks = {label: split(pairs, n_folds, rng) for label, pairs in pairs_by_class.items()}
         for f in range(n_folds):
-            train = {label: classes[label].only(masks[label][0][f]) for label in classes}
-            test = {label: classes[label].only(masks[label][1][f]) for label in classes}
-            folds.append(Fold(train, test))
+            fold = Fold({}, {})
+            for label, pairs in pairs_by_class.items():
+                train, test = masks[label]
+                fold.train[label], fold.test[label] = pairs.only(train[f]), pairs.only(test[f])
+            folds.append(fold)
     return folds
 
 
@@ -86,15 +99,15 @@ def _split_by_sample(pairs: Pairs, n_folds: int, rng: np.random.Generator) -> tu
     return ~held_out.any(axis=2), held_out.all(axis=2)
 
 
-def thin_out(classes: Mapping[Label, Pairs], dim: int) -> dict[Label, Pairs]:
+def thin_out(pairs_by_class: Mapping[Label, Pairs], dim: int) -> dict[Label, Pairs]:
     """Subsample classes and pairs."""
     rng = np.random.default_rng(0)
     # A factorisation takes time of order d³.
     n_classes = int(np.clip(MAX_CLASSES * (100.0 / dim) ** 2, MIN_CLASSES, MAX_CLASSES))
-    labels = [label for label, pairs in classes.items() if len(pairs)]
-    if len(labels) > n_classes:
-        labels = [labels[i] for i in sorted(rng.permutation(len(labels))[:n_classes])]
-    return {label: _thin_out_class(classes[label], rng) for label in labels}
+    classes = [label for label, pairs in pairs_by_class.items() if len(pairs)]
+    if len(classes) > n_classes:
+        classes = [classes[i] for i in sorted(rng.permutation(len(classes))[:n_classes])]
+    return {label: _thin_out_class(pairs_by_class[label], rng) for label in classes}
 
 
 def _thin_out_class(pairs: Pairs, rng: np.random.Generator) -> Pairs:
@@ -112,21 +125,21 @@ def _thin_out_class(pairs: Pairs, rng: np.random.Generator) -> Pairs:
 
 
 def _choose_covariance(
-    classes: Mapping[Label, Pairs], given: HyperParameters, dim: int
+    pairs_by_class: Mapping[Label, Pairs], given: HyperParameters, dim: int
 ) -> HyperParameters:
-    """Choose shrinkage and prior pairs, the same for all classes.
+    """Choose shrinkage and pool pairs, the same for all classes.
 
-    A small class has too few pairs to hold out; ``prior_pairs`` gives it more of the pool.
+    A small class has too few pairs to hold out; ``pool_pairs`` gives it more of the pool.
     """
     shrinkages = SHRINKAGES if given.shrinkage is None else (given.shrinkage,)
-    if given.pooling is not None or len(classes) == 1:
-        priors = [0.0]
+    if given.pooling is not None or len(pairs_by_class) == 1:
+        numbers = [0.0]
     else:
-        priors = [dim * share for share in PRIOR_PAIRS]
-    candidates = [replace(given, shrinkage=s, prior_pairs=n) for s in shrinkages for n in priors]
+        numbers = [dim * share for share in POOL_PAIRS_PER_DIMENSION]
+    candidates = [replace(given, shrinkage=s, pool_pairs=n) for s in shrinkages for n in numbers]
     if len(candidates) == 1:
         return candidates[0]
-    few = thin_out(classes, dim)
+    few = thin_out(pairs_by_class, dim)
     by_sample = all(pairs.edges is not None for pairs in few.values())
     n_repeats = 3 if by_sample and dim <= 100 else 1
     scores = np.zeros(len(candidates))
@@ -134,7 +147,8 @@ def _choose_covariance(
         scores += _score_covariances(fold, candidates)
     if not scores.any() or not np.isfinite(scores).any():
         shrinkage = CAUTIOUS_SHRINKAGE if given.shrinkage is None else given.shrinkage
-        return replace(given, shrinkage=shrinkage, prior_pairs=dim * CAUTIOUS_PRIOR_PAIRS)
+        pool_pairs = dim * CAUTIOUS_POOL_PAIRS_PER_DIMENSION
+        return replace(given, shrinkage=shrinkage, pool_pairs=pool_pairs)
     return candidates[int(scores.argmax())]
 
 
@@ -145,16 +159,17 @@ def _score_covariances(fold: Fold, candidates: Sequence[HyperParameters]) -> Arr
     if not train:
         return scores
     for shrinkage in dict.fromkeys(candidate.shrinkage for candidate in candidates):
-        pool = shrink(join(train), shrinkage)[0]
+        pool_covariance = shrink(join(train), shrinkage)[0]
         for label, test in fold.test.items():
             if not len(test):
                 continue
             pairs = fold.train[label]
-            own = shrink(pairs, shrinkage)[0] if len(pairs) else pool
+            own = shrink(pairs, shrinkage)[0] if len(pairs) else pool_covariance
             for c, candidate in enumerate(candidates):
                 if candidate.shrinkage == shrinkage:
                     pooling = candidate.pooling_of(pairs.effective_number)
-                    scores[c] += _score_covariance(blend(own, pool, pooling), test)
+                    covariance = blend(own, pool_covariance, pooling)
+                    scores[c] += _score_covariance(covariance, test)
     return scores
 
 
@@ -166,10 +181,10 @@ def _score_covariance(covariance: Array, test: Pairs) -> float:
 
 
 def _choose_kind_parameters(
-    classes: Mapping[Label, Pairs], hyper: HyperParameters, dim: int
+    pairs_by_class: Mapping[Label, Pairs], hyper: HyperParameters, dim: int
 ) -> HyperParameters:
     """Choose the bandwidth, or the class pairs without drift and then the drift."""
-    few = thin_out(classes, dim)
+    few = thin_out(pairs_by_class, dim)
     if hyper.kind == "kde" and hyper.bandwidth is None:
         by_sample = all(pairs.edges is not None for pairs in few.values())
         candidates = [replace(hyper, bandwidth=bandwidth) for bandwidth in BANDWIDTHS]
@@ -197,10 +212,10 @@ def choose_best(folds: Sequence[Fold], candidates: Sequence[HyperParameters]) ->
         train = {label: pairs for label, pairs in fold.train.items() if len(pairs)}
         if not train:
             continue
-        pool = shrink(join(train), candidates[0].shrinkage)[0]
+        pool_covariance = shrink(join(train), candidates[0].shrinkage)[0]
         for label, pairs in train.items():
             test = fold.test[label]
-            covariance = class_covariance(pairs, pool, candidates[0])[0]
+            covariance = estimate_class_covariance(pairs, pool_covariance, candidates[0])[0]
             if len(test) and is_definite(triangular_factor(covariance)):
                 for c, candidate in enumerate(candidates):
                     distribution = fit_class(pairs, covariance, candidate)

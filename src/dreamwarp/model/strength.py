@@ -6,7 +6,7 @@ so they have a default of their own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 # Default for networks. Empirical Bayes learns warps as large as those between samples, and networks
 # err least at about that size.
 NETWORK_STRENGTH = 1.0
+
+
+def check_strength(strength: Any) -> float | None:
+    """The strength, or None for "auto"."""
+    if isinstance(strength, str) and strength == "auto":
+        return None
+    return check_factor("strength", strength, or_else=', or "auto"')
 
 
 def resolve_network_strength(model: WarpModel, strength: float | None) -> float:

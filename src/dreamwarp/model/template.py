@@ -6,8 +6,8 @@ random combination of them plus class noise:
     θ = Σ_e (s b p_e + sqrt(s p_e) z_e) θ_e + sqrt(1 - s) L z,    L Lᵀ = Σ_y,
 
 with weights p_e that sum to 1 and standard normal z. So θ ~ N(s b θ̄_x, s S_x + (1 - s) Σ_y), with
-θ̄_x and S_x the mean and second moment of the template's warps. The share s = K / (K + κ) grows with
-the number K of neighbours: the class counts as κ neighbours. The drift b, from 0 to 1, moves
+θ̄_x and S_x the mean and second moment of the template's warps. The share s = K / (K + c) grows with
+the number K of neighbours: the class counts as c neighbours. The drift b, from 0 to 1, moves
 samples toward the mean of their neighbours. Each pair enters its two templates as θ and -θ, so the
 mean over all templates of a class is zero.
 
@@ -66,16 +66,16 @@ class TemplateMixture(Distribution):
     Attributes
     ----------
     general : (d, d)
-        Triangular factor of the covariance for samples that are not templates.
+        Triangular factor of the covariance of ``others``.
     factor : (d, d)
-        L, lower triangular.
+        L, lower triangular: the factor of the covariance of ``noise``.
     theta : (n_pairs, d)
         Warps of the class, one direction each.
     edges : (n_pairs, 2) int64
         Samples of each pair: θ aligns the first to the second.
     weights : (n_pairs,)
     class_pairs : float
-        κ.
+        c.
     drift : float
         b.
     """
@@ -99,19 +99,19 @@ class TemplateMixture(Distribution):
     scalars: ClassVar[tuple[str, ...]] = ("class_pairs", "drift")
 
     @cached_property
-    def fallback(self) -> Gaussian:
-        """For samples that are not templates."""
+    def others(self) -> Gaussian:
+        """The distribution for samples that are not templates."""
         return Gaussian(self.general)
 
     @cached_property
     def noise(self) -> Gaussian:
-        """N(0, Σ_y)."""
+        """N(0, Σ_y), the class noise of templates."""
         return Gaussian(self.factor)
 
     @property
     def covariance(self) -> Array:
         """(d, d), for samples that are not templates."""
-        return self.fallback.covariance
+        return self.others.covariance
 
     @cached_property
     def table(self) -> Table:
@@ -141,7 +141,7 @@ class TemplateMixture(Distribution):
 
     def log_prob(self, theta: Array, templates: Integers | None = None) -> Array:
         """Log density at θ (n, d), each for its template (n,), or without templates: (n,)."""
-        out = self.fallback.log_prob(theta)
+        out = self.others.log_prob(theta)
         if templates is not None:
             found, places = self._find(templates)
             white = whiten(self.noise.lower, theta)
@@ -187,7 +187,7 @@ class TemplateMixture(Distribution):
     def draw(self, key: int, batch: Batch) -> None:
         """Fill a batch with draws."""
         found, places = self._find(batch.templates)
-        self.fallback.draw(key, batch.only(np.delete(np.arange(len(batch.rows)), found)))
+        self.others.draw(key, batch.only(np.delete(np.arange(len(batch.rows)), found)))
         batch = batch.only(found)
         self.noise.draw(key, batch)
         table = self.table
@@ -202,7 +202,7 @@ class TemplateMixture(Distribution):
 
     def check(self) -> None:
         """Raise unless factors are triangular and numbers in range."""
-        self.fallback.check()
+        self.others.check()
         self.noise.check()
         if self.class_pairs <= 0.0 or not 0.0 <= self.drift <= 1.0:
             raise ValueError(f"class_pairs {self.class_pairs} and drift {self.drift}")

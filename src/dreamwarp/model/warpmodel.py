@@ -18,6 +18,7 @@ from dreamwarp.model.distribution import Array, Batch, Distribution, Integers
 from dreamwarp.model.fitting import (
     KINDS,
     ClassFit,
+    Fitted,
     HyperParameters,
     check_enough,
     fit_classes,
@@ -53,8 +54,14 @@ class WarpModel:
         The labels, of the type in which they were given.
     fits : dict of label to ClassFit
     settings : dict
-        Kind and hyper-parameters, given or chosen. A model from an ``Augmenter`` also has the
-        options of the alignment.
+        Kind and hyper-parameters, given or chosen; those that apply. ``kind``, ``shrinkage``,
+        ``pooling``, ``bandwidth``, ``class_pairs``, ``drift``, ``min_pairs``: as in :meth:`fit`.
+        ``prior_pairs``: number of pairs that the pool counts as in a class, in place of
+        ``pooling``. ``smooth_pairs``: number of pairs that the smooth prior counts as in the pool.
+        A model from an ``Augmenter`` also has its options ``n_neighbors``, ``method``,
+        ``similarity``, ``sigma``, ``displacement``, ``length``, ``keep_unusable``,
+        ``discount_poor``, ``max_steps``, ``max_draws``, ``max_pairs``, ``strength`` and ``seed``,
+        and for kind ``"template"`` ``samples``, a fingerprint of the fitted samples.
     pooled : Gaussian
         The distribution for all classes.
     strength : float
@@ -152,11 +159,17 @@ class WarpModel:
             drift=_check_share("drift", drift) if is_template else None,
             min_pairs=check_whole("min_pairs", min_pairs, 1),
         )
-        classes = check_pairs(space, theta_by_class, weights, edges)
-        check_enough(classes, given.min_pairs)
-        fitted = fit_classes(classes, choose_hyperparameters(classes, given, space.dim))
+        pairs_by_class = check_pairs(space, theta_by_class, weights, edges)
+        check_enough(pairs_by_class, given.min_pairs)
+        hyper = choose_hyperparameters(pairs_by_class, given, space.dim)
+        fitted = fit_classes(pairs_by_class, hyper)
         warn_of_fallbacks(fitted)
-        return cls(space, *fitted)
+        return cls.from_parts(space, fitted)
+
+    @classmethod
+    def from_parts(cls, space: WarpSpace, parts: Fitted) -> WarpModel:
+        """A model of fitted distributions."""
+        return cls(space, parts.distributions, parts.pooled, parts.fits, parts.settings)
 
     # -- properties
 
@@ -285,19 +298,23 @@ class WarpModel:
         -------
         (n, d), float64
         """
-        key, rows = as_key(seed), check_numbers(numbers)
+        key, numbers = as_key(seed), check_numbers(numbers)
+        n = len(numbers)
         check_choice("unknown", unknown, ("error", "pool"))
-        codes = self._codes(labels, len(rows), unknown)
-        absent = np.full(len(rows), NO_TEMPLATE)
-        of = absent if templates is None else check_templates(templates, len(rows))
-        out = np.empty((len(rows), self.space.dim))
+        codes = self._codes(labels, n, unknown)
+        absent = np.full(n, NO_TEMPLATE)
+        of = absent if templates is None else check_templates(templates, n)
+        out = np.empty((n, self.space.dim))
         order = np.argsort(codes, kind="stable")
         present, starts = np.unique(codes[order], return_index=True)
-        for code, start, end in zip(present, starts, [*starts[1:], len(rows)], strict=False):
+        for code, start, end in zip(present, starts, [*starts[1:], n], strict=False):
             chosen = order[start:end]
             label = None if code < 0 else self.classes[code]
             part = self.pooled if label is None else self._distributions[label]
-            batch = Batch(rows[chosen], chosen, of[chosen], out, n_threads)
+            batch = Batch(
+                numbers=numbers[chosen], rows=chosen, templates=of[chosen], out=out,
+                n_threads=n_threads,
+            )  # fmt: skip
             part.draw(label_key(key, label), batch)
         return out
 

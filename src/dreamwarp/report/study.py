@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from dreamwarp.align import Alignments, align_pairs
 from dreamwarp.align.evidence import spread_evenly
+from dreamwarp.augment.judge_nearest import judge_strengths
 from dreamwarp.augment.learning import Settings, TrainingPairs, learn_model
 from dreamwarp.augment.precompile import ensure_compiled
-from dreamwarp.augment.strength import judge_strengths
 from dreamwarp.augment.subject import Data, Subject
 from dreamwarp.augment.verdict import Judgement
 from dreamwarp.core.progress import ProgressOption

@@ -1,9 +1,9 @@
 """Choose the strength of warps by cross-validation of a given classifier.
 
-Folds are those of ``dreamwarp.augment.strength``. The classifier is trained on the other samples
-and warped copies of them, once per strength and fold, and predicts the held-out samples. All
-strengths use the same draws, scaled. After each fold, strengths that are worse than the best by two
-standard errors are dropped.
+Folds are those of ``dreamwarp.augment.judge_nearest``. The classifier is trained on the other
+samples and warped copies of them, once per strength and fold, and predicts the held-out samples.
+All strengths use the same draws, scaled. After each fold, strengths that are worse than the best by
+two standard errors are dropped.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from dreamwarp.augment.folds import choose_some
+from dreamwarp.augment.judge_nearest import STRENGTHS, STRONGER, held_out_masks
 from dreamwarp.augment.learning import TrainingPairs
 from dreamwarp.augment.source import SampleSource
-from dreamwarp.augment.strength import STRENGTHS, STRONGER, held_out_masks
 from dreamwarp.augment.verdict import (
     Errors,
     Judgement,
@@ -134,7 +134,7 @@ def _make_folds(
     seed: int,
     n_threads: int | None,
 ) -> list[_Fold]:
-    codes, n_classes = source.codes, len(pairs.classes)
+    codes, n_classes = source.codes, len(pairs.pairs_by_class)
     masks = held_out_masks(pairs, source.data.X, codes, seed)
     if n_classes < 2:
         raise ValueError(
@@ -146,14 +146,14 @@ def _make_folds(
             f"`X` must have enough samples to hold some out, got {len(codes)} of {n_classes} "
             "classes: the others have too few pairs to learn warps from. Fit the augmenter to more."
         )
-    folds, labels = [], np.array(list(pairs.classes))
+    folds, classes = [], np.array(list(pairs.pairs_by_class))
     for number, held_out in enumerate(masks):
         n_most = MOST_OTHERS if copies is None else len(codes)
         kept = choose_some(codes, ~held_out, n_most, seed)
         n_copies = copies or int(np.clip(N_ROWS // len(kept) - 1, MIN_COPIES, MAX_COPIES))
         templates = np.tile(kept, n_copies)
         theta = pairs.among(~held_out).fit().draw(
-            labels[codes[templates]], np.arange(len(templates)), seed=seed,
+            classes[codes[templates]], np.arange(len(templates)), seed=seed,
             templates=templates, n_threads=n_threads,
         )  # fmt: skip
         folds.append(_Fold(f"fold {number + 1} of {len(masks)}", templates, theta, held_out))

@@ -13,7 +13,7 @@ from scipy.special import expit
 from sklearn.base import clone
 
 import dreamwarp as dw
-from dreamwarp.augment import strength
+from dreamwarp.augment import judge_nearest
 from dreamwarp.augment.class_distances import ClassDistances
 from dreamwarp.augment.folds import (
     N_HELD_OUT,
@@ -24,7 +24,7 @@ from dreamwarp.augment.folds import (
     shrink_images,
     standardize,
 )
-from dreamwarp.augment.strength import STRENGTHS, STRONGER, smooth_errors
+from dreamwarp.augment.judge_nearest import STRENGTHS, STRONGER, smooth_errors
 from dreamwarp.augment.verdict import (
     Errors,
     Judgement,
@@ -109,7 +109,7 @@ def test_copies_are_held_out_together() -> None:
 
 
 def test_a_verdict_is_not_better_for_samples_given_twice(monkeypatch: Any) -> None:
-    monkeypatch.setattr(strength, "N_WARPED", 500)
+    monkeypatch.setattr(judge_nearest, "N_WARPED", 500)
     X, y = textures(8, 0)
     once = fitted().judge(strengths=[1.0]).verdict
     repeated = clone(fitted()).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
@@ -315,7 +315,7 @@ def test_a_best_strength_at_the_edge_is_said() -> None:
 def test_stronger_warps_are_tried_while_they_are_better(
     worst_from: float, n_more: int, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(strength, "N_WARPED", 500)
+    monkeypatch.setattr(judge_nearest, "N_WARPED", 500)
 
     def take_strength(fold: Any, number: int, data: Any, nearest: Any, copies: Any) -> None:
         for some, distances in nearest.items():
@@ -325,8 +325,8 @@ def test_stronger_warps_are_tried_while_they_are_better(
         level = 0.5 - 0.1 * nearest[0] if nearest[0] < worst_from else 0.5
         return as_errors(np.full(sum(len(fold.truth) for fold in folds), level))
 
-    monkeypatch.setattr(strength, "_add_copies", take_strength)
-    monkeypatch.setattr(strength, "_errors_of", errors_at)
+    monkeypatch.setattr(judge_nearest, "_add_copies", take_strength)
+    monkeypatch.setattr(judge_nearest, "_errors_of", errors_at)
     judged = fitted().judge()
     n_tried = min(n_more + 1, len(STRONGER))
     assert tuple(judged.errors) == STRENGTHS + STRONGER[:n_tried]

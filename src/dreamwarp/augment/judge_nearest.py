@@ -163,7 +163,7 @@ class _Fold(NamedTuple):
         kept = choose_some(codes, ~held_out, max(data.n_warped // MIN_COPIES, 1), data.seed)
         kept = kept[np.argsort(codes[kept], kind="stable")]
         distances = ClassDistances.among(
-            images[held_out], images[kept], codes[kept], len(pairs.classes)
+            images[held_out], images[kept], codes[kept], len(pairs.pairs_by_class)
         )
         return cls(pairs.among(~held_out).fit(), codes[held_out], kept, distances)
 
@@ -216,14 +216,14 @@ def _add_copies(
 
 def _draw_warps(fold: _Fold, data: _Data, copies: range) -> Iterator[tuple[Integers, Array]]:
     """Blocks of samples to warp, sorted by class, and their θ."""
-    n, labels = len(fold.kept), np.array(fold.model.classes)
+    n, classes = len(fold.kept), np.array(fold.model.classes)
     for first in range(copies.start * n, copies.stop * n, BLOCK):
         numbers = np.arange(first, min(first + BLOCK, copies.stop * n))
         codes = data.codes[fold.kept[numbers % n]]
         numbers = numbers[np.argsort(codes, kind="stable")]
         templates = fold.kept[numbers % n]
         theta = fold.model.draw(
-            labels[data.codes[templates]], numbers, seed=data.seed, templates=templates,
+            classes[data.codes[templates]], numbers, seed=data.seed, templates=templates,
             n_threads=data.n_threads,
         )  # fmt: skip
         yield templates, theta
