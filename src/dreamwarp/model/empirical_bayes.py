@@ -5,14 +5,14 @@ modes are therefore too small, and posterior draws mostly prior. The covariance 
 marginal likelihood of the pairs has neither bias. Expectation maximisation finds it, with Laplace
 approximations of the posteriors (``align.evidence``):
 
-    pool       S   = (Σ_i E[u uᵀ] + ν₀ I) / (n + ν₀)        over all pairs i, u as in the evidence
+    pool       S   = (Σ_i E[u uᵀ] + ν₀ I) / (n + ν₀)        over all pairs i; θ = F u
     class y    S_y = (Σ_i E[u uᵀ] + ν S) / (n_y + ν)        over the pairs of y
     noise      σ²  = κ E[Σ (source ∘ T - target)²] / m      m numbers per image
 
-The smooth prior counts as ν₀ pairs, and decides where no pair is informative, as in a blank margin.
-Its displacement and ν, the number of pairs that the pool counts as in a class, maximise the
-likelihood of held-out pairs. κ, the number of pixels with common errors (``align.noise``), is
-measured in the first rounds and then fixed. With κ fixed, every step increases the same likelihood,
+The smooth prior counts as ν₀ pairs. It determines the covariance where no pair is informative, as
+in a blank margin. In each class, the pool counts as ν pairs. The displacement of the prior and ν
+are chosen to maximise the likelihood of held-out pairs. κ, the sum of the autocorrelation of the
+residuals (``align.noise``), is measured in the first rounds and then fixed. With κ fixed, every step increases the same likelihood,
 so that σ and S converge; if κ followed the residuals, each round would fit closer than the last.
 
 The prior, the noise and the pool are estimated from a subset of the pairs, which is aligned again
