@@ -12,8 +12,9 @@ approximations of the posteriors (``align.evidence``):
 The smooth prior counts as ν₀ pairs. It determines the covariance where no pair is informative, as
 in a blank margin. In each class, the pool counts as ν pairs. The displacement of the prior and ν
 are chosen to maximise the likelihood of held-out pairs. κ, the sum of the autocorrelation of the
-residuals (``align.noise``), is measured in the first rounds and then fixed. With κ fixed, every step increases the same likelihood,
-so that σ and S converge; if κ followed the residuals, each round would fit closer than the last.
+residuals (``align.noise``), is measured in the first rounds and then fixed. With κ fixed, every
+step increases the same likelihood, so that σ and S converge; if κ followed the residuals, each
+round would fit closer than the last.
 
 The prior, the noise and the pool are estimated from a subset of the pairs, which is aligned again
 in every round because the Laplace approximation depends on the prior. Then all pairs are aligned
