@@ -94,7 +94,7 @@ def test_shapes_and_spacings_must_agree(tmp_path: Path) -> None:
         load(tmp_path / "x")
     save_classes(tmp_path / "y", np.eye(4))
     save(tmp_path / "y" / "b" / "9.nii", VALUES[:4])
-    with pytest.raises(ValueError, match=r"one shape.*5 x 6 x 7.*4 x 6 x 7.*resize"):
+    with pytest.raises(ValueError, match=r"same shape.*5 x 6 x 7.*4 x 6 x 7.*resize"):
         load(tmp_path / "y")
 
 

@@ -379,7 +379,7 @@ def test_parts_of_different_sizes(stored):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"cells": [4, 5]}, r"its arrays are for 50 parameters, and its space \(4, 5\) has 64"),
+        ({"cells": [4, 5]}, r"its arrays have 50 parameters, but its space \(4, 5\) has 64"),
         ({"cells": [10**9, 10**9]}, r"its space \(.*\) has far more"),
         ({"cells": [10**9]}, r"its space \(.*\) has far more"),
         ({"cells": [400, 400]}, r"its space \(400, 400\) has far more"),
