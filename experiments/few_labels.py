@@ -204,18 +204,27 @@ SUMMARY = (
 
 
 def format_summary(archive: lab.Archive) -> str:
-    """The README's table: mean test errors in percent over all draws, where there are all."""
-    titles = []
-    for study in SUMMARY:
-        (data, n_labels), classifier = study.split("/")[0].split("-"), study.split("/")[1]
-        name = {"mnist": "", "fashion": "Fashion-MNIST, "}[data]
-        titles.append(f"{name}{classifier}, {n_labels} per class")
+    """The README's table: mean test errors in percent, of what was run in every draw."""
+    means = np.array(
+        [
+            [final_errors(archive, study, name, "test").mean() for study in SUMMARY]
+            for name in SUMMARY_ROWS
+        ]
+    )
+    known = np.isfinite(means)
+    columns, rows = np.flatnonzero(known.any(axis=0)), np.flatnonzero(known.any(axis=1))
+    titles = [_title(SUMMARY[column]) for column in columns]
     lines = [f"| augmentation | {' | '.join(titles)} |", "|---|" + "--:|" * len(titles)]
-    for name, title in SUMMARY_ROWS.items():
-        means = [final_errors(archive, study, name, "test").mean() for study in SUMMARY]
-        cells = [f"{mean:.2f} %" if np.isfinite(mean) else "" for mean in means]
-        lines.append(f"| {title} | {' | '.join(cells)} |")
+    for row in rows:
+        cells = [f"{means[row, c]:.2f} %" if known[row, c] else "" for c in columns]
+        lines.append(f"| {list(SUMMARY_ROWS.values())[row]} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _title(study: str) -> str:
+    task, classifier = study.split("/")
+    data, n_labels = task.split("-")
+    return f"{'Fashion-MNIST, ' if data == 'fashion' else ''}{classifier}, {n_labels} per class"
 
 
 def fill_pages(archive: lab.Archive) -> None:

@@ -104,6 +104,12 @@ def test_the_table_pairs_draws_with_the_default(archive):
     assert row.startswith("| elastic | 1.4 | 5 | 3.20 (3.00, 3.10, 3.20, 3.30, 3.40) | 50.00 |")
     assert "-1.00" in row
     assert "5 of 5 no worse" in row
+    summary = few_labels.format_summary(archive).splitlines()
+    assert summary[0] == "| augmentation | MLP, 100 per class |"  # of the only case that was run
+    assert summary[2:] == [
+        "| elastic noise, tuned | 50.00 % |",
+        "| learned warps, nothing tuned | 50.00 % |",
+    ]
 
 
 # -- ranks
