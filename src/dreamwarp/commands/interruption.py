@@ -29,6 +29,7 @@ NEWS_SECONDS = 0.1
 
 # Whether the signal came, whether that was printed, and how to continue.
 _is_signalled, _is_printed = threading.Event(), threading.Event()
+_printing = threading.Lock()
 _remedies: list[str] = []
 
 
@@ -77,10 +78,11 @@ def end() -> NoReturn:
 
 def _print_once() -> None:
     """Print that the command was interrupted, unless printed before."""
-    if not _is_printed.is_set():
-        _is_printed.set()
-        words = "; ".join(["interrupted", *_remedies])
-        print(f"dreamwarp: {words}", file=sys.stderr, flush=True)
+    with _printing:  # no thread exits while the other prints
+        if not _is_printed.is_set():
+            _is_printed.set()
+            words = "; ".join(["interrupted", *_remedies])
+            print(f"dreamwarp: {words}", file=sys.stderr, flush=True)
 
 
 def _hide_interruption(error: Any) -> None:
