@@ -30,8 +30,8 @@ def classify(
     seed: int,
     n_steps: int = N_STEPS,
     n_new: int = N_NEW,
-) -> dict[str, float]:
-    """Share of mistakes by judge; ``deform`` None: nothing is made."""
+) -> dict[str, Any]:
+    """Share of mistakes by judge; ``deform`` None: nothing is made. Networks: and the precision."""
     if classifier == "1-NN":
         return find_nearest(task, deform, judges, min(n_new, N_COPIES * len(task.X)))
     return train(classifier, task, deform, judges, seed, n_steps)
@@ -67,8 +67,8 @@ def train(
     judges: dict[str, Samples],
     seed: int,
     n_steps: int,
-) -> dict[str, float]:
-    """Errors of a network after its last step."""
+) -> dict[str, Any]:
+    """Errors of a network after its last step, and the precision it was trained in."""
     import torch
 
     torch.manual_seed(seed)
@@ -81,7 +81,8 @@ def train(
 
     half = classifier == "ConvNet" and precision() == "bfloat16"
     predict = train_network(network, make(), n_steps, task.scale, half_precision=half)
-    return {name: float(np.mean(predict(X) != y)) for name, (X, y) in judges.items()}
+    errors = {name: float(np.mean(predict(X) != y)) for name, (X, y) in judges.items()}
+    return errors | {"precision": "bfloat16" if half else "float32"}
 
 
 def train_network(

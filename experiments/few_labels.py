@@ -133,7 +133,7 @@ def list_trials(archive: lab.Archive, study: str, rivals: Iterable[str]) -> list
     return tuning + sorted(dict.fromkeys(finals), key=lambda trial: trial.draw)
 
 
-def run(trial: Trial, **options: Any) -> dict[str, float]:
+def run(trial: Trial, **options: Any) -> dict[str, Any]:
     """Share of mistakes by judge: of validation samples where a rival is tuned, else of others."""
     task, for_network = load_task(trial.task, trial.draw), trial.classifier != "1-NN"
     judges = {"validation": task.validation}

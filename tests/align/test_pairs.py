@@ -1,4 +1,4 @@
-"""The neighbour graph: exact, deterministic, within classes."""
+"""The neighbour graph: exact, deterministic, within classes. Random pairs: distinct, even."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 
 from dreamwarp.align import neighbor_pairs
 from dreamwarp.align.nearest import BLOCK, find_nearest
+from dreamwarp.align.pairs import random_pairs
 from tests import oracle
 
 
@@ -267,3 +268,24 @@ def test_bad_labels_are_refused(labels, words):
 def test_bad_thread_counts_are_refused():
     with pytest.raises(ValueError, match="`n_threads` must be a positive whole number, got 0"):
         neighbor_pairs(np.eye(9), n_threads=0)
+
+
+# -- random pairs
+
+
+def test_random_pairs_are_distinct_and_of_one_class():
+    codes = np.array([0] * 7 + [1] * 2 + [2] + [3] * 40)
+    edges = random_pairs(codes, 60)
+    assert len(edges) == 60
+    assert (codes[edges[:, 0]] == codes[edges[:, 1]]).all()
+    assert len({frozenset(edge) for edge in as_list(edges)}) == len(edges)
+    np.testing.assert_array_equal(np.bincount(codes[edges[:, 0]]), [21, 1, 0, 38])
+    frequencies = np.bincount(edges.ravel(), minlength=len(codes))[codes == 3]
+    assert np.ptp(frequencies) <= 2
+    np.testing.assert_array_equal(edges, random_pairs(codes, 60))
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 10])
+def test_small_classes_give_all_random_pairs(n):
+    edges = np.sort(random_pairs(np.zeros(n, np.int64), 100), axis=1)
+    assert sorted(as_list(edges)) == [(i, j) for i in range(n) for j in range(i + 1, n)]

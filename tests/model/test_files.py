@@ -295,9 +295,9 @@ def test_versions_that_are_none(version, stored):
 
 def test_a_file_of_a_later_version_is_refused_by_name(stored):
     case = stored()
-    case.write(description={**case.description, "version": 4})
+    case.write(description={**case.description, "version": 5})
     with pytest.raises(
-        ValueError, match=r"gaussian.dwm` has format 4, and .*3\. Upgrade dreamwarp"
+        ValueError, match=r"gaussian.dwm` has format 5, and .*4\. Upgrade dreamwarp"
     ):
         WarpModel.load(case.path)
 
@@ -305,7 +305,7 @@ def test_a_file_of_a_later_version_is_refused_by_name(stored):
 def test_a_file_with_strength_in_its_warps_is_refused(stored):
     case = stored()
     case.write(description={**case.description, "version": 1})
-    with pytest.raises(ValueError, match=r"has format 1, .*reads format 3\. Fit the model again"):
+    with pytest.raises(ValueError, match=r"has format 1, .*reads format 4\. Fit the model again"):
         WarpModel.load(case.path)
 
 

@@ -24,7 +24,7 @@ def make_mixture(*, drift=0.0, class_pairs=3.0, weighted=False, dim=6):
     rng = np.random.default_rng(0)
     weights = rng.uniform(0.1, 1.0, len(theta)) if weighted else np.ones(len(theta))
     factor = triangular_factor(random_covariance(dim))
-    return TemplateMixture(factor, factor, theta, edges, weights, class_pairs, drift)
+    return TemplateMixture(factor, theta, edges, weights, class_pairs, drift)
 
 
 def plain_moments(mixture, template):
@@ -41,7 +41,7 @@ def plain_moments(mixture, template):
     share = n_neighbors / (n_neighbors + mixture.class_pairs)
     moment = sum(q * np.outer(t, t) for q, t in zip(p, own, strict=True))
     mean = mixture.drift * share * (p @ np.array(own))
-    return mean, share * moment + (1.0 - share) * mixture.noise.covariance
+    return mean, share * moment + (1.0 - share) * mixture.of_class.covariance
 
 
 def draw(mixture, templates, seed=0):
@@ -89,7 +89,7 @@ def test_a_template_of_very_many_neighbors():
     theta = rng.normal(size=(300, 6)) * np.arange(1, 7)
     edges = np.stack([np.zeros(300, int), np.arange(1, 301)], axis=1)
     factor = triangular_factor(random_covariance(6))
-    mixture = TemplateMixture(factor, factor, theta, edges, np.ones(300), 0.01, 0.0)
+    mixture = TemplateMixture(factor, theta, edges, np.ones(300), 0.01, 0.0)
     drawn = draw(mixture, np.zeros(20_000, int))
     assert has_covariance(drawn, plain_moments(mixture, 0)[1])
 
@@ -98,13 +98,13 @@ def test_samples_without_warps_of_their_own_get_those_of_the_class():
     mixture = make_mixture(drift=0.5)
     theta = draw(mixture, [-1, 99, 3])
     alone = np.empty((3, 6))
-    mixture.noise.draw(0, Batch(np.arange(3), np.arange(3), np.full(3, -1), alone))
+    mixture.of_class.draw(0, Batch(np.arange(3), np.arange(3), np.full(3, -1), alone))
     np.testing.assert_array_equal(theta[:2], alone[:2])
     assert (theta[2] != alone[2]).all()
     np.testing.assert_allclose(
-        mixture.log_prob(theta, np.array([-1, 99, 3]))[:2], mixture.noise.log_prob(theta)[:2]
+        mixture.log_prob(theta, np.array([-1, 99, 3]))[:2], mixture.of_class.log_prob(theta)[:2]
     )
-    np.testing.assert_allclose(mixture.log_prob(theta), mixture.noise.log_prob(theta))
+    np.testing.assert_allclose(mixture.log_prob(theta), mixture.of_class.log_prob(theta))
 
 
 def test_pairs_of_weight_zero_are_no_neighbors():

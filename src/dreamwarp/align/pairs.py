@@ -1,4 +1,4 @@
-"""neighbor_pairs: a nearest-neighbour graph of samples to align."""
+"""Which samples to align: nearest neighbours, or random pairs of a class."""
 
 from __future__ import annotations
 
@@ -94,6 +94,38 @@ def neighbor_pairs(
     both = np.concatenate([np.empty((0, 2), np.int64), *edges])
     # One number per edge, because rows are much slower to sort.
     return np.stack(np.divmod(np.unique(both @ [len(samples), 1]), len(samples)), axis=1)
+
+
+def random_pairs(codes: NDArray[np.int64], n_pairs: int) -> NDArray[np.int64]:
+    """Random pairs of samples of the same class, spread evenly over classes and samples.
+
+    Sample k of a random order is paired with sample k + 1, then with k + 2, and so on, cyclically.
+    The same codes always give the same pairs.
+
+    Parameters
+    ----------
+    codes : (n,)
+        Class of each sample.
+    n_pairs : int
+        Most pairs in all. A class with too few gives all its pairs, and the others more.
+
+    Returns
+    -------
+    (e, 2) of int64
+        Each pair once, in ascending order of classes.
+    """
+    rng = np.random.default_rng(0)
+    edges, ranks = [np.empty((0, 2), np.int64)], [np.empty(0, np.int64)]
+    for code in np.unique(codes):
+        members = rng.permutation(np.flatnonzero(codes == code))
+        n = len(members)
+        rank = np.arange(min(n_pairs, n * (n - 1) // 2))
+        shift, first = np.divmod(rank, n)
+        edges.append(members[np.stack([first, (first + shift + 1) % n], axis=1)])
+        ranks.append(rank)
+    # The first pair of every class, then the second of every class, and so on.
+    chosen = np.argsort(np.concatenate(ranks), kind="stable")[:n_pairs]
+    return np.concatenate(edges)[np.sort(chosen)]
 
 
 def _class_edges(

@@ -12,13 +12,15 @@ from numpy.typing import NDArray
 from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
 from dreamwarp.align.alignment import METHODS, is_flat, scale_images
 from dreamwarp.align.evidence import EvidenceFinder, spread_evenly
+from dreamwarp.align.pairs import random_pairs
 from dreamwarp.core.defaults import DISPLACEMENT, MAX_DRAWS, MAX_STEPS
 from dreamwarp.core.labels import Label
 from dreamwarp.core.progress import ProgressOption, show_waiting
-from dreamwarp.core.validation import check_choice, check_whole
+from dreamwarp.core.validation import check_choice, check_whole, warn_user
 from dreamwarp.model import WarpModel, alignment_weights, empirical_bayes
 from dreamwarp.model.fitting import (
     KINDS,
+    Fitted,
     HyperParameters,
     check_enough,
     fit_classes,
@@ -40,10 +42,11 @@ LEARNING_METHODS = ("eb", *METHODS)
 MIN_PAIRS = 5
 # Most pairs that empirical Bayes learns from: in all, or per class if that is more.
 MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS = 1000, 50
-# Hyper-parameters of template warps with method="eb". The first three are what held-out likelihood
-# chooses for 100 labels of MNIST. The smooth prior counts as few pairs: enough that no covariance
-# is singular.
-CLASS_PAIRS, DRIFT, POOL_PAIRS, SMOOTH_PAIRS = 7.0, 1.0, 50.0, 5.0
+# If samples differ from the centre of their class with covariance Σ, two of them differ with 2 Σ.
+TO_CENTER = np.sqrt(0.5)
+# Template warps with method="eb": how many neighbours the Gaussian of the class counts as, and the
+# drift. Chosen by a nearest neighbour on validation images of MNIST, 10 and 100 labels per class.
+CLASS_PAIRS, DRIFT = 3.0, 1.0
 
 
 @dataclass(frozen=True)
@@ -108,11 +111,21 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class TrainingPairs:
-    """Aligned pairs by class, and the hyper-parameters to fit a model to them."""
+    """Aligned pairs by class, and the hyper-parameters to fit a model to them.
+
+    Attributes
+    ----------
+    space : WarpSpace
+    pairs_by_class : dict of label to Pairs
+    hyper : HyperParameters
+    for_gaussians : TrainingPairs or None
+        Other pairs, which the covariance of each class is fitted to.
+    """
 
     space: WarpSpace
     pairs_by_class: dict[Label, Pairs]
     hyper: HyperParameters
+    for_gaussians: TrainingPairs | None = None
 
     def __len__(self) -> int:
         return sum(map(len, self.pairs_by_class.values()))
@@ -123,11 +136,20 @@ class TrainingPairs:
             label: pairs.only(np.flatnonzero(kept[pairs.edges].all(axis=1)))
             for label, pairs in self.pairs_by_class.items()
         }
-        return replace(self, pairs_by_class=some)
+        others = self.for_gaussians
+        return replace(
+            self, pairs_by_class=some, for_gaussians=None if others is None else others.among(kept)
+        )
+
+    def fit_parts(self) -> Fitted:
+        """Fit the parts of a model."""
+        others = self.for_gaussians
+        gaussians = None if others is None else others.fit_parts()
+        return fit_classes(self.pairs_by_class, self.hyper, gaussians)
 
     def fit(self) -> WarpModel:
         """Fit a model."""
-        return WarpModel.from_parts(self.space, fit_classes(self.pairs_by_class, self.hyper))
+        return WarpModel.from_parts(self.space, self.fit_parts())
 
 
 class Learned(NamedTuple):
@@ -154,9 +176,13 @@ def learn_model(
     """Learn the warps of each class, in one of three ways.
 
     - method not "eb", or model "kde": align under the smooth prior, and fit to modes or draws.
-    - "eb", "gaussian": estimate noise and pool, align under them, and fit to the posteriors.
-    - "eb", "template": templates get MAP modes under the smooth prior; EB only gives the Gaussian
-      of each class, for samples that are not templates and for networks.
+    - "eb", "gaussian": align random pairs of each class under the noise and the pool that empirical
+      Bayes estimates, and fit to the posteriors.
+    - "eb", "template": the same for samples that are not templates, and for networks. Templates get
+      MAP modes, toward their neighbours, under the smooth prior.
+
+    Nearest neighbours are alike in position, slant and size, which change most pixels, so their
+    warps lack these. Random pairs vary in all ways that members of a class do.
 
     Parameters
     ----------
@@ -169,12 +195,11 @@ def learn_model(
         space, images, codes, classes, settings, seed, progress=progress, n_threads=n_threads,
         client=client,
     )  # fmt: skip
-    edges = learner.find_edges()
     if settings.method != "eb" or settings.model == "kde":
-        return learner.learn_from_alignments(edges)
+        return learner.learn_from_alignments(learner.find_neighbors())
     if settings.model == "gaussian":
-        return learner.learn_gaussians(edges)
-    return learner.learn_templates(edges)
+        return learner.learn_gaussians(learner.draw_pairs())
+    return learner.learn_templates(learner.find_neighbors())
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,29 +232,27 @@ class _Learner:
         """Align under the prior and noise that empirical Bayes finds, and fit to posteriors."""
         pool = self.estimate_pool(edges)
         alignments = self.align(edges, pool)
-        self.select_usable(alignments)  # raises if there are too few
-        chosen = self.select_for_eb(edges, alignments)
-        pairs = self.learn_posteriors(pool, edges[chosen], alignments.theta[chosen])
+        usable = self.select_usable(alignments)
+        pairs = self.learn_posteriors(pool, edges[usable], alignments.theta[usable])
         return Learned(edges, alignments, self.fit_model(pairs), pairs)
 
     def learn_templates(self, edges: Integers) -> Learned:
         """Fit templates to modes under the smooth prior, and Gaussians by empirical Bayes."""
         alignments = self.align(edges)
         pairs_by_class = self.select_pairs(edges, alignments)
-        chosen = self.select_for_eb(edges, alignments)
-        theta = alignments.theta[chosen]
-        pool = self.estimate_pool(edges[chosen], similarity=alignments.similarity, start=theta)
-        others = self.learn_posteriors(pool, edges[chosen], theta)
+        drawn = self.draw_pairs()
+        pool = self.estimate_pool(drawn, similarity=alignments.similarity)
+        others = self.learn_posteriors(pool, drawn)
         hyper = HyperParameters(
-            "template", shrinkage=0.0, pool_pairs=POOL_PAIRS, smooth=self.prior.covariance,
-            smooth_pairs=SMOOTH_PAIRS, class_pairs=CLASS_PAIRS, drift=DRIFT, min_pairs=MIN_PAIRS,
+            "template", shrinkage=0.0, pool_pairs=others.hyper.pool_pairs,
+            class_pairs=CLASS_PAIRS, drift=DRIFT, min_pairs=MIN_PAIRS,
         )  # fmt: skip
-        pairs = TrainingPairs(self.space, pairs_by_class, hyper)
-        return Learned(edges, alignments, self.fit_model(pairs, others), pairs)
+        pairs = TrainingPairs(self.space, pairs_by_class, hyper, others)
+        return Learned(edges, alignments, self.fit_model(pairs), pairs)
 
     # -- pairs
 
-    def find_edges(self) -> Integers:
+    def find_neighbors(self) -> Integers:
         """Pairs of neighbours of the same class."""
         settings = self.settings
         labels = np.array(self.classes)[self.codes]
@@ -239,6 +262,20 @@ class _Learner:
         if settings.max_pairs is None or settings.model == "template":
             return edges
         return edges[spread_evenly(self.codes[edges[:, 0]], settings.max_pairs)]
+
+    def draw_pairs(self) -> Integers:
+        """Random pairs of the same class, without constant images."""
+        n_most = max(MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS * len(self.classes))
+        flat = is_flat(scale_images(self.space, "X", self.images))
+        if flat.any() and self.settings.model == "gaussian":  # else the neighbours' alignment warns
+            warn_user(
+                f"{flat.sum()} of {len(flat)} samples are constant: they are not learned from.",
+                RuntimeWarning,
+            )
+        kept = np.flatnonzero(~flat)
+        pairs = random_pairs(self.codes[kept], self.settings.max_pairs or n_most)
+        check_number(len(pairs), len(self.images) // 2)
+        return kept[pairs]
 
     @cached_property
     def prior(self) -> SmoothPrior:
@@ -275,13 +312,6 @@ class _Learner:
             weights = alignment_weights(alignments.loss_before[some], alignments.loss_after[some])
         return self.split_by_class(Pairs(alignments.theta[some], weights, edges[some]))
 
-    def select_for_eb(self, edges: Integers, alignments: Alignments) -> Integers:
-        """Indices of the pairs that empirical Bayes learns from, balanced over classes."""
-        usable = np.flatnonzero(alignments.usable)
-        n_most = max(MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS * len(self.classes))
-        pair_codes = self.codes[edges[usable, 0]]
-        return usable[spread_evenly(pair_codes, self.settings.max_pairs or n_most)]
-
     def split_by_class(self, pairs: Pairs) -> dict[Label, Pairs]:
         """The pairs of every class."""
         assert pairs.edges is not None
@@ -293,31 +323,19 @@ class _Learner:
 
     # -- the model
 
-    def fit_model(self, pairs: TrainingPairs, others: TrainingPairs | None = None) -> WarpModel:
-        """Fit a model; ``others``: the pairs for samples that are not templates."""
+    def fit_model(self, pairs: TrainingPairs) -> WarpModel:
+        """Fit a model."""
         check_enough(pairs.pairs_by_class, MIN_PAIRS)
-        fitted = fit_classes(pairs.pairs_by_class, pairs.hyper)
+        fitted = pairs.fit_parts()
         warn_of_fallbacks(fitted)
-        if others is not None:
-            fitted = fitted.with_general(fit_classes(others.pairs_by_class, others.hyper))
         model = WarpModel.from_parts(self.space, fitted)
         return model.with_settings(**self.settings.describe(), seed=self.seed)
 
     # -- empirical Bayes
 
-    def estimate_pool(
-        self, edges: Integers, *, similarity: Any = None, start: Array | None = None
-    ) -> empirical_bayes.Pool:
-        """Estimate the noise and the pool from pairs of images that are not constant.
-
-        For pairs that were aligned before: the calibrated ``similarity``, and θ (n_pairs, d) to
-        start at.
-        """
+    def estimate_pool(self, edges: Integers, *, similarity: Any = None) -> empirical_bayes.Pool:
+        """Estimate the noise and the pool; ``similarity``: one that was calibrated before."""
         settings = self.settings
-        flat = is_flat(scale_images(self.space, "X", self.images))
-        kept = np.flatnonzero(~flat[edges].any(axis=1))
-        check_number(len(kept), len(edges))
-        edges = edges[kept]
         finder = EvidenceFinder.for_images(
             self.prior, self.images, edges, similarity=similarity or settings.similarity,
             sigma=settings.sigma, max_steps=settings.max_steps, progress=self.progress,
@@ -326,26 +344,29 @@ class _Learner:
         candidates = empirical_bayes.DISPLACEMENTS if settings.displacement == "auto" else ()
         with show_waiting("estimating noise and scale", self.progress):
             return empirical_bayes.find_pool(
-                finder, edges, self.codes[edges[:, 0]],
-                start=None if start is None else start[kept], displacements=candidates,
+                finder, edges, self.codes[edges[:, 0]], displacements=candidates,
                 fixed_sigma=settings.sigma != "auto", n_threads=self.n_threads,
             )  # fmt: skip
 
     def learn_posteriors(
-        self, pool: empirical_bayes.Pool, edges: Integers, theta: Array
+        self, pool: empirical_bayes.Pool, edges: Integers, theta: Array | None = None
     ) -> TrainingPairs:
-        """Posterior means and covariances of pairs; ``theta`` (n_pairs, d) are their modes."""
+        """Posterior means and covariances of pairs, scaled to warps from the centre of a class.
+
+        ``theta`` (n_pairs, d): modes to start at.
+        """
         frame = pool.finder.frame
         learned = empirical_bayes.learn(
             pool, edges, self.codes[edges[:, 0]], start=theta, n_threads=self.n_threads,
             client=self.client,
         )  # fmt: skip
-        posterior = PosteriorCovariances(learned.covariances, frame.matrix, frame.rest)
-        pairs = Pairs(learned.means @ frame.matrix.T, np.ones(len(edges)), edges, posterior)
+        matrix, share = TO_CENTER * frame.matrix, TO_CENTER**2
+        posterior = PosteriorCovariances(learned.covariances, matrix, share * frame.rest)
+        pairs = Pairs(learned.means @ matrix.T, np.ones(len(edges)), edges, posterior)
         smooth_pairs = empirical_bayes.SMOOTH_PAIRS_PER_COMPONENT * frame.rank
         hyper = HyperParameters(
             "gaussian", shrinkage=0.0, pool_pairs=learned.pool_pairs,
-            smooth=pool.smooth.covariance, smooth_pairs=smooth_pairs, min_pairs=MIN_PAIRS,
+            smooth=share * pool.smooth.covariance, smooth_pairs=smooth_pairs, min_pairs=MIN_PAIRS,
         )  # fmt: skip
         return TrainingPairs(self.space, self.split_by_class(pairs), hyper)
 

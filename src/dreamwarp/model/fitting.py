@@ -6,7 +6,7 @@ The covariance of a class is its shrunk second moment, blended with that of all 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -121,36 +121,35 @@ class Fitted(NamedTuple):
     fits: dict[Label, ClassFit]
     settings: dict[str, Any]
 
-    def with_general(self, other: Fitted) -> Fitted:
-        """Take the Gaussians of another fit for samples that are not templates."""
-        distributions: dict[Label, Distribution] = {}
-        for label, own in self.distributions.items():
-            if self.fits[label].fell_back:
-                distributions[label] = other.pooled
-            else:
-                general = other.distributions[label]
-                assert isinstance(own, TemplateMixture) and isinstance(general, Gaussian)
-                distributions[label] = replace(own, general=general.factor)
-        return self._replace(distributions=distributions, pooled=other.pooled)
 
-
-def fit_classes(pairs_by_class: Mapping[Label, Pairs], hyper: HyperParameters) -> Fitted:
-    """Fit every class and the pool."""
+def fit_classes(
+    pairs_by_class: Mapping[Label, Pairs],
+    hyper: HyperParameters,
+    gaussians: Fitted | None = None,
+) -> Fitted:
+    """Fit every class and the pool; ``gaussians``: a fit whose covariances are used."""
     distributions: dict[Label, Distribution] = {}
     fits = {}
     with threadpool_limits(1):  # matrices are too small for threads
-        pool_covariance = estimate_pool_covariance(pairs_by_class, hyper)
-        pooled = Gaussian.from_covariance(pool_covariance)
+        if gaussians is None:
+            pool_covariance = estimate_pool_covariance(pairs_by_class, hyper)
+            pooled = Gaussian.from_covariance(pool_covariance)
+        else:
+            pooled = gaussians.pooled
         for label, pairs in pairs_by_class.items():
             if len(pairs) < hyper.min_pairs:
                 distributions[label] = pooled
                 fits[label] = ClassFit(len(pairs), 0.0, 1.0, fell_back=True)
-            else:
+                continue
+            if gaussians is None:
                 covariance, shrinkage, pooling = estimate_class_covariance(
                     pairs, pool_covariance, hyper
                 )
-                distributions[label] = fit_class(pairs, covariance, hyper)
-                fits[label] = ClassFit(len(pairs), shrinkage, pooling, fell_back=False)
+            else:
+                covariance = gaussians.distributions[label].covariance
+                shrinkage, pooling = gaussians.fits[label].shrinkage, gaussians.fits[label].pooling
+            distributions[label] = fit_class(pairs, covariance, hyper)
+            fits[label] = ClassFit(len(pairs), shrinkage, pooling, fell_back=False)
     return Fitted(distributions, pooled, fits, hyper.settings())
 
 
@@ -162,10 +161,9 @@ def fit_class(pairs: Pairs, covariance: Array, hyper: HyperParameters) -> Distri
         assert hyper.bandwidth is not None
         return KernelDensity.fit(pairs.theta, pairs.weights, covariance, hyper.bandwidth)
     assert pairs.edges is not None and hyper.class_pairs is not None and hyper.drift is not None
-    factor = triangular_factor(covariance)
     return TemplateMixture(
-        general=factor, factor=factor, theta=pairs.theta, edges=pairs.edges, weights=pairs.weights,
-        class_pairs=hyper.class_pairs, drift=hyper.drift,
+        factor=triangular_factor(covariance), theta=pairs.theta, edges=pairs.edges,
+        weights=pairs.weights, class_pairs=hyper.class_pairs, drift=hyper.drift,
     )  # fmt: skip
 
 
@@ -206,6 +204,8 @@ def estimate_pool_covariance(
     if hyper.smooth is None:
         return shrink(join(pairs_by_class), hyper.shrinkage)[0]
     present = [pairs for pairs in pairs_by_class.values() if len(pairs)]
+    if not present:
+        return hyper.smooth
     n_pairs = [float(pairs.weights.sum()) for pairs in present]
     moment = np.average([pairs.second_moment for pairs in present], axis=0, weights=n_pairs)
     return blend(moment, hyper.smooth, hyper.smooth_pairs / (hyper.smooth_pairs + sum(n_pairs)))

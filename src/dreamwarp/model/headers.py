@@ -26,7 +26,7 @@ from dreamwarp.space.tessellation import MAX_AXES
 FORMAT = "dreamwarp.WarpModel"
 # 1: warps multiplied by the strength. 2: warps as learned. 3: with a Gaussian for samples that are
 # not templates.
-VERSION = 3
+VERSION = 4
 # Most characters of a description: enough for 100,000 classes, and half of what safetensors reads.
 MAX_DESCRIPTION = 2**25
 # Sums of squares of larger numbers may overflow float64.

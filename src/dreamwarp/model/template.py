@@ -11,8 +11,7 @@ the number K of neighbours: the class counts as c neighbours. The drift b, from 
 samples toward the mean of their neighbours. Each pair enters its two templates as θ and -θ, so the
 mean over all templates of a class is zero.
 
-Samples of the class that are not templates get draws from a separate Gaussian, which may be
-estimated otherwise, such as by empirical Bayes.
+Samples of the class that are not templates get draws from N(0, Σ_y).
 """
 
 from __future__ import annotations
@@ -65,10 +64,8 @@ class TemplateMixture(Distribution):
 
     Attributes
     ----------
-    general : (d, d)
-        Triangular factor of the covariance of ``others``.
     factor : (d, d)
-        L, lower triangular: the factor of the covariance of ``noise``.
+        L, lower triangular.
     theta : (n_pairs, d)
         Warps of the class, one direction each.
     edges : (n_pairs, 2) int64
@@ -80,7 +77,6 @@ class TemplateMixture(Distribution):
         b.
     """
 
-    general: Array
     factor: Array
     theta: Array
     edges: Integers
@@ -90,7 +86,6 @@ class TemplateMixture(Distribution):
 
     kind: ClassVar[str] = "template"
     shapes: ClassVar[Shapes] = {
-        "general": ("F64", "dim", "dim"),
         **Gaussian.shapes,
         "theta": ("F64", "pairs", "dim"),
         "edges": ("I64", "pairs", 2),
@@ -99,19 +94,14 @@ class TemplateMixture(Distribution):
     scalars: ClassVar[tuple[str, ...]] = ("class_pairs", "drift")
 
     @cached_property
-    def others(self) -> Gaussian:
-        """The distribution for samples that are not templates."""
-        return Gaussian(self.general)
-
-    @cached_property
-    def noise(self) -> Gaussian:
-        """N(0, Σ_y), the class noise of templates."""
+    def of_class(self) -> Gaussian:
+        """N(0, Σ_y)."""
         return Gaussian(self.factor)
 
     @property
     def covariance(self) -> Array:
-        """(d, d), for samples that are not templates."""
-        return self.others.covariance
+        """Σ_y (d, d)."""
+        return self.of_class.covariance
 
     @cached_property
     def table(self) -> Table:
@@ -141,10 +131,10 @@ class TemplateMixture(Distribution):
 
     def log_prob(self, theta: Array, templates: Integers | None = None) -> Array:
         """Log density at θ (n, d), each for its template (n,), or without templates: (n,)."""
-        out = self.others.log_prob(theta)
+        out = self.of_class.log_prob(theta)
         if templates is not None:
             found, places = self._find(templates)
-            white = whiten(self.noise.lower, theta)
+            white = whiten(self.of_class.lower, theta)
             degrees = np.diff(self.table.begins)[places]
             widths = 2 ** np.ceil(np.log2(degrees)).astype(np.int64)
             for width in np.unique(widths):
@@ -158,7 +148,7 @@ class TemplateMixture(Distribution):
 
     @cached_property
     def _white_theta(self) -> Array:
-        return whiten(self.noise.lower, self.table.theta)
+        return whiten(self.of_class.lower, self.table.theta)
 
     def _log_prob_of(self, white: Array, places: Integers, width: int) -> Array:
         """Log density for templates that have at most ``width`` warps.
@@ -181,15 +171,14 @@ class TemplateMixture(Distribution):
         inside = np.einsum("nd,nd->n", residual, residual) - explained
         dim = white.shape[1]
         log_determinant = np.linalg.slogdet(inner)[1] + dim * np.log1p(-shares)
-        at_zero = log_density(np.zeros((1, dim)), self.noise.lower)
+        at_zero = log_density(np.zeros((1, dim)), self.of_class.lower)
         return at_zero - 0.5 * (inside / (1.0 - shares) + log_determinant)
 
     def draw(self, key: int, batch: Batch) -> None:
         """Fill a batch with draws."""
         found, places = self._find(batch.templates)
-        self.others.draw(key, batch.only(np.delete(np.arange(len(batch.rows)), found)))
+        self.of_class.draw(key, batch)
         batch = batch.only(found)
-        self.noise.draw(key, batch)
         table = self.table
         shares = np.repeat(table.shares, np.diff(table.begins))
         spread(
@@ -201,9 +190,8 @@ class TemplateMixture(Distribution):
         )  # fmt: skip
 
     def check(self) -> None:
-        """Raise unless factors are triangular and numbers in range."""
-        self.others.check()
-        self.noise.check()
+        """Raise unless the factor is triangular and numbers are in range."""
+        self.of_class.check()
         if self.class_pairs <= 0.0 or not 0.0 <= self.drift <= 1.0:
             raise ValueError(f"class_pairs {self.class_pairs} and drift {self.drift}")
         if self.edges.min() < 0 or self.weights.min() < 0.0:
