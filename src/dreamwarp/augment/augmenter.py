@@ -55,8 +55,8 @@ BAD_LAYOUT = (
 class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Makes new samples of each class, by warps learned from its samples.
 
-    ``fit`` aligns every sample with its nearest neighbours of the same class, fits a distribution
-    to the warps between them, and chooses the strength of new warps.
+    ``fit`` aligns samples of the same class, fits a distribution to the warps between them, and
+    chooses the strength of new warps.
 
     Parameters
     ----------
@@ -69,12 +69,11 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     n_neighbors : int
         Neighbours of each sample to align with.
     method : {"eb", "map", "laplace", "metropolis", "hmc"}
-        How the warps of a class are estimated. ``"eb"``: the Gaussian of a class by empirical
-        Bayes, the covariance of highest marginal likelihood; see
-        ``dreamwarp.model.empirical_bayes``. With ``model="template"`` that Gaussian is only for
-        samples outside the fit, and for networks: fitted samples get posterior modes under the
-        smooth prior. Other methods: posterior modes or draws, as in the paper; see
-        :func:`~dreamwarp.align_pairs`.
+        How the warps of a class are estimated. ``"eb"``: empirical Bayes, the Gaussian of highest
+        marginal likelihood given random pairs of the class; see ``model.empirical_bayes``. Half
+        the covariance of two members is that of a member about the centre of its class, which is
+        the scale of the learned warps. Other methods: posterior modes or draws of warps between
+        neighbours, as in the paper; see :func:`~dreamwarp.align_pairs`.
     similarity : {"ssd", "ncc", "mi"}, object or callable
         Similarity of aligned samples; see :func:`~dreamwarp.align_pairs`.
     sigma : float or "auto"
@@ -86,13 +85,13 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     max_steps, max_draws : int
         Limits of search and sampling; see :func:`~dreamwarp.align_pairs`.
     max_pairs : int or None
-        Most pairs to use, balanced over classes. None: all; for empirical Bayes 1,000, or 50 per
-        class if that is more. ``model="template"`` always aligns all pairs.
+        Most pairs to use, balanced over classes. None: all neighbours; for empirical Bayes 1,000
+        random pairs, or 50 per class if that is more. ``model="template"`` aligns all neighbours.
     model : {"template", "gaussian", "kde"}
         Kind of distribution, the ``kind`` of :meth:`~dreamwarp.WarpModel.fit`. ``"template"``:
-        samples of the fit get warps toward their own neighbours, the posterior modes of these
-        pairs; other samples, and networks unless given ``templates``, get the Gaussian of their
-        class.
+        samples of the fit get warps toward their own neighbours, posterior modes, and noise of
+        their class; other samples, and networks unless given ``templates``, get the Gaussian of
+        their class.
         ``"gaussian"``: all samples get the latter; with ``method="map"`` or ``"metropolis"`` it is
         the paper's. ``"kde"`` uses posterior modes for ``method="eb"``.
     strength : float or "auto"
