@@ -58,6 +58,8 @@ paper: $(VENV)/.dev ## run all experiments, or what is missing of them: about 25
 	@$(BIN)/python -m experiments.few_labels
 	@$(BIN)/python -m experiments.choosing
 	@$(BIN)/python -m experiments.marginals
+	@$(BIN)/python -m experiments.which_pairs
+	@$(BIN)/python -m experiments.leakage
 
 paper-quick: $(VENV)/.dev ## the paper's table with one seed and a tenth of the samples: about two hours
 	@$(BIN)/python -m experiments.paper --quick
@@ -66,6 +68,8 @@ paper-smoke: $(VENV)/.dev ## try every experiment on next to nothing
 	@$(BIN)/python -m experiments.paper --smoke
 	@$(BIN)/python -m experiments.few_labels --smoke
 	@$(BIN)/python -m experiments.marginals --smoke
+	@$(BIN)/python -m experiments.which_pairs --smoke
+	@$(BIN)/python -m experiments.leakage --smoke
 
 clean: ## remove the environment, caches and output
 	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import dreamwarp as dw
-from experiments import choosing, few_labels, lab, paper, ranks, tasks
+from experiments import choosing, few_labels, lab, leakage, paper, ranks, tasks, which_pairs
 from experiments.few_labels import TUNING, Trial, list_trials, tune
 from experiments.rivals import BY_DEFAULT, RIVALS
 from experiments.tasks import Task, load_task
@@ -196,6 +196,23 @@ def test_rivals_deform_by_number(name, for_network, task):
 def test_few_labels_smoke(capsys):
     assert few_labels.main(["--smoke"]) == 0
     assert capsys.readouterr().out.count("digits-10") == len(RIVALS)
+
+
+@pytest.mark.parametrize("study", [which_pairs, leakage])
+def test_short_studies_smoke(study, capsys):
+    assert study.main(["--smoke"]) == 0
+    assert "{" in capsys.readouterr().out
+
+
+def test_displacements_are_divided_into_shift_affine_and_rest():
+    rng = np.random.default_rng(0)
+    points = rng.uniform(size=(60, 2))
+    weights = rng.uniform(size=60)
+    shifts = rng.normal(size=(500, 1, 2)) + np.zeros((1, 60, 1))
+    found = which_pairs.divide(shifts, points, weights)
+    assert found["shift"] == pytest.approx(found["all"]) and found["affine"] < 1e-5
+    linear = np.einsum("nij,mj->nmi", rng.normal(size=(500, 2, 2)), points)
+    assert which_pairs.divide(linear, points, weights)["rest"] < 1e-5
 
 
 def test_tables_of_what_there_is(capsys):
