@@ -17,6 +17,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from dreamwarp.explore.guard import Guard
@@ -131,20 +132,17 @@ def create_app(scene: Scene) -> FastAPI:
 
     @app.post("/api/upload")
     async def upload(request: Request) -> dict[str, Any]:
-        from starlette.concurrency import run_in_threadpool
-
         return await run_in_threadpool(_keep, scene, uploads, await request.body())
 
     return app
 
 
 def _keep(scene: Scene, uploads: Uploads, content: bytes) -> dict[str, Any]:
-    n_channels = scene.subject.sample(0).shape[0]
+    n_channels, look = scene.subject.sample(0).shape[0], scene.subject.look
     if scene.subject.model.space.ndim == 1:
         values = read_series(content, n_channels)
     else:
-        values = read_picture(content, n_channels, is_ink=scene.subject.look.is_ink)
-        look = scene.subject.look
+        values = read_picture(content, n_channels, is_ink=look.is_ink)
         if (look.low, look.high) != (0.0, 255.0):  # scale to the range of the data
             values = (look.low + (look.high - look.low) * values / 255.0).astype(np.float32)
     return {"upload": uploads.add(values), "image": scene.picture(values)}
