@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from dreamwarp import Warp, report
+from dreamwarp.augment.subject import Subject
 from dreamwarp.report import aligned, animation, catalog, learned, warped
 from tests.report import cases
 
@@ -49,12 +50,11 @@ def test_samples_are_the_originals_under_drawn_warps() -> None:
 
 def test_components_move_a_sample_by_deviations() -> None:
     model, (X, y) = cases.model(2), cases.data(2)
-    figure = report.draw_components(
-        model, (X, y), label="right", component=2, n_components=1, deviations=(-3, 0, 3), index=4
-    )
+    figure = report.draw_components(model, (X, y), label="right", component=2, n_components=1)
+    typical = X[Subject.of(model, (X, y)).typical(1)[0]]
     found = model.components("right")
     step = found.standard_deviations[1] * found.directions[:, 1]
-    expected = [Warp(model.space, k * step).image(X[4]) / 255.0 for k in (-3.0, 0.0, 3.0)]
+    expected = [Warp(model.space, k * step).image(typical) / 255.0 for k in range(-3, 4)]
     np.testing.assert_allclose(images(figure), expected)
     assert {"−3 σ", "0", "+3 σ", "PC 2", f"{found.share[1]:.0%} of variance"} <= {*words(figure)}
 
@@ -65,7 +65,6 @@ def test_components_move_a_sample_by_deviations() -> None:
         ({"label": "up"}, "`label` must be a class of the data: left, right, got 'up'"),
         ({"component": 99, "label": "left"}, r"`component` must be from 1 to \d+, .* got 99"),
         ({"component": 0}, "`component` must be a whole number, at least 1, got 0"),
-        ({"index": 99}, "`index` must be from 0 to 15 .* got 99"),
     ],
 )
 def test_components_that_are_not_there(options: dict[str, object], message: str) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.augment.source import SampleSource
 from dreamwarp.core.labels import Label
+from dreamwarp.core.samples import spaced
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.look import Look
 from dreamwarp.model import WarpModel
@@ -83,7 +84,7 @@ class Subject:
 
     def sample(self, index: int) -> Array:
         """A sample as (channels, *spatial)."""
-        return as_channels(self.model.space, np.asarray(self.X[index]))
+        return as_sample(self.model.space, np.asarray(self.X[index]))
 
     def members(self, code: int) -> Integers:
         """Indices of the samples of a class."""
@@ -101,8 +102,7 @@ class Subject:
     def typical(self, code: int, n: int = 1) -> Integers:
         """Members of a class nearest to its mean, the nearest first."""
         members = self.members(code)
-        spaced = np.linspace(0, len(members) - 1, min(MOST_COMPARED, len(members)))
-        some = members[spaced.round().astype(np.int64)]
+        some = members[spaced(len(members), MOST_COMPARED)]
         values = np.asarray(self.X[some], dtype=np.float64).reshape(len(some), -1)
         distances = np.square(values - values.mean(axis=0)).sum(axis=1)
         return some[np.argsort(distances, kind="stable")[:n]]
@@ -133,6 +133,11 @@ def component_theta(model: WarpModel, label: Label, component: int, deviations: 
     return np.asarray(deviations, dtype=np.float64)[:, None] * along
 
 
-def as_channels(space: WarpSpace, sample: Array) -> Array:
-    """A sample as (channels, *spatial)."""
-    return sample if sample.ndim == space.ndim + 1 else sample[None]
+def as_sample(space: WarpSpace, values: Array, name: str = "sample") -> Array:
+    """One sample as (channels, *spatial)."""
+    if values.ndim not in (space.ndim, space.ndim + 1) or values.size == 0:
+        raise ValueError(
+            f"`{name}` must be one sample, (*spatial) or (channels, *spatial) with {space.ndim} "
+            f"spatial {'axis' if space.ndim == 1 else 'axes'}, got shape {values.shape}."
+        )
+    return values if values.ndim == space.ndim + 1 else values[None]

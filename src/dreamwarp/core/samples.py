@@ -104,6 +104,19 @@ def add_channels(X: NDArray[Any], ndim: int) -> NDArray[Any]:
     return X if X.ndim == ndim + 2 else X[:, None]
 
 
+def pixel_centers(
+    shape: Sequence[int], first: int = 0, stop: int | None = None
+) -> NDArray[np.float64]:
+    """Centres in the unit domain of pixels ``first`` to ``stop`` - 1, row-major: (m, ndim)."""
+    numbers = np.arange(first, math.prod(shape) if stop is None else stop)
+    return (np.stack(np.unravel_index(numbers, tuple(shape)), axis=-1) + 0.5) / shape
+
+
+def spaced(n: int, n_most: int) -> NDArray[np.int64]:
+    """At most ``n_most`` indices from 0 to n - 1, evenly spaced, with both ends."""
+    return np.linspace(0, n - 1, min(n, n_most)).round().astype(np.int64)
+
+
 # -- samples as rows
 
 

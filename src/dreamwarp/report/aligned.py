@@ -13,7 +13,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.align import Alignments
-from dreamwarp.augment.subject import as_channels
+from dreamwarp.augment.subject import as_sample
 from dreamwarp.core.validation import check_whole
 from dreamwarp.data.look import Look
 from dreamwarp.report import figures, sheets
@@ -41,22 +41,19 @@ def draw_field(space: WarpSpace, source: ArrayLike, target: ArrayLike, theta: Ar
     source, target : (*spatial) or (channels, *spatial)
     theta : (d,)
         Aligns the source to the target.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
-    first, second = (as_channels(space, np.asarray(sample)) for sample in (source, target))
-    if first.shape != second.shape or first.ndim != space.ndim + 1:
+    first = as_sample(space, np.asarray(source), "source")
+    second = as_sample(space, np.asarray(target), "target")
+    if first.shape != second.shape:
         raise ValueError(
-            f"`source` and `target` must have the same shape, with {space.ndim} spatial axes, got "
-            f"{np.shape(source)} and {np.shape(target)}."
+            f"`source` and `target` must have the same shape, got {np.shape(source)} and "
+            f"{np.shape(target)}."
         )
     values = np.asarray(theta, dtype=np.float64)
     warped = Warp(space, values).image(first)
     look, spatial = Look.of(np.stack([first, second])), first.shape[1:]
 
-    def draw_cells(axes: Axes, box: sheets.Box) -> None:
+    def draw_cells(axes: Axes, box: sheets.Area) -> None:
         draw_sample(axes, box, first, look)
         sheets.draw_tessellation(axes, box, space, spatial)
 
@@ -88,10 +85,6 @@ def draw_gallery(study: Study, *, label: Any = None, n: int = 8) -> Figure:
         A class. Default: all.
     n : int
         Number of pairs.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     worst, typical = choose_pairs(study, label, check_whole("n", n, 1))
     subject, rows, notes = study.subject, [], []
@@ -103,9 +96,15 @@ def draw_gallery(study: Study, *, label: Any = None, n: int = 8) -> Figure:
         cells.append(partial(draw_sample, values=warped, look=look, behind=target))
         for values in (source, warped):
             cells.append(partial(draw_difference, first=values, second=target, look=look))
-        name = str(subject.labels[subject.codes[study.edges[index, 0]]])
+        name = str(subject.labels[study.pair_codes[index]])
         rows.append((f"worst {name}" if index in worst else name, cells))
-        notes.append(describe_pair(study, index))
+        size = f"warp size {study.sizes[index]:.1f}"
+        if not study.alignments.usable[index]:
+            notes.append("can't be aligned")
+        elif study.alignments.sigma is None:
+            notes.append(size)
+        else:
+            notes.append(f"{study.left_over[index]:.0%} remaining\n{size}")
     titles = ("source", "target", "warped", "before", "after")
     return Gallery(
         subject.spatial, rows, list(enumerate(titles)), gaps=(3,),
@@ -113,23 +112,12 @@ def draw_gallery(study: Study, *, label: Any = None, n: int = 8) -> Figure:
     ).draw()  # fmt: skip
 
 
-def describe_pair(study: Study, index: int) -> str:
-    """Summarize the alignment of a pair."""
-    size = f"warp size {study.sizes[index]:.1f}"
-    if not study.alignments.usable[index]:
-        return "can't be aligned"
-    if study.alignments.sigma is None:
-        return size
-    return f"{study.left_over[index]:.0%} remaining\n{size}"
-
-
 def choose_pairs(study: Study, label: Any, n: int) -> tuple[Integers, Integers]:
     """Choose the worst pairs, of a class or of all, and as many from typical to best."""
     left = np.where(study.alignments.usable, study.left_over, np.nan)
     candidates = np.flatnonzero(np.isfinite(left))
     if label is not None:
-        classes = study.subject.codes[study.edges[:, 0]]
-        candidates = candidates[classes[candidates] == study.subject.place(label)]
+        candidates = candidates[study.pair_codes[candidates] == study.subject.place(label)]
     if not len(candidates):
         raise ValueError("`study` must have pairs that can be aligned, got none.")
     order = candidates[np.argsort(-left[candidates], kind="stable")]
@@ -154,10 +142,6 @@ def draw_traces(alignments: Alignments, *, titles: Sequence[str] | None = None) 
         are drawn.
     titles : sequence of str, optional
         One for each pair.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     if not alignments.chains:
         raise ValueError(

@@ -30,11 +30,14 @@ class Request:
     strength: float | None = None
     seed: int = 0
     max_samples: int = MAX_SAMPLES
+    known: Study | None = None
 
     @cached_property
     def study(self) -> Study:
-        """The samples, aligned again; made at first use."""
-        return make_study(self.model, self.data, max_samples=self.max_samples, seed=self.seed)
+        """The samples, aligned: the known study, or one that is made at first use."""
+        return self.known or make_study(
+            self.model, self.data, max_samples=self.max_samples, seed=self.seed
+        )
 
 
 def _draw_warp(request: Request) -> Figure:
@@ -53,7 +56,7 @@ def _draw_traces(request: Request) -> Figure:
     chains = sample_chains(study, chosen, method)
     titles = []
     for name, pair in zip(["worst pair", "typical pair", "best pair"], chosen, strict=False):
-        label = study.subject.labels[study.subject.codes[study.edges[pair, 0]]]
+        label = study.subject.labels[study.pair_codes[pair]]
         titles.append(f"{name}, class {label}, {method}")
     return aligned.draw_traces(chains, titles=titles)
 
@@ -79,8 +82,7 @@ def most_gained(study: Study, label: Any = None) -> int:
     gain = study.alignments.loss_before - study.alignments.loss_after
     gain = np.where(study.alignments.usable, gain, -np.inf)
     if label is not None:
-        classes = study.subject.codes[study.edges[:, 0]]
-        gain = np.where(classes == study.subject.place(label), gain, -np.inf)
+        gain = np.where(study.pair_codes == study.subject.place(label), gain, -np.inf)
     return int(np.argmax(gain))
 
 

@@ -11,7 +11,7 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from dreamwarp.core.files import write_beside
+from dreamwarp.core.files import check_suffix, write_beside
 
 INK = "#22283a"
 FAINT = "#d5d9e0"
@@ -50,12 +50,7 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150)
 
 def check_picture_path(path: str | os.PathLike[str]) -> Path:
     """Return ``path``, or raise if its suffix is not a picture format."""
-    target = Path(path)
-    if target.suffix.lower() not in SUFFIXES:
-        raise ValueError(
-            f"`{target}` must end in one of {', '.join(SUFFIXES)}, the formats of pictures."
-        )
-    return target
+    return check_suffix(path, SUFFIXES, "pictures")
 
 
 def shade(place: int, n: int) -> Any:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dreamwarp.report.sheets import Box, box_width, new_sheet, shorten, write
+from dreamwarp.report.sheets import Area, box_width, new_sheet, shorten, write
 
 # Draws into a box.
-Cell = Callable[[Axes, Box], None]
+Cell = Callable[[Axes, Area], None]
 
 # Inches.
 MARGIN, GAP, ROOM_FOR_TITLES, ROOM_FOR_LABELS = 0.12, 0.07, 0.3, 0.3
@@ -77,7 +77,7 @@ class Gallery:
             y = top + number * (self.height + GAP)
             write(axes, left - 0.1, y + self.height / 2, label, size=10, align="right")
             for x, cell in zip(starts, cells, strict=False):
-                cell(axes, Box(x, y, width, self.height))
+                cell(axes, Area(x, y, width, self.height))
             if self.notes:
                 x = starts[-1] + width + 2 * GAP
                 write(axes, x, y + self.height / 2, self.notes[number], size=8.5, align="left")
@@ -96,7 +96,7 @@ def draw_panels(
     )
     for number, (title, cell) in enumerate(panels.items()):
         row, column = divmod(number, n_columns)
-        box = Box(MARGIN + column * step_x, top + row * step_y, width, height)
+        box = Area(MARGIN + column * step_x, top + row * step_y, width, height)
         write(axes, box.x, box.y - 0.12, title, align="left")
         cell(axes, box)
     return figure

@@ -30,12 +30,7 @@ UNITS_PER_INCH = 100
 
 
 class Page:
-    """A page, built from top to bottom.
-
-    Parameters
-    ----------
-    title : str
-    """
+    """A page, built from top to bottom."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -176,7 +171,12 @@ class Page:
         """Render the page as HTML."""
         parts = list(self._parts)
         if self._place_of_contents is not None:
-            parts[self._place_of_contents] = self._list_sections()
+            items = "".join(
+                f'<li><a href="#section-{number}">{html.escape(text)}</a></li>'
+                for number, text in enumerate(self._sections, 1)
+            )
+            contents = f'<nav class="contents" aria-label="Contents"><ol>{items}</ol></nav>'
+            parts[self._place_of_contents] = contents
         body = "\n".join(parts)
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
@@ -188,13 +188,6 @@ class Page:
             f'<body>\n<a class="skip" href="#start">Skip to the content</a>\n'
             f'<main id="start">\n{body}\n</main>\n</body></html>\n'
         )
-
-    def _list_sections(self) -> str:
-        items = "".join(
-            f'<li><a href="#section-{number}">{html.escape(text)}</a></li>'
-            for number, text in enumerate(self._sections, 1)
-        )
-        return f'<nav class="contents" aria-label="Contents"><ol>{items}</ol></nav>'
 
 
 @cache

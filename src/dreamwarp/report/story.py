@@ -17,7 +17,7 @@ from dreamwarp.report.catalog import most_gained
 from dreamwarp.report.galleries import Gallery
 from dreamwarp.report.outliers import Outlier, find_odd
 from dreamwarp.report.page import Page, check_page_path
-from dreamwarp.report.sheets import list_labels, shorten
+from dreamwarp.report.sheets import join_labels, shorten
 from dreamwarp.report.study import Study
 
 # A class with fewer pairs gets a warning.
@@ -52,10 +52,6 @@ def write_report(
         Names of the files, for the commands that the report suggests.
     preface : callable, optional
         Adds sections to the page after the summary.
-
-    Returns
-    -------
-    Path of the page.
     """
     target = check_page_path(path)
     study.judgement  # noqa: B018  (computed here because it shows its own progress)
@@ -119,7 +115,7 @@ def add_data(page: Page, study: Study) -> None:
     page.figure(
         draw_members(study),
         "Random samples of each class.",
-        alternative=f"A table of {kind}: one row per class, {list_labels(subject.labels)}.",
+        alternative=f"A table of {kind}: one row per class, {join_labels(subject.labels)}.",
         is_photo=subject.is_color,
     )
 
@@ -265,13 +261,13 @@ def add_alignments(page: Page, study: Study) -> None:
 def draw_left_over(study: Study) -> Figure:
     """Draw a box plot of the remaining differences of each class."""
     subject = study.subject
-    classes, left = subject.codes[study.edges[:, 0]], study.left_over
+    left = study.left_over
     kept = np.isfinite(left) & study.alignments.usable
-    shown = [code for code in range(len(subject.labels)) if (kept & (classes == code)).any()][:40]
+    shown = np.unique(study.pair_codes[kept])[:40].tolist()
     figure = figures.new_figure(7.0, 0.9 + 0.24 * len(shown))
     axes = figure.subplots()
     axes.boxplot(
-        [left[kept & (classes == code)] for code in shown], orientation="horizontal",
+        [left[kept & (study.pair_codes == code)] for code in shown], orientation="horizontal",
         whis=(5, 95), showfliers=False, widths=0.55, patch_artist=True,
         boxprops={"facecolor": "#cfe0ee", "edgecolor": figures.GRID},
         medianprops={"color": figures.MARKS[0], "linewidth": 1.6},
@@ -354,13 +350,12 @@ def _reason(study: Study, outlier: Outlier) -> str:
 
 
 def _name_outlier(study: Study, outlier: Outlier) -> str:
-    label = study.subject.labels[study.subject.codes[outlier.sample]]
-    like = (
-        ""
-        if outlier.looks_like is None
-        else f", looks like {study.subject.labels[outlier.looks_like]}"
-    )
-    return f"sample {study.numbers[outlier.sample]} of class {label}{like}"
+    subject = study.subject
+    name = f"sample {study.numbers[outlier.sample]} of class "
+    name += str(subject.labels[subject.codes[outlier.sample]])
+    if outlier.looks_like is None:
+        return name
+    return f"{name}, looks like {subject.labels[outlier.looks_like]}"
 
 
 def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
@@ -369,7 +364,7 @@ def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
     if model.fallbacks:
         yield (
             f"{_count(len(model.fallbacks), 'class has', 'classes have')} too few pairs and got "
-            f"the warps of all classes: {list_labels(model.fallbacks)}. Add samples of them."
+            f"the warps of all classes: {join_labels(model.fallbacks)}. Add samples of them."
         )
     few = [
         label for label, fit in model.fits.items()
@@ -378,13 +373,13 @@ def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
     if few:
         yield (
             f"{_count(len(few), 'class has', 'classes have')} fewer than {FEW_PAIRS} pairs: "
-            f"{list_labels(few)}. Their warps are mostly learned from the other classes."
+            f"{join_labels(few)}. Their warps are mostly learned from the other classes."
         )
     poor = poor_classes(study)
     if poor:
         yield (
             f"In {_count(len(poor), 'class', 'classes')} most pairs keep over {POOR:.0%} of their "
-            f"difference: {list_labels(poor)}. Their samples differ by more than smooth warps. "
+            f"difference: {join_labels(poor)}. Their samples differ by more than smooth warps. "
             "Try more cells, or split the classes."
         )
     n_open, n = int((~study.alignments.converged).sum()), len(study.edges)
@@ -413,13 +408,12 @@ def poor_classes(study: Study) -> list[Label]:
     """List classes whose median pair keeps more than ``POOR`` of its difference."""
     if study.alignments.sigma is None:
         return []
-    classes, left = study.subject.codes[study.edges[:, 0]], study.left_over
-    found = []
-    for code, label in enumerate(study.subject.labels):
-        some = left[(classes == code) & np.isfinite(left)]
-        if len(some) and np.median(some) > POOR:
-            found.append(label)
-    return found
+    finite = np.isfinite(study.left_over)
+    return [
+        study.subject.labels[code]
+        for code in np.unique(study.pair_codes[finite])
+        if np.median(study.left_over[finite & (study.pair_codes == code)]) > POOR
+    ]
 
 
 def add_next_steps(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from dreamwarp.augment.subject import Data, Subject, component_theta
+from dreamwarp.core.samples import spaced
 from dreamwarp.core.validation import check_whole
 from dreamwarp.model import WarpModel
 from dreamwarp.model.strength import resolve_strength
@@ -45,10 +45,6 @@ def draw_samples(
     strength : float, optional
         Factor on the learned warps. Default: the strength of the model or, if that is 0, 1.
     seed : int
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     subject = Subject.of(model, data)
     check_whole("n_versions", n_versions, 1)
@@ -75,10 +71,10 @@ def draw_components(
     label: Any = None,
     component: int = 1,
     n_components: int = 5,
-    deviations: Sequence[float] = DEVIATIONS,
-    index: int | None = None,
 ) -> Figure:
-    """Draw samples warped along principal components of their class: the paper's figure 4.
+    """Draw typical samples, warped along components of their class: the paper's figure 4.
+
+    From left to right, -3 to 3 standard deviations.
 
     Parameters
     ----------
@@ -90,23 +86,15 @@ def draw_components(
         Component, from 1, the largest; with ``label``, the first one shown.
     n_components : int
         Components shown of ``label``.
-    deviations : sequence of float
-        Positions along the component in standard deviations, from left to right.
-    index : int, optional
-        The sample to warp. Default: a typical one.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     subject = Subject.of(model, data)
     rows, notes = [], []
     for name, code, k in choose_rows(subject, label, component, n_components):
-        moved = warp_along(subject, code, k, np.asarray(deviations), index)
+        moved = warp_along(subject, code, k, np.array(DEVIATIONS))
         rows.append((name, [show(subject, values) for values in moved]))
         notes.append(f"{model.components(subject.labels[code]).share[k]:.0%} of variance")
     # With a typographic minus sign.
-    names = [f"{value:+g} σ".replace("-", "−") if value else "0" for value in deviations]
+    names = [f"{value:+g} σ".replace("-", "−") if value else "0" for value in DEVIATIONS]
     return Gallery(
         subject.spatial, rows, list(enumerate(names)), height=box_height(subject), notes=notes,
         are_centered=True,
@@ -125,24 +113,16 @@ def choose_rows(
 
 
 def warp_along(
-    subject: Subject, code: int, component: int, deviations: NDArray[Any], index: int | None
+    subject: Subject, code: int, component: int, deviations: NDArray[Any]
 ) -> NDArray[Any]:
-    """Warp a sample, by default a typical one of a class, along a component of that class."""
-    if index is not None and not 0 <= index < len(subject.X):
-        raise ValueError(
-            f"`index` must be from 0 to {len(subject.X) - 1} for {len(subject.X):,} samples, got "
-            f"{index}."
-        )
-    sample = int(subject.typical(code)[0]) if index is None else index
+    """Warp a typical sample of a class along a component of that class."""
     theta = component_theta(subject.model, subject.labels[code], component, deviations)
-    return subject.warp(theta, sample)
+    return subject.warp(theta, int(subject.typical(code)[0]))
 
 
 def shown_classes(subject: Subject) -> list[int]:
     """Choose up to ``MAX_ROWS`` classes, evenly spaced."""
-    n = len(subject.labels)
-    spaced = np.linspace(0, n - 1, min(n, MAX_ROWS)).round()
-    return spaced.astype(np.int64).tolist()
+    return spaced(len(subject.labels), MAX_ROWS).tolist()
 
 
 def shown_strength(model: WarpModel, strength: float | None) -> float:
