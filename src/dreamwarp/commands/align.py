@@ -30,12 +30,11 @@ from dreamwarp.commands.options import (
     parse_cells,
 )
 from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, MAX_DRAWS, MAX_STEPS
-from dreamwarp.core.files import refuse_existing, write_beside
+from dreamwarp.core.files import check_suffix, refuse_existing, write_beside
 
 if TYPE_CHECKING:
     from dreamwarp import Alignments, WarpSpace
 
-THETA_SUFFIXES = (".json", ".npy")
 # Default output.
 PICTURE = Path("align.png")
 
@@ -90,10 +89,8 @@ def align(
 
     picture = PICTURE if output is None else output
     check_picture_path(picture)
-    if theta is not None and theta.suffix.lower() not in THETA_SUFFIXES:
-        raise ValueError(
-            f"`{theta}` must end in one of {', '.join(THETA_SUFFIXES)}, the formats of theta."
-        )
+    if theta is not None:
+        check_suffix(theta, (".json", ".npy"), "theta")
     for path in (output, theta):
         if path is not None and not overwrite:
             refuse_existing(path)
