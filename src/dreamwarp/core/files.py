@@ -7,7 +7,7 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,16 @@ def _remove(path: Path) -> None:
         shutil.rmtree(path, ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+def check_suffix(path: str | os.PathLike[str], suffixes: Sequence[str], what: str) -> Path:
+    """``path``; raise unless it ends in one of ``suffixes``, the formats of ``what``."""
+    target = Path(path)
+    if target.suffix.lower() not in suffixes:
+        raise ValueError(
+            f"`{target}` must end in one of {', '.join(suffixes)}, the formats of {what}."
+        )
+    return target
 
 
 def refuse_existing(path: str | os.PathLike[str]) -> None:
