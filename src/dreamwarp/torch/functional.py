@@ -31,13 +31,13 @@ from dreamwarp.space.resample import (
     INTERPOLATIONS,
     Fill,
     Interpolation,
-    _fill_number,
     check_spatial_shape,
+    fill_number,
 )
 from dreamwarp.space.warp import PIXEL_TOLERANCE, TOLERANCE
 from dreamwarp.space.warpspace import Method, check_tolerance
 from dreamwarp.torch import compiled_engine, tensor_engine
-from dreamwarp.torch.compiled_engine import as_array
+from dreamwarp.torch.compiled_engine import to_numpy
 from dreamwarp.torch.tensor_interpolation import Sampling
 
 
@@ -335,5 +335,5 @@ def _check_sampling(
     check_choice("interpolation", interpolation, INTERPOLATIONS)
     check_choice("fill", fill, ("edge", "constant", "reflect"))
     rule: Fill = "wrap" if space.boundary == "periodic" else fill
-    dtype = as_array(_promote_half(images[:0])).dtype
-    return Sampling(interpolation, rule, _fill_number(fill, fill_value, dtype).item())
+    dtype = to_numpy(_promote_half(images[:0])).dtype
+    return Sampling(interpolation, rule, fill_number(fill, fill_value, dtype).item())
