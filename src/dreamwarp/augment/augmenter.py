@@ -134,6 +134,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         One per edge.
     model_ : WarpModel
         The learned distributions; recommends ``strength_``. ``model_.save`` writes it to a file.
+    pairs_ : TrainingPairs
+        What the model is learned from, again for each fold of :meth:`judge`.
+    source_ : SampleSource
+        Makes new samples by number.
     strength_ : float
         Default factor on the learned warps.
     strength_errors_ : dict of float to float
@@ -269,14 +273,14 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         classes = [check_label(label) for label in np.unique(labels).tolist()]
         self._key = as_key(self.seed if self.random_state is None else self.random_state)
         ensure_compiled(self.space_)
-        self.edges_, self.alignments_, self.model_, self._pairs = learn_model(
+        self.edges_, self.alignments_, self.model_, self.pairs_ = learn_model(
             self.space_, self._images, self._codes, classes, settings, seed=self._key,
             progress=self.progress, n_threads=self.n_threads, client=client,
         )  # fmt: skip
         if settings.model == "template":  # which identifies samples by index
             self.model_ = self.model_.with_settings(samples=fingerprint(self._images))
         # A placeholder: ``_set_strength`` below sets the strength to use.
-        self._source = SampleSource(
+        self.source_ = SampleSource(
             self.model_, (self._images, labels), seed=self._key, strength=1.0,
             interpolation=self.interpolation,
         )  # fmt: skip
@@ -289,7 +293,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.strength_errors_ = judgement.errors
         asked = "auto" if strength is None else strength
         self.model_ = self.model_.with_strength(self.strength_).with_settings(strength=asked)
-        self._source = self._source.with_options(model=self.model_)
+        self.source_ = self.source_.with_options(model=self.model_)
         if strength is None and self.strength_ == 0.0:
             warn_user(
                 "on held-out samples no warps do better than none by a standard error, so "
@@ -364,14 +368,14 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 )
             return self._judge(strengths)
         return judge_estimator(
-            estimator, self._pairs, self._source, self._y, self._sample_shape,
+            estimator, self.pairs_, self.source_, self._y, self._sample_shape,
             strengths=strengths, copies=copies, seed=self._key, progress=self.progress,
             n_threads=self.n_threads,
         )  # fmt: skip
 
     def _judge(self, strengths: Sequence[float] | None) -> Judgement:
         return judge_strengths(
-            self._pairs, self._images, self._codes, strengths=strengths, seed=self._key,
+            self.pairs_, self._images, self._codes, strengths=strengths, seed=self._key,
             progress=self.progress, n_threads=self.n_threads,
         )  # fmt: skip
 
@@ -451,7 +455,12 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         """
         check_is_fitted(self)
         start, n = check_whole("first", first, 0), check_whole("n", n, 0)
-        code = None if label is None else self._encode_one(label)
+        code = None
+        if label is not None:
+            (code,) = encode(as_labels([label], 1), self.model_.classes)
+            if code < 0:
+                remedy = "Omit `label` for samples of all classes."
+                refuse_unknown(label, self.model_.classes, remedy)
         source = self._source_by(seed, strength).with_options(balance=balance)
         numbers = np.arange(start, start + n)
         templates = source.choose(numbers, code=code, n_threads=self.n_threads)
@@ -563,18 +572,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     def _source_by(self, seed: Seed, strength: float | None) -> SampleSource:
         """The source of new samples; None: the seed of the fit, the recommended strength."""
-        return self._source.with_options(
+        return self.source_.with_options(
             key=None if seed is None else as_key(seed),
             strength=resolve_strength(self.model_, strength),
         )
-
-    def _encode_one(self, label: Any) -> int:
-        """Index of the class with a label."""
-        classes = self.model_.classes
-        (code,) = encode(as_labels([label], 1), classes)
-        if code < 0:
-            refuse_unknown(label, classes, "Omit `label` for samples of all classes.")
-        return int(code)
 
     def _require_labels(self, y: Any) -> Any:
         """Raise if there are no labels, in words that scikit-learn expects."""

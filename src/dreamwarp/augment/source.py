@@ -156,7 +156,10 @@ class SampleSource:
         check_finite(self.data.name, self.data.X)
         classes, self.codes = np.unique(self.data.y, return_inverse=True)
         self.form = SampleForm(self.data.X.shape[1:], self.data.X.dtype.newbyteorder("="), classes)
-        self.knows_templates = _knows_templates(model, self.data)
+        fitted = model.settings.get("samples")
+        self.knows_templates = (
+            model.kind != "template" or fitted is None or fitted == fingerprint(self.data.X)
+        )
         self._members = Members(self.codes)
 
     def with_options(
@@ -338,8 +341,3 @@ def _check_classes(model: WarpModel, data: DataSet) -> None:
             f"{list_labels(unknown)}. It knows {list_labels(model.classes)}. Use the data that it "
             "was fitted to, or fit a model to this."
         )
-
-
-def _knows_templates(model: WarpModel, data: DataSet) -> bool:
-    fitted = model.settings.get("samples")
-    return model.kind != "template" or fitted is None or fitted == fingerprint(data.X)

@@ -323,9 +323,14 @@ def compare(without: Errors, with_warps: Errors, setup: Setup) -> Verdict:
     else:
         conclusion = "no clear difference, leave it unless you can test it"
     n_copies = setup.copies[-1] if setup.copies else 0
+    if n_copies == 0:
+        warped = f"a new warp of each of {setup.n_others:,} others every time"
+    else:
+        copies = "copies" if n_copies > 1 else "copy"
+        warped = f"{n_copies} warped {copies} of each of {setup.n_others:,} others"
     message = (
         f"{conclusion}: of {n} held-out training samples, {setup.judge} mistakes {before:.1%} "
-        f"without warped samples and {after:.1%} with {_describe_warped(setup, n_copies)}. "
+        f"without warped samples and {after:.1%} with {warped}. "
         f"{'Near misses counted in part, it' if setup.is_smooth else 'It'} is better by "
         f"{100 * improvement:.1f} points (95 % interval: {100 * low:.1f} to {100 * high:.1f})."
     )
@@ -335,13 +340,6 @@ def compare(without: Errors, with_warps: Errors, setup: Setup) -> Verdict:
     return Verdict(
         low > 0.0, probably, improvement, (low, high), before, after, n, n_copies, None, message
     )
-
-
-def _describe_warped(setup: Setup, n_copies: int) -> str:
-    if n_copies == 0:
-        return f"a new warp of each of {setup.n_others:,} others every time"
-    copies = "copies" if n_copies > 1 else "copy"
-    return f"{n_copies} warped {copies} of each of {setup.n_others:,} others"
 
 
 def mean_interval(differences: Array) -> tuple[float, float]:

@@ -127,10 +127,6 @@ def write_idx(path: str | os.PathLike[str], array: ArrayLike) -> Path:
     path : path
         Written atomically.
     array : uint8, int8, int16, int32, float32 or float64, of 1 to 32 axes
-
-    Returns
-    -------
-    Path written.
     """
     values, target = np.asarray(array), Path(path)
     header = encode_header(values)

@@ -122,25 +122,17 @@ def load(
         If there is no such data, or it is invalid. Files may be hostile: sizes are checked before
         memory is allocated, and nothing is unpickled.
     """
+    given: dict[str, Any] = {
+        "fields": fields, "shape": shape, "resize": resize, "pad": pad, "missing": missing,
+        "memory_map": memory_map or None,
+    }  # fmt: skip
+    options = {name: value for name, value in given.items() if value is not None}
     if is_address(source):
         check_address(str(source))
         with local_copy(source) as copy:
-            data = load(
-                copy, fields=fields, shape=shape, resize=resize, pad=pad, missing=missing,
-                memory_map=memory_map,
-            )  # fmt: skip
-        return replace(data, name=str(source))
+            return replace(load(copy, **options), name=str(source))
     found = find_set(source) if os.fspath(source) and not _is_name(source) else None
     kind = find_kind(source) if found is None else SET_KINDS[found.format]
-    given: dict[str, Any] = {
-        "fields": fields,
-        "shape": shape,
-        "resize": resize,
-        "pad": pad,
-        "missing": missing,
-        "memory_map": memory_map or None,
-    }
-    options = {name: value for name, value in given.items() if value is not None}
     for name in options:
         if name not in kind.options:
             takers = ", ".join(other.title for other in KINDS if name in other.options)
@@ -179,7 +171,10 @@ def find_kind(source: str | os.PathLike[str]) -> Kind:
             f"`{source}` is neither the name of a data set nor a file or folder. Data can be "
             f"{ACCEPTED}."
         )
-    kind = _find_folder_kind(path) if path.is_dir() else _find_file_kind(path)
+    if path.is_dir():
+        kind = _find_folder_kind(path)
+    else:
+        kind = SUFFIXES.get(path.suffix.lower()) or (IDX if is_idx(path) else None)
     if kind is None:
         raise ValueError(f"`{source}` holds no data that can be read. Data can be {ACCEPTED}.")
     return kind
@@ -193,11 +188,6 @@ def are_meshes(source: str | os.PathLike[str]) -> bool:
 
 def _is_name(source: str | os.PathLike[str]) -> bool:
     return isinstance(source, str) and source in NAMED
-
-
-def _find_file_kind(path: Path) -> Kind | None:
-    kind = SUFFIXES.get(path.suffix.lower())
-    return IDX if kind is None and is_idx(path) else kind
 
 
 def _find_folder_kind(path: Path) -> Kind | None:
