@@ -96,7 +96,7 @@ def test_the_claim_follows_from_the_mistakes(elastic: int, learned: int, words: 
 def test_the_standard_error_is_that_of_paired_differences() -> None:
     random = np.random.default_rng(0)
     theirs, ours = random.uniform(size=(2, 400)) < 0.1
-    gain, spread = contest.compare(theirs, ours)
+    gain, spread = contest.mean_gain(theirs, ours)
     draws = random.integers(0, 400, (4000, 400))  # bootstrap
     means = 100.0 * (theirs[draws].mean(axis=1) - ours[draws].mean(axis=1))
     assert gain == pytest.approx(100.0 * (theirs.mean() - ours.mean()))

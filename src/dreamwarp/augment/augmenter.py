@@ -317,7 +317,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         strengths: Sequence[float] | None = None,
         copies: int | None = None,
     ) -> Judgement:
-        """Test on held-out training samples whether warps help a classifier, and which strength.
+        """Test on held-out training samples whether warps help a classifier, and at which strength.
 
         Changes nothing: use ``with_strength(judgement.strength)`` for the result.
 

@@ -274,7 +274,7 @@ class SampleSource:
     def apply(
         self, theta: NDArray[np.float64], samples: Array, *, n_threads: int | None = None
     ) -> Array:
-        """Warp samples (n, ...) by θ (n, d), within the range of values of each sample."""
+        """Warp samples (n, ...) by θ (n, d); values stay within the range of their sample."""
         warp = Warp(self.model.space, theta)
         warped = warp.image(samples, interpolation=self.interpolation, n_threads=n_threads)
         if self.interpolation == "cubic":  # which overshoots

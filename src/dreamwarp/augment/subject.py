@@ -90,7 +90,7 @@ class Subject:
         """Indices of the samples of a class."""
         return np.flatnonzero(self.codes == code)
 
-    def place(self, label: Any) -> int:
+    def code_of(self, label: Any) -> int:
         """Index of a class, by its label or the label as a string."""
         for code, known in enumerate(self.labels):
             if known == label or str(known) == str(label):

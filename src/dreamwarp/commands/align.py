@@ -113,7 +113,7 @@ def align(
         )  # fmt: skip
     seconds = time.perf_counter() - start
     typer.echo(f"{method}, {space.dim} parameters, {seconds:.2f} s")
-    for line in describe(result, similarity):
+    for line in describe_result(result, similarity):
         typer.echo(line)
     if theta is not None:
         write_theta(theta, space, result, method)
@@ -122,7 +122,7 @@ def align(
     typer.echo(f"picture written to {picture}")
 
 
-def describe(result: Alignments, similarity: str) -> Iterator[str]:
+def describe_result(result: Alignments, similarity: str) -> Iterator[str]:
     """Yield losses and diagnostics of the first pair, line by line."""
     before, after = float(result.loss_before[0]), float(result.loss_after[0])
     if similarity == "ssd":

@@ -213,7 +213,7 @@ def _mistakes_of_all(
 def claim(outcome: Outcome, classifier: str) -> str:
     """State the errors in a sentence, and whether the difference to elastic noise is clear."""
     errors = [outcome.error(kind, classifier) for kind in (NONE, ELASTIC, LEARNED)]
-    gain, spread = compare(*(outcome.mistakes[kind][classifier] for kind in (ELASTIC, LEARNED)))
+    gain, spread = mean_gain(*(outcome.mistakes[kind][classifier] for kind in (ELASTIC, LEARNED)))
     if abs(gain) <= CLEAR * spread:
         versus = f"no clear difference from tuned elastic noise ({errors[1]:.2f} %)"
     else:
@@ -225,7 +225,7 @@ def claim(outcome: Outcome, classifier: str) -> str:
     )
 
 
-def compare(theirs: NDArray[np.bool_], ours: NDArray[np.bool_]) -> tuple[float, float]:
+def mean_gain(theirs: NDArray[np.bool_], ours: NDArray[np.bool_]) -> tuple[float, float]:
     """Return the mean gain in percentage points, and its standard error over the test digits."""
     gains = 100.0 * (theirs.astype(np.float64) - ours)
     return float(gains.mean()), float(gains.std() / np.sqrt(len(gains)))

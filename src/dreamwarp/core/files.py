@@ -34,7 +34,7 @@ def write_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
     Missing folders are made. The temporary name keeps the suffix, by which writers choose the
     format.
     """
-    target = _prepare_target(path)
+    target = check_writable(path)
     temporary = target.with_name(f".{target.stem}-{secrets.token_hex(4)}{target.suffix}")
     with unfinished(temporary):
         yield temporary
@@ -96,11 +96,6 @@ def existing(path: str | os.PathLike[str]) -> FileExistsError:
     )
 
 
-def check_writable(path: str | os.PathLike[str]) -> None:
-    """Raise if a file can't be written. Call it before computing what the file will hold."""
-    _prepare_target(path)
-
-
 def make_folder(folder: Path) -> None:
     """Make a folder and its parents, unless they exist."""
     try:
@@ -142,8 +137,11 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     return Path(text)
 
 
-def _prepare_target(path: str | os.PathLike[str]) -> Path:
-    """The path of a writable file; its folder is made."""
+def check_writable(path: str | os.PathLike[str]) -> Path:
+    """The path of a file; its folder is made. Raises if the file can't be written.
+
+    Call it before computing what the file will hold.
+    """
     target = as_path(path)
     refuse_address(path)
     if os.fspath(path).endswith(("/", os.sep)):

@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 MOST_CHANNELS, LEAST_PIXELS = 4, 8
 # Bytes checked at a time: samples may be a memory map larger than memory.
 PART_BYTES = 16 * 2**20
-LEAVE_OUT = "Leave out such samples, or fill in missing values."
 
 
 def as_array(name: str, values: ArrayLike) -> NDArray[Any]:
@@ -71,9 +70,7 @@ def refuse_channels_last(name: str, shape: tuple[int, ...], axis: int) -> None:
     )
 
 
-def check_finite(
-    name: str, values: NDArray[Any], *, at_most: float = math.inf, remedy: str = LEAVE_OUT
-) -> None:
+def check_finite(name: str, values: NDArray[Any], *, at_most: float = math.inf) -> None:
     """Raise if any value is NaN, infinite or larger in magnitude than ``at_most``."""
     if values.dtype.kind != "f":
         return
@@ -89,7 +86,7 @@ def check_finite(
         bound = "" if at_most == math.inf else f" and at most {at_most:g} in size"
         raise ValueError(
             f"`{name}` must be finite{bound}, got {'NaN' if np.isnan(found) else found} at index "
-            f"{(first + place[0], *place[1:])}. {remedy}"
+            f"{(first + place[0], *place[1:])}. Leave out such samples, or fill in missing values."
         )
 
 

@@ -2,7 +2,7 @@
 
 from dreamwarp.core.listing import public_names
 from dreamwarp.data.dataset import DataSet, Part
-from dreamwarp.data.idx import read_idx, write_idx
+from dreamwarp.data.idx import read_idx
 from dreamwarp.data.images import read_image
 from dreamwarp.data.meshes import load_shapes, read_mesh, write_mesh
 from dreamwarp.data.named import digits, fashion_mnist, mnist, mnist_small
@@ -26,7 +26,6 @@ __all__ = [
     "read_image",
     "read_mesh",
     "read_volume",
-    "write_idx",
     "write_mesh",
     "write_volume",
 ]

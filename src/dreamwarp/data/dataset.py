@@ -158,14 +158,14 @@ def guess_axes(shape: Sequence[int]) -> int:
 
 
 def read_files(
-    path: str | os.PathLike[str], suffix: str, read_fn: Callable[[Path], Part]
+    path: str | os.PathLike[str], *, suffix: str, read_fn: Callable[..., Part], **options: Any
 ) -> DataSet:
     """Samples of one file, or of all files of a folder with a suffix, sorted by name."""
     given = Path(path)
     files = sorted(given.glob(f"*{suffix}")) if given.is_dir() else [given]
     if not files:
         raise FileNotFoundError(f"`{given}` must hold {suffix} files, and holds none.")
-    parts = map_tracked("reading files", lambda file: read_fn(check_file(file)), files)
+    parts = map_tracked("reading files", lambda file: read_fn(check_file(file), **options), files)
     return DataSet(str(given), *join_parts(str(given), parts))
 
 

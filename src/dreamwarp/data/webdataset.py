@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import tarfile
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.data.dataset import DataSet, Part, as_words, check_forms, list_some, read_files
+from dreamwarp.data.dataset import Part, as_words, check_forms, list_some, read_files
 from dreamwarp.data.images import decode_all
 from dreamwarp.data.numpy_files import decode_npy
 
@@ -31,36 +30,25 @@ COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 TAR_ERRORS = (tarfile.TarError, ValueError, LookupError, ArithmeticError, RecursionError)
 
 
-def read_webdataset(
-    path: str | os.PathLike[str],
+def _read_archive(
+    file: Path,
     *,
     fields: tuple[str, str] | None = None,
     resize: tuple[int, int] | None = None,
-) -> DataSet:
-    """Samples and labels of a tar archive, or of all tar archives of a folder in order.
+) -> Part:
+    """Samples and labels of a tar archive that is not compressed. Nothing is unpacked to disk.
+
+    Samples are PNG or JPEG images, or arrays in ``.npy`` files. Labels are integers (``.cls``) or
+    text (``.txt``), used as it is.
 
     Parameters
     ----------
-    path : path
-        Not compressed. Nothing is unpacked to disk.
     fields : (str, str)
         Endings of samples and labels, such as ``("png", "cls")``. Default: the usual ones are
         tried.
     resize : (rows, columns)
         Resize images to this size.
-
-    Returns
-    -------
-    DataSet
-        Samples are PNG or JPEG images, or arrays in ``.npy`` files. Labels are integers (``.cls``)
-        or text (``.txt``), used as it is.
     """
-    return read_files(path, ".tar", partial(_read_archive, fields=fields, resize=resize))
-
-
-def _read_archive(
-    file: Path, *, fields: tuple[str, str] | None, resize: tuple[int, int] | None
-) -> Part:
     names: list[str] = []
     contents: tuple[list[bytes], list[bytes]] = ([], [])
     with file.open("rb") as stream:
@@ -81,6 +69,10 @@ def _read_archive(
     samples, labels = contents
     X = _decode_samples(file, fields[0], names, samples, resize)
     return Part(X, _decode_labels(file, fields[1], labels))
+
+
+# Reads a tar archive, or all archives of a folder in order, with options of `_read_archive`.
+read_webdataset = partial(read_files, suffix=".tar", read_fn=_read_archive)
 
 
 # -- the archive

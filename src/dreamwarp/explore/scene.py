@@ -260,7 +260,7 @@ class Scene:
             shades = values
         else:
             shades = np.rint(255.0 * np.clip(look.scale(values), 0.0, 1.0)).astype(np.uint8)
-        return {"shape": list(shades.shape), "data": encode(shades.tobytes())}
+        return {"shape": list(shades.shape), "data": to_base64(shades.tobytes())}
 
     def warp_code(
         self, code: int, index: int | None, coefficients: list[float], strength: float
@@ -314,10 +314,10 @@ def check_index(name: str, value: int, n: int, what: str) -> None:
 
 def pack(values: Array) -> str:
     """Encode numbers as little-endian float32 in base64."""
-    return encode(np.asarray(values, dtype="<f4").tobytes())
+    return to_base64(np.asarray(values, dtype="<f4").tobytes())
 
 
-def encode(content: bytes) -> str:
+def to_base64(content: bytes) -> str:
     """Encode bytes as base64 text."""
     return base64.b64encode(content).decode("ascii")
 

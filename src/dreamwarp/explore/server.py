@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException
 
 from dreamwarp.explore.guard import Guard
 from dreamwarp.explore.scene import MAX_MOSAIC, Scene
-from dreamwarp.explore.uploads import Uploads, read_picture, read_series
+from dreamwarp.explore.uploads import Uploads, read_picture, read_text_series
 
 MAX_LANDMARKS = 64
 MAX_COEFFICIENTS = 20_000
@@ -140,7 +140,7 @@ def create_app(scene: Scene) -> FastAPI:
 def _keep(scene: Scene, uploads: Uploads, content: bytes) -> dict[str, Any]:
     n_channels, look = scene.subject.sample(0).shape[0], scene.subject.look
     if scene.subject.model.space.ndim == 1:
-        values = read_series(content, n_channels)
+        values = read_text_series(content, n_channels)
     else:
         values = read_picture(content, n_channels, is_ink=look.is_ink)
         if (look.low, look.high) != (0.0, 255.0):  # scale to the range of the data

@@ -91,7 +91,7 @@ def _flatten(picture: Image.Image, background: int) -> Image.Image:
     return Image.alpha_composite(under, whole).convert("RGB")
 
 
-def read_series(content: bytes, n_channels: int) -> Array:
+def read_text_series(content: bytes, n_channels: int) -> Array:
     """Read a text of numbers, one row per time and one column per channel: (n_channels, length)."""
     check_length(content)
     try:

@@ -157,7 +157,7 @@ class LocalStore(Store):
                 "read and write."
             ) from error
         try:
-            # Released by the operating system however this process ends.
+            # The operating system releases the lock when this process ends, in whatever way.
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(handle)

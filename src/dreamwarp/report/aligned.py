@@ -17,7 +17,7 @@ from dreamwarp.augment.subject import as_sample
 from dreamwarp.core.validation import check_whole
 from dreamwarp.data.look import Look
 from dreamwarp.report import figures, sheets
-from dreamwarp.report.galleries import Cell, Gallery, draw_panels
+from dreamwarp.report.galleries import Cell, draw_panels, draw_table
 from dreamwarp.report.sheets import draw_difference, draw_sample
 from dreamwarp.report.study import Study
 from dreamwarp.space import WarpSpace
@@ -25,8 +25,6 @@ from dreamwarp.space.warp import Warp
 
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
-
-CHAINS = (figures.GRID, figures.MARKS[0], figures.MARKS[1], figures.MARKS[3])
 
 
 def draw_field(space: WarpSpace, source: ArrayLike, target: ArrayLike, theta: ArrayLike) -> Figure:
@@ -106,10 +104,10 @@ def draw_gallery(study: Study, *, label: Any = None, n: int = 8) -> Figure:
         else:
             notes.append(f"{study.left_over[index]:.0%} remaining\n{size}")
     titles = ("source", "target", "warped", "before", "after")
-    return Gallery(
+    return draw_table(
         subject.spatial, rows, list(enumerate(titles)), gaps=(3,),
         height={1: 0.62, 2: 0.8, 3: 0.7}[study.model.space.ndim], notes=notes,
-    ).draw()  # fmt: skip
+    )  # fmt: skip
 
 
 def choose_pairs(study: Study, label: Any, n: int) -> tuple[Integers, Integers]:
@@ -117,7 +115,7 @@ def choose_pairs(study: Study, label: Any, n: int) -> tuple[Integers, Integers]:
     left = np.where(study.alignments.usable, study.left_over, np.nan)
     candidates = np.flatnonzero(np.isfinite(left))
     if label is not None:
-        candidates = candidates[study.pair_codes[candidates] == study.subject.place(label)]
+        candidates = candidates[study.pair_codes[candidates] == study.subject.code_of(label)]
     if not len(candidates):
         raise ValueError("`study` must have pairs that can be aligned, got none.")
     order = candidates[np.argsort(-left[candidates], kind="stable")]
@@ -166,13 +164,12 @@ def draw_traces(alignments: Alignments, *, titles: Sequence[str] | None = None) 
 
 def _draw_chains(left: Axes, right: Axes, traces: Array) -> None:
     bins = np.histogram_bin_edges(traces, 24).tolist()
-    for chain, trace in enumerate(traces):
-        color = CHAINS[chain % len(CHAINS)]
-        left.plot(np.arange(1, len(trace) + 1), trace, color=color, linewidth=0.7)
+    figures.plot_traces(left, traces)
+    for line, trace in zip(left.lines, traces, strict=True):
         weights = np.full(len(trace), 1.0 / len(trace))
         right.hist(
             trace, bins=bins, weights=weights, orientation="horizontal", histtype="step",
-            color=color, linewidth=1.2,
+            color=line.get_color(), linewidth=1.2,
         )  # fmt: skip
     right.set_ylim(left.get_ylim())
     right.set_yticklabels([])

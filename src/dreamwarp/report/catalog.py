@@ -82,7 +82,7 @@ def most_gained(study: Study, label: Any = None) -> int:
     gain = study.alignments.loss_before - study.alignments.loss_after
     gain = np.where(study.alignments.usable, gain, -np.inf)
     if label is not None:
-        gain = np.where(study.pair_codes == study.subject.place(label), gain, -np.inf)
+        gain = np.where(study.pair_codes == study.subject.code_of(label), gain, -np.inf)
     return int(np.argmax(gain))
 
 

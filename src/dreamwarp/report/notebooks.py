@@ -23,7 +23,7 @@ from dreamwarp.data.look import Look
 from dreamwarp.model import WarpModel
 from dreamwarp.report import aligned, catalog, figures, learned, sheets
 from dreamwarp.report.galleries import draw_panels
-from dreamwarp.report.page import encode
+from dreamwarp.report.page import encode_figure
 from dreamwarp.report.study import study_of
 from dreamwarp.report.warped import draw_samples
 from dreamwarp.space.warp import Warp
@@ -106,7 +106,7 @@ def _summary(
     )
     picture = ""
     if figure is not None:
-        data = base64.b64encode(encode(figure, DPI)).decode("ascii")
+        data = base64.b64encode(encode_figure(figure, DPI)).decode("ascii")
         width = round(84 * figure.get_size_inches()[0])
         words = html.escape(alternative, quote=True)
         picture = (
@@ -147,7 +147,7 @@ def plot_augmenter(augmenter: Augmenter, name: str, options: dict[str, Any]) -> 
 
 
 def plot_warp(warp: Warp, x: ArrayLike | None = None) -> Figure:
-    """Draw grids of up to four warps, as the content moves, and a warped sample if given."""
+    """Draw how up to four warps move a grid and, if given, a sample."""
     space = warp.space
     thetas = np.atleast_2d(warp.theta)[:MAX_DRAWN]
     if x is None:

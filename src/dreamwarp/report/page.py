@@ -104,7 +104,7 @@ class Page:
         is_photo : bool
             Keep the colours on a dark page, rather than invert them.
         """
-        data = base64.b64encode(encode(figure)).decode("ascii")
+        data = base64.b64encode(encode_figure(figure)).decode("ascii")
         words = html.escape(alternative or caption, quote=True)
         width, height = (round(UNITS_PER_INCH * size) for size in figure.get_size_inches())
         name = "photo" if is_photo else "drawing"
@@ -196,7 +196,7 @@ def style() -> str:
     return resources.files("dreamwarp.report").joinpath("page.css").read_text(encoding="utf-8")
 
 
-def encode(figure: Figure, dpi: int = DPI) -> bytes:
+def encode_figure(figure: Figure, dpi: int = DPI) -> bytes:
     """Encode a figure as lossless WebP."""
     picture = io.BytesIO()
     options: Any = {"lossless": True, "method": 4}

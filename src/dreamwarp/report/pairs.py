@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -107,7 +106,7 @@ def _scale_pair(space: WarpSpace, source: ArrayLike, target: ArrayLike) -> tuple
 def _list_panels(
     space: WarpSpace, theta: Array, source: Array, target: Array, warped: Array
 ) -> tuple[dict[str, Panel], dict[str, Panel]]:
-    """Two rows of panels by title; ``theta`` moves the content."""
+    """Two rows of panels by title; velocity and grid are those of ``theta``."""
     shape, is_signal, is_image = source.shape[1:], space.ndim == 1, space.ndim == 2
     differences = [sheets.subtract(values, target) for values in (source, warped)]
     largest = float(np.abs(differences).max()) or 1.0
@@ -169,21 +168,20 @@ def _draw_spread(axes: Axes, spread: Array) -> None:
         axes.set_xlim(0.0, 1.0)
         axes.set_ylim(0.0, 1.05 * largest)
         axes.set_xticks([])
-        _style(axes)
+        figures.style_axes(axes)
         return
     sheets.draw_shades(axes, _prepare(axes, spread.shape), spread, SPREAD, largest)
     if spread.ndim == 2:
         bar = axes.figure.colorbar(axes.images[-1], ax=axes, fraction=0.05, pad=0.03)
-        _style(bar.ax)
+        figures.style_axes(bar.ax)
+        bar.ax.yaxis.set_major_locator(MaxNLocator(4))
 
 
 def _draw_traces(axes: Axes, traces: Array) -> None:
-    for chain, trace in enumerate(traces):
-        color = figures.MARKS[chain % len(figures.MARKS)]
-        axes.plot(np.arange(1, len(trace) + 1), trace, color=color, linewidth=0.6)
-    axes.set_xlabel("draw", fontsize=8, color=figures.INK)
+    figures.plot_traces(axes, traces)
+    figures.style_axes(axes, "draw")
     axes.xaxis.set_major_locator(MaxNLocator(3, integer=True))
-    _style(axes)
+    axes.yaxis.set_major_locator(MaxNLocator(4))
 
 
 def _write_summary(axes: Axes, words: str) -> None:
@@ -230,11 +228,3 @@ def displacement_spread(space: WarpSpace, draws: Array, shape: tuple[int, ...]) 
     """
     moved = space.flow(draws[spaced(len(draws), MAX_DRAWS)], pixel_centers(shape)) * shape
     return np.sqrt(moved.var(axis=0).sum(axis=-1)).reshape(shape)
-
-
-def _style(axes: Any) -> None:
-    """Few, small tick labels and faint spines."""
-    axes.yaxis.set_major_locator(MaxNLocator(4))
-    axes.tick_params(labelsize=7, colors=figures.INK)
-    for spine in axes.spines.values():
-        spine.set_color(figures.FAINT)

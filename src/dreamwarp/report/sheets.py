@@ -26,7 +26,7 @@ from dreamwarp.space import WarpSpace
 Array = NDArray[Any]
 
 GREY = LinearSegmentedColormap.from_list("grey", [figures.INK, "white"])
-# From too low to too high.
+# Colours of a difference, from negative to positive.
 DIFFERENCE = LinearSegmentedColormap.from_list(
     "difference", [figures.MARKS[0], "white", figures.GRID]
 )
@@ -188,11 +188,11 @@ def _show(axes: Axes, box: Area, image: Array, colors: Colormap, low: float, hig
     frame(axes, box)
 
 
-def frame(axes: Axes, box: Area, color: str = figures.FAINT, linewidth: float = 0.6) -> None:
+def frame(axes: Axes, box: Area) -> None:
     """Outline a box."""
     left, right, top, bottom = box.x, box.x + box.width, box.y, box.y + box.height
     x, y = [left, right, right, left, left], [top, top, bottom, bottom, top]
-    axes.plot(x, y, color=color, linewidth=linewidth, zorder=2, solid_joinstyle="miter")
+    axes.plot(x, y, color=figures.FAINT, linewidth=0.6, zorder=2, solid_joinstyle="miter")
 
 
 # -- warps
@@ -338,11 +338,11 @@ def write(
     )  # fmt: skip
 
 
-def join_labels(labels: Iterable[object], most: int = 12) -> str:
-    """List up to ``most`` labels, and count the rest."""
+def join_labels(labels: Iterable[object]) -> str:
+    """List up to twelve labels, and count the rest."""
     names = [str(label) for label in labels]
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - 12
+    return ", ".join(names[:12]) + (f" and {more} more" if more > 0 else "")
 
 
 def shorten(label: object, length: int = 14) -> str:

@@ -14,7 +14,7 @@ from dreamwarp.core.progress import track
 from dreamwarp.report import aligned, figures, learned, warped
 from dreamwarp.report.animation import component_frames
 from dreamwarp.report.catalog import most_gained
-from dreamwarp.report.galleries import Gallery
+from dreamwarp.report.galleries import draw_table
 from dreamwarp.report.outliers import Outlier, find_odd
 from dreamwarp.report.page import Page, check_page_path
 from dreamwarp.report.sheets import join_labels, shorten
@@ -128,7 +128,7 @@ def draw_members(study: Study) -> Figure:
         members = rng.permutation(subject.members(code))[:N_MEMBERS]
         cells = [warped.show(subject, subject.sample(int(index))) for index in members]
         rows.append((str(subject.labels[code]), cells[: _n_columns(study)]))
-    return Gallery(subject.spatial, rows, height=0.7).draw()
+    return draw_table(subject.spatial, rows, height=0.7)
 
 
 def add_samples(page: Page, study: Study) -> None:
@@ -335,7 +335,7 @@ def draw_outliers(study: Study, outliers: list[Outlier]) -> Figure:
         rows.append((str(subject.labels[subject.codes[each.sample]]), cells))
         notes.append(_reason(study, each))
     titles = [(0, "sample"), (1, "neighbours")]
-    return Gallery(subject.spatial, rows, titles, gaps=(1,), height=0.7, notes=notes).draw()
+    return draw_table(subject.spatial, rows, titles, gaps=(1,), height=0.7, notes=notes)
 
 
 def _reason(study: Study, outlier: Outlier) -> str:

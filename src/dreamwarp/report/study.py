@@ -165,7 +165,7 @@ def make_study(
     settings = settings_of(model)
     ensure_compiled(model.space)
     with warnings.catch_warnings():
-        # The study holds the same information.
+        # The study shows what these warnings would say.
         warnings.simplefilter("ignore", RuntimeWarning)
         edges, alignments, _, pairs = learn_model(
             model.space, subject.X, subject.codes, subject.labels, settings, seed=seed,

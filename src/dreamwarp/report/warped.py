@@ -14,7 +14,7 @@ from dreamwarp.core.samples import spaced
 from dreamwarp.core.validation import check_whole
 from dreamwarp.model import WarpModel
 from dreamwarp.model.strength import resolve_strength
-from dreamwarp.report.galleries import Cell, Gallery
+from dreamwarp.report.galleries import Cell, draw_table
 from dreamwarp.report.sheets import draw_sample
 
 DEVIATIONS = (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0)
@@ -53,7 +53,7 @@ def draw_samples(
         originals = [int(subject.typical(code)[0]) for code in shown_classes(subject)]
         names = [str(subject.labels[subject.codes[index]]) for index in originals]
     else:
-        originals = subject.typical(subject.place(label), 400)[::50][:8].tolist()
+        originals = subject.typical(subject.code_of(label), 400)[::50][:8].tolist()
         names = [""] * len(originals)
     rows = []
     for name, index in zip(names, originals, strict=True):
@@ -61,7 +61,7 @@ def draw_samples(
         versions = [subject.sample(index), *subject.warp(theta, index)]
         rows.append((name, [show(subject, values) for values in versions]))
     titles = [(0, "original"), (1, f"random warps, strength {used:g}")]
-    return Gallery(subject.spatial, rows, titles, gaps=(1,), height=box_height(subject)).draw()
+    return draw_table(subject.spatial, rows, titles, gaps=(1,), height=box_height(subject))
 
 
 def draw_components(
@@ -95,10 +95,10 @@ def draw_components(
         notes.append(f"{model.components(subject.labels[code]).share[k]:.0%} of variance")
     # With a typographic minus sign.
     names = [f"{value:+g} σ".replace("-", "−") if value else "0" for value in DEVIATIONS]
-    return Gallery(
+    return draw_table(
         subject.spatial, rows, list(enumerate(names)), height=box_height(subject), notes=notes,
         are_centered=True,
-    ).draw()  # fmt: skip
+    )  # fmt: skip
 
 
 def choose_rows(
@@ -108,7 +108,7 @@ def choose_rows(
     first, n = check_whole("component", component, 1), check_whole("n_components", n_components, 1)
     if label is None:
         return [(str(subject.labels[k]), k, first - 1) for k in shown_classes(subject)]
-    code, dim = subject.place(label), subject.model.space.dim
+    code, dim = subject.code_of(label), subject.model.space.dim
     return [(f"PC {k}", code, k - 1) for k in range(first, min(first + n, max(dim, first) + 1))]
 
 

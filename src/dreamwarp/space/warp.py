@@ -186,25 +186,13 @@ class Warp:
         out[is_still] = np.broadcast_to(samples, out.shape)[is_still]
         return out.reshape(shape)
 
-    def mask(
-        self,
-        x: ArrayLike,
-        *,
-        fill: Literal["edge", "constant", "reflect"] = "edge",
-        fill_value: float = 0,
-        method: Method = "fast",
-        tolerance: float | None = None,
-        n_threads: int | None = None,
-    ) -> NDArray[Any]:
+    def mask(self, x: ArrayLike, **options: Any) -> NDArray[Any]:
         """The label map pulled back by the warp: :meth:`image` with nearest interpolation.
 
         Every label in the result is one of ``x``, or ``fill_value``. Pixels come from outside the
-        domain only with a ``"free"`` boundary. Options as for :meth:`image`.
+        domain only with a ``"free"`` boundary. Other options as for :meth:`image`.
         """
-        return self.image(
-            x, interpolation="nearest", fill=fill, fill_value=fill_value, method=method,
-            tolerance=tolerance, n_threads=n_threads,
-        )  # fmt: skip
+        return self.image(x, interpolation="nearest", **options)
 
     # -- points and boxes
 
