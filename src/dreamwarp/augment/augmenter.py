@@ -152,17 +152,11 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Notes
     -----
     ``X`` may be of integers, booleans or floating-point numbers. New samples have its dtype, and
-    stay within the range of values of the sample they are made from. Shapes, for cells=(4, 4):
-
-    =========================  ======================================================
-    (n, rows, columns)         images of one channel
-    (n, channels, rows, ...)   images of several channels, which move together
-    (n, features)              rows, with ``image_shape=(rows, columns)`` or with channels
-    =========================  ======================================================
-
-    For cells=(8,), (n, length) are signals and (n, channels, length) signals of several channels.
-    Warps do not depend on the number of pixels: ``transform`` takes samples of any size, unless
-    they are rows.
+    stay within the range of values of the sample they are made from. For cells=(4, 4), samples are
+    images (n, rows, columns), images whose channels move together (n, channels, rows, columns), or
+    rows (n, features) with ``image_shape``; for cells=(8,), signals (n, length) or
+    (n, channels, length). Warps do not depend on the number of pixels: ``transform`` takes samples
+    of any size, unless they are rows.
 
     To train a scikit-learn classifier on more samples, :meth:`wrap` it, or use :meth:`resampler` in
     a pipeline of imbalanced-learn. A pipeline of scikit-learn must keep the number of samples:

@@ -16,7 +16,7 @@ from dreamwarp.core.labels import check_label
 from dreamwarp.core.samples import check_finite, check_layout, parts
 from dreamwarp.core.validation import check_choice, check_factor, check_whole
 from dreamwarp.data.dataset import DataSet
-from dreamwarp.data.sample_sets import MAX_NUMBER
+from dreamwarp.data.sample_sets import BALANCES, MAX_NUMBER
 from dreamwarp.model import WarpModel
 from dreamwarp.model.labels import encode, list_labels
 from dreamwarp.model.strength import apply_strength, resolve_strength
@@ -27,7 +27,6 @@ from dreamwarp.space.warp import Warp
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
 Balance = Literal["classes", "data"]
-BALANCES = ("classes", "data")
 
 # Values per block, of about 16 bytes each with intermediate results: small enough for a processor's
 # cache, large enough that Python's overhead is small.

@@ -121,18 +121,6 @@ class Subject:
         return apply_strength(theta, strength)
 
 
-def component_theta(model: WarpModel, label: Label, component: int, deviations: Array) -> Array:
-    """θ (n, d) at standard deviations (n,) along a principal component, counted from 0."""
-    found = model.components(label)
-    if not 0 <= component < found.directions.shape[1]:
-        raise ValueError(
-            f"`component` must be from 1 to {found.directions.shape[1]}, the dimension of "
-            f"{model.space!r}, got {component + 1}."
-        )
-    along = found.standard_deviations[component] * found.directions[:, component]
-    return np.asarray(deviations, dtype=np.float64)[:, None] * along
-
-
 def as_sample(space: WarpSpace, values: Array, name: str = "sample") -> Array:
     """One sample as (channels, *spatial)."""
     if values.ndim not in (space.ndim, space.ndim + 1) or values.size == 0:

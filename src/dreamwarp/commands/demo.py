@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from dreamwarp.augment.augmenter import Augmenter
-    from dreamwarp.model import WarpModel
     from dreamwarp.report.page import Page
 
 Say = Callable[[str], None]
@@ -105,11 +104,16 @@ def write_page(
 
     The model is saved beside the page, for ``dreamwarp explore``.
     """
+    from dreamwarp.augment.source import fingerprint
+    from dreamwarp.data import mnist_small
     from dreamwarp.report.story import write_report
     from dreamwarp.report.study import study_of
 
-    model = Path(output).with_suffix(".dwm")
-    as_shipped(augmenter.model_).save(model)
+    path, model = Path(output).with_suffix(".dwm"), augmenter.model_
+    if "samples" in model.settings:
+        # The model is for the shipped uint8 digits, which are the same in the same order.
+        model = model.with_settings(samples=fingerprint(mnist_small().X))
+    model.save(path)
 
     def add_comparison(page: Page) -> None:
         page.heading("Do new digits help?")
@@ -129,19 +133,9 @@ def write_page(
             )
 
     return write_report(
-        study_of(augmenter), output, model_name=os.fspath(model), data_name="mnist-small",
+        study_of(augmenter), output, model_name=os.fspath(path), data_name="mnist-small",
         preface=add_comparison,
     )  # fmt: skip
-
-
-def as_shipped(model: WarpModel) -> WarpModel:
-    """Mark the model as fitted to the shipped uint8 digits, which have the same order."""
-    from dreamwarp.augment.source import fingerprint
-    from dreamwarp.data import mnist_small
-
-    if "samples" not in model.settings:
-        return model
-    return model.with_settings(samples=fingerprint(mnist_small().X))
 
 
 def _write_comparison(page: Any, test: Part, outcome: Outcome, sizes: Sizes) -> None:

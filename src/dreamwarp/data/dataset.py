@@ -131,16 +131,7 @@ def count_spatial_axes(data: DataSet) -> int:
 def guess_axes(shape: Sequence[int]) -> int:
     """Most likely number of spatial axes of samples of a shape.
 
-    ======================  ====================================================
-    shape of a sample       taken for
-    ======================  ====================================================
-    (time)                  a series
-    (few, time)             a series with channels, such as (1, 150)
-    (rows, columns)         an image
-    (1 to 4, rows, columns) an image with channels
-    (more, rows, columns)   a volume
-    four axes               a volume with channels
-    ======================  ====================================================
+    A first axis of few entries counts as channels: at most 7 of a series, at most 4 of an image.
 
     Examples
     --------

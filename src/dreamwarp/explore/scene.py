@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.align import Alignments, SmoothPrior, align_pairs
+from dreamwarp.align import SmoothPrior, align_pairs
 from dreamwarp.augment.subject import Data, Subject
 from dreamwarp.core.defaults import DISPLACEMENT, LENGTH
 from dreamwarp.core.samples import add_channels, pixel_centers
@@ -211,8 +211,12 @@ class Scene:
         """Align one sample of a class to another; return both, the warped source and losses."""
         ends = [self.index(code, member) for member in (first, second)]
         source, target = (self.subject.sample(index) for index in ends)
-        result = self._align(source, target)
-        theta, space = result.theta[0], self.subject.model.space
+        space, (displacement, length) = self.subject.model.space, self._prior_scale()
+        prior = SmoothPrior(space, displacement=displacement, length=length)
+        with _aligning, warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # the page shows the result
+            result = align_pairs(space, source[None], target[None], prior=prior, progress=False)
+        theta = result.theta[0]
         warped = Warp(space, theta).image(source)
         before, after = float(result.loss_before[0]), float(result.loss_after[0])
         return {
@@ -226,15 +230,6 @@ class Scene:
             "is_usable": bool(result.usable[0]),
             "python": self.align_code(*ends),
         }
-
-    def _align(self, source: Array, target: Array) -> Alignments:
-        displacement, length = self._prior_scale()
-        prior = SmoothPrior(self.subject.model.space, displacement=displacement, length=length)
-        with _aligning, warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # the page shows the result
-            return align_pairs(
-                self.subject.model.space, source[None], target[None], prior=prior, progress=False
-            )
 
     def _prior_scale(self) -> tuple[float, float]:
         """Displacement and length of the prior with which the model's pairs were aligned."""

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dreamwarp.augment.subject import Data, Subject, component_theta
+from dreamwarp.augment.subject import Data, Subject
 from dreamwarp.core.samples import spaced
 from dreamwarp.core.validation import check_whole
 from dreamwarp.model import WarpModel
@@ -115,9 +115,15 @@ def choose_rows(
 def warp_along(
     subject: Subject, code: int, component: int, deviations: NDArray[Any]
 ) -> NDArray[Any]:
-    """Warp a typical sample of a class along a component of that class."""
-    theta = component_theta(subject.model, subject.labels[code], component, deviations)
-    return subject.warp(theta, int(subject.typical(code)[0]))
+    """Warp a typical sample of a class along a component of that class, counted from 0."""
+    found = subject.model.components(subject.labels[code])
+    if component >= found.directions.shape[1]:
+        raise ValueError(
+            f"`component` must be from 1 to {found.directions.shape[1]}, the dimension of "
+            f"{subject.model.space!r}, got {component + 1}."
+        )
+    along = found.standard_deviations[component] * found.directions[:, component]
+    return subject.warp(deviations[:, None] * along, int(subject.typical(code)[0]))
 
 
 def shown_classes(subject: Subject) -> list[int]:

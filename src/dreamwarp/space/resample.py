@@ -101,7 +101,16 @@ def resample_into(
     ``out`` (n, channels, start + m or more) must be C-ordered and have the dtype of ``values``.
     """
     if interpolation == "nearest":
-        _pick_into(out, values, positions, start, fill, fill_value, n_threads)
+        # Values are copied as bits, so that one kernel serves all dtypes of the same size.
+        bits = np.dtype(f"u{values.dtype.itemsize}")
+        number = np.array(fill_number(fill, fill_value, values.dtype), values.dtype)
+        shape = values.shape[2:]
+        spread(
+            kernels.pick, len(out) * _n_chunks(positions.shape[1]), shape,
+            np.array(shape, positions.dtype), FILLS.index(fill), number.view(bits)[()],
+            _rows(values, 2).view(bits), _rows(positions, 1), start, out.view(bits),
+            n_threads=n_threads,
+        )  # fmt: skip
         return
     grid = _grid(values, positions, interpolation, fill, fill_value)
     images, numbers, first = values, out, start
@@ -209,27 +218,6 @@ def _grid(
     return Grid(
         STENCILS[interpolation], shape, np.array(shape, number), FILLS.index(fill),
         number(fill_number(fill, fill_value, values.dtype)),
-    )  # fmt: skip
-
-
-def _pick_into(
-    out: NDArray[Any],
-    values: NDArray[Any],
-    positions: NDArray[Any],
-    start: int,
-    fill: Fill,
-    fill_value: float,
-    n_threads: int | None,
-) -> None:
-    # Values are copied as bits, so that one kernel serves all dtypes of the same size.
-    bits = np.dtype(f"u{values.dtype.itemsize}")
-    number = np.array(fill_number(fill, fill_value, values.dtype), values.dtype)
-    shape = values.shape[2:]
-    spread(
-        kernels.pick, len(out) * _n_chunks(positions.shape[1]), shape,
-        np.array(shape, positions.dtype), FILLS.index(fill), number.view(bits)[()],
-        _rows(values, 2).view(bits), _rows(positions, 1), start, out.view(bits),
-        n_threads=n_threads,
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from numpy.typing import NDArray
@@ -16,30 +16,30 @@ from dreamwarp.torch import tensor_interpolation as tensor_sampling
 from dreamwarp.torch.tensor_interpolation import Sampling
 
 
-def flow(
-    space: WarpSpace, theta: Tensor, points: Tensor, method: Method, tolerance: float
-) -> Tensor:
+class FlowOptions(NamedTuple):
+    """How a flow is computed; as in :meth:`WarpSpace.flow`."""
+
+    space: WarpSpace
+    method: Method
+    tolerance: float
+
+
+def flow(options: FlowOptions, theta: Tensor, points: Tensor) -> Tensor:
     """See ``functional``."""
-    moved = space.flow(
+    moved = options.space.flow(
         to_numpy(theta), _one_or_many(points),
-        method=method, tolerance=tolerance, n_threads=n_threads(),
+        method=options.method, tolerance=options.tolerance, n_threads=n_threads(),
     )  # fmt: skip
     return torch.from_numpy(moved).to(points.dtype)
 
 
 def flow_vjp(
-    space: WarpSpace,
-    theta: Tensor,
-    points: Tensor,
-    moved: Tensor,
-    cotangent: Tensor,
-    method: Method,
-    tolerance: float,
+    options: FlowOptions, theta: Tensor, points: Tensor, moved: Tensor, cotangent: Tensor
 ) -> tuple[Tensor, Tensor]:
     """See ``functional``."""
-    by_theta, by_points = space.flow_vjp(
+    by_theta, by_points = options.space.flow_vjp(
         to_numpy(theta), _one_or_many(points), to_numpy(cotangent), moved=to_numpy(moved),
-        method=method, tolerance=tolerance, n_threads=n_threads(),
+        method=options.method, tolerance=options.tolerance, n_threads=n_threads(),
     )  # fmt: skip
     return torch.from_numpy(by_theta).to(theta.dtype), torch.from_numpy(by_points).to(theta.dtype)
 
