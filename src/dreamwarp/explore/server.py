@@ -7,7 +7,6 @@ import ipaddress
 import logging
 import secrets
 import socket
-from collections.abc import Callable
 from importlib import resources
 from typing import Annotated, Any
 
@@ -19,6 +18,7 @@ from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from dreamwarp.explore.guard import Guard
 from dreamwarp.explore.scene import MAX_MOSAIC, Scene
@@ -152,15 +152,8 @@ def _serve_files(app: FastAPI) -> None:
     """Serve the files of the page under fixed names, so that no request can name a file."""
     folder = resources.files("dreamwarp.explore").joinpath("page")
     for path, (name, kind) in FILES.items():
-        content = folder.joinpath(name).read_bytes()
-        app.get(path, include_in_schema=False)(_answer_with(content, kind))
-
-
-def _answer_with(content: bytes, kind: str) -> Callable[[], Response]:
-    def answer() -> Response:
-        return Response(content, media_type=kind)
-
-    return answer
+        answer = Response(folder.joinpath(name).read_bytes(), media_type=kind)
+        app.router.routes.append(Route(path, answer, methods=["GET"]))
 
 
 def _explain_errors(app: FastAPI) -> None:
