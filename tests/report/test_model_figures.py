@@ -11,7 +11,7 @@ from PIL import Image
 
 from dreamwarp import Warp, report
 from dreamwarp.augment.subject import Subject
-from dreamwarp.report import aligned, animation, catalog, learned, warped
+from dreamwarp.report import aligned, animation, catalog, model_plots, warped
 from tests.report import cases
 
 
@@ -99,7 +99,7 @@ def test_similarity_is_the_cosine_of_covariances() -> None:
     model = cases.model(2)
     first, second = (model.covariance(label) for label in ("left", "right"))
     cosine = (first * second).sum() / np.sqrt((first**2).sum() * (second**2).sum())
-    np.testing.assert_allclose(learned.class_similarities(model), [[1, cosine], [cosine, 1]])
+    np.testing.assert_allclose(model_plots.class_similarities(model), [[1, cosine], [cosine, 1]])
     assert f"{cosine:.2f}".removeprefix("0") in words(report.draw_class_similarity(model))
 
 

@@ -8,7 +8,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.quiver import Quiver
 
 from dreamwarp import SmoothPrior
-from dreamwarp.data.look import Look
+from dreamwarp.augment.subject import Look
 from dreamwarp.report import sheets
 from dreamwarp.report.sheets import Area
 from tests.report.cases import SHAPES, SPACES

@@ -525,9 +525,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         )
         return self.fit(X, y).transform(X, y, templates=np.arange(len(self._y)))
 
-    def fit_resample(
-        self, X: ArrayLike, y: ArrayLike, *, strength: float | None = None
-    ) -> tuple[Array, Array]:
+    def fit_resample(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
         """Fit, and return the samples followed by new ones, as ``sampling_strategy`` asks.
 
         Returns
@@ -538,8 +536,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         n_samples = (*_shape_of(X), 0)[0]
         n_new = count_new(self.sampling_strategy, as_labels(self._require_labels(y), n_samples))
         self.fit(X, y)
-        used = self.strength_ if strength is None else strength
-        source, numbers = self._source_by(None, used), number_new(n_new)
+        source, numbers = self._source_by(None, self.strength_), number_new(n_new)
         templates = source.choose(numbers, n_threads=self.n_threads)
         X_new = source.warp(numbers, templates, n_threads=self.n_threads)
         X_all = np.concatenate((self._images, X_new)).reshape(-1, *self._sample_shape)

@@ -228,7 +228,18 @@ def conclude(
         return Judgement(0.0, means, verdict, spreads, setup.is_smooth)
     place = 1 + choose_place(smooth[1:], strengths[1:])
     n_enough = count_enough([some.smooth[place] for some in errors], setup.copies)
-    advice = _advise(n_enough, setup)
+    if len(setup.copies) < 2:
+        advice = ""
+    elif n_enough is None:
+        advice = (
+            f" Errors were still falling at {setup.copies[-1]} copies per sample: make as many as "
+            "you can."
+        )
+    else:
+        advice = (
+            f" About {n_enough} copies per sample, {n_enough * setup.n_samples:,} in all, do as "
+            f"well as {setup.copies[-1]}."
+        )
     if len(rows) > 2 and strengths[-1] == max(rows) and is_last_best(errors[-1]):
         advice += (
             f" Strength {strengths[-1]:g}, the largest compared, was the best: larger ones may be "
@@ -271,20 +282,6 @@ def count_enough(errors: Sequence[Array], copies: Sequence[int]) -> int | None:
     # The first of the run of good ones at the end: a smaller number may be good by chance.
     first = len(good) - int(np.argmin(good[::-1])) if not good.all() else 0
     return copies[first] if first < len(copies) - 1 else None
-
-
-def _advise(n_enough: int | None, setup: Setup) -> str:
-    if len(setup.copies) < 2:
-        return ""
-    n_copies = setup.copies[-1]
-    if n_enough is None:
-        return (
-            f" Errors were still falling at {n_copies} copies per sample: make as many as you can."
-        )
-    return (
-        f" About {n_enough} copies per sample, {n_enough * setup.n_samples:,} in all, do as well "
-        f"as {n_copies}."
-    )
 
 
 def cross_choose(errors: Array, strengths: Sequence[float]) -> NDArray[np.int64]:

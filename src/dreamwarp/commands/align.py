@@ -85,7 +85,7 @@ def align(
     """
     from dreamwarp import SmoothPrior, WarpSpace, align_pairs
     from dreamwarp.report.figures import check_picture_path, save_figure
-    from dreamwarp.report.pairs import draw_alignment
+    from dreamwarp.report.one_pair import draw_alignment
 
     picture = PICTURE if output is None else output
     check_picture_path(picture)

@@ -205,7 +205,7 @@ def draw_saved(
 
 def _draw_blocks(blocks: list[tuple[str, list[NDArray[Any]]]]) -> Figure:
     """Draw titled blocks of rows of images (n, rows, columns), one below the other."""
-    from dreamwarp.data.look import Look
+    from dreamwarp.augment.subject import Look
     from dreamwarp.report import sheets
 
     step, gap, title_height = 0.7, 0.08, 0.4

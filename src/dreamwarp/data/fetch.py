@@ -43,7 +43,7 @@ class KnownFile:
     sha256: str
 
 
-class Source(Protocol):
+class FileSource(Protocol):
     """A source of files."""
 
     @property
@@ -64,7 +64,9 @@ def cache_folder() -> Path:
     return Path(pooch.os_cache("dreamwarp"))
 
 
-def fetch(title: str, files: Sequence[KnownFile], sources: Sequence[Source], folder: Path) -> None:
+def fetch(
+    title: str, files: Sequence[KnownFile], sources: Sequence[FileSource], folder: Path
+) -> None:
     """Fetch the files that a folder lacks, each from the first source that has it.
 
     Files already in the folder are verified and kept. Several processes may fetch at once: files

@@ -31,7 +31,7 @@ ACCEPTED = (
 
 
 @dataclass(frozen=True)
-class Kind:
+class DataKind:
     """A kind of data: its reader, and the options of the reader."""
 
     title: str
@@ -39,16 +39,16 @@ class Kind:
     options: tuple[str, ...] = ()
 
 
-NAME = Kind("named data sets", lambda name: NAMED[name]())
-IDX = Kind("IDX files", read_idx_set, ("memory_map",))
-PICTURES = Kind("image folders", images.read_folder, ("resize",))
-NPZ = Kind(".npz files", numpy_files.read_npz, ("fields", "shape"))
-NPY = Kind(".npy files", numpy_files.map_npy, ("fields", "shape"))
-PARQUET = Kind("Parquet files", read_parquet, ("fields", "resize", "shape"))
-WEBDATASET = Kind("WebDataset files", read_webdataset, ("fields", "resize", "shape"))
-SERIES = Kind("time series", series.read_series, ("missing", "pad"))
-VOLUMES = Kind("folders of NIfTI volumes", volumes.read_nifti_folder, ("resize",))
-MESHES = Kind("folders of meshes", meshes.refuse_as_arrays)
+NAME = DataKind("named data sets", lambda name: NAMED[name]())
+IDX = DataKind("IDX files", read_idx_set, ("memory_map",))
+PICTURES = DataKind("image folders", images.read_folder, ("resize",))
+NPZ = DataKind(".npz files", numpy_files.read_npz, ("fields", "shape"))
+NPY = DataKind(".npy files", numpy_files.map_npy, ("fields", "shape"))
+PARQUET = DataKind("Parquet files", read_parquet, ("fields", "resize", "shape"))
+WEBDATASET = DataKind("WebDataset files", read_webdataset, ("fields", "resize", "shape"))
+SERIES = DataKind("time series", series.read_series, ("missing", "pad"))
+VOLUMES = DataKind("folders of NIfTI volumes", volumes.read_nifti_folder, ("resize",))
+MESHES = DataKind("folders of meshes", meshes.refuse_as_arrays)
 KINDS = (NAME, IDX, PICTURES, NPZ, NPY, PARQUET, WEBDATASET, SERIES, VOLUMES, MESHES)
 # Sets written by `generate`, by format.
 SET_KINDS = {
@@ -159,7 +159,7 @@ def check_address(address: str) -> None:
         )
 
 
-def find_kind(source: str | os.PathLike[str]) -> Kind:
+def find_kind(source: str | os.PathLike[str]) -> DataKind:
     """The kind of data at a name or path."""
     if not os.fspath(source):
         raise ValueError(f"data must be given, and the name is empty. Data can be {ACCEPTED}.")
@@ -190,7 +190,7 @@ def _is_name(source: str | os.PathLike[str]) -> bool:
     return isinstance(source, str) and source in NAMED
 
 
-def _find_folder_kind(path: Path) -> Kind | None:
+def _find_folder_kind(path: Path) -> DataKind | None:
     if list_images(path):
         return IDX
     for kind, pattern in (

@@ -78,7 +78,7 @@ read_webdataset = partial(read_files, suffix=".tar", read_fn=_read_archive)
 # -- the archive
 
 
-class Member(NamedTuple):
+class ArchiveFile(NamedTuple):
     """Name of a file in an archive, and position of its content."""
 
     name: str
@@ -95,7 +95,7 @@ class _BoundedReader(io.BufferedReader):
         return super().read(size)
 
 
-def list_members(file: Path) -> Iterator[Member]:
+def list_members(file: Path) -> Iterator[ArchiveFile]:
     """The plain files of an archive; ValueError if it is damaged or truncated."""
     n_bytes = file.stat().st_size
     with _BoundedReader(io.FileIO(file)) as stream:
@@ -115,7 +115,7 @@ def list_members(file: Path) -> Iterator[Member]:
             raise _damaged(file, f"no header and no end mark at byte {archive.offset:,}")
 
 
-def _check_member(file: Path, info: tarfile.TarInfo, n_bytes: int) -> Iterator[Member]:
+def _check_member(file: Path, info: tarfile.TarInfo, n_bytes: int) -> Iterator[ArchiveFile]:
     if info.issparse() or info.type not in tarfile.SUPPORTED_TYPES:
         raise ValueError(
             f"`{file}` must hold plain files, but `{info.name}` is of type {info.type!r}. Pack it "
@@ -125,7 +125,7 @@ def _check_member(file: Path, info: tarfile.TarInfo, n_bytes: int) -> Iterator[M
         return  # folders, links and devices
     if not 0 <= info.size <= n_bytes - info.offset_data:
         raise _damaged(file, f"`{info.name}` declares {info.size:,} bytes, beyond the end")
-    yield Member(info.name, info.offset_data, info.size)
+    yield ArchiveFile(info.name, info.offset_data, info.size)
 
 
 def _damaged(file: Path, reason: object) -> ValueError:
@@ -138,11 +138,11 @@ def _damaged(file: Path, reason: object) -> ValueError:
 # -- samples
 
 
-def _list_samples(file: Path) -> Iterator[tuple[str, dict[str, Member]]]:
+def _list_samples(file: Path) -> Iterator[tuple[str, dict[str, ArchiveFile]]]:
     """Name of each sample, and its files by ending. Files of a sample are adjacent."""
     named = ((*_split(member.name), member) for member in list_members(file))
     for key, group in groupby((entry for entry in named if entry[1]), lambda entry: entry[0]):
-        members: dict[str, Member] = {}
+        members: dict[str, ArchiveFile] = {}
         for _, ending, member in group:
             if members.setdefault(ending, member) is not member:
                 raise ValueError(f"`{file}` has `{member.name}` twice. Make or fetch it again.")
@@ -156,7 +156,7 @@ def _split(name: str) -> tuple[str, str]:
     return folder + slash + stem, ending.lower() if stem else ""
 
 
-def _choose_fields(file: Path, members: dict[str, Member]) -> tuple[str, str]:
+def _choose_fields(file: Path, members: dict[str, ArchiveFile]) -> tuple[str, str]:
     chosen = []
     for what, usual in (("samples", SAMPLE_ENDINGS), ("labels", LABEL_ENDINGS)):
         found = [ending for ending in usual if ending in members]
@@ -170,7 +170,7 @@ def _choose_fields(file: Path, members: dict[str, Member]) -> tuple[str, str]:
     return chosen[0], chosen[1]
 
 
-def _list_endings(members: dict[str, Member]) -> str:
+def _list_endings(members: dict[str, ArchiveFile]) -> str:
     return list_some([f".{ending}"[:40] for ending in members])
 
 

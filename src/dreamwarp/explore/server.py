@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
-from dreamwarp.explore.guard import Guard
+from dreamwarp.explore.access import Guard
 from dreamwarp.explore.scene import MAX_MOSAIC, Scene
 from dreamwarp.explore.uploads import Uploads, read_picture, read_text_series
 

@@ -13,9 +13,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.align import Alignments
-from dreamwarp.augment.subject import as_sample
+from dreamwarp.augment.subject import Look, as_sample
 from dreamwarp.core.validation import check_whole
-from dreamwarp.data.look import Look
 from dreamwarp.report import figures, sheets
 from dreamwarp.report.galleries import Cell, draw_panels, draw_table
 from dreamwarp.report.sheets import draw_difference, draw_sample

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from dreamwarp.augment.subject import Data
 from dreamwarp.core.validation import check_choice
 from dreamwarp.model import WarpModel
-from dreamwarp.report import aligned, animation, figures, learned, warped
+from dreamwarp.report import aligned, animation, figures, model_plots, warped
 from dreamwarp.report.study import MAX_SAMPLES, SAMPLERS, Study, make_study, sample_chains
 
 
@@ -70,9 +70,9 @@ FIGURES: dict[str, Callable[[Request], Figure]] = {
     "components": lambda r: warped.draw_components(
         r.model, r.data, label=r.label, component=r.component
     ),
-    "spectrum": lambda r: learned.draw_spectrum(r.model),
-    "similarity": lambda r: learned.draw_class_similarity(r.model),
-    "strength": lambda r: learned.draw_strength(r.study.judgement),
+    "spectrum": lambda r: model_plots.draw_spectrum(r.model),
+    "similarity": lambda r: model_plots.draw_class_similarity(r.model),
+    "strength": lambda r: model_plots.draw_strength(r.study.judgement),
     "traces": _draw_traces,
 }
 

@@ -16,12 +16,11 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from dreamwarp.align import Alignments
-from dreamwarp.augment.subject import as_sample
+from dreamwarp.augment.subject import Look, as_sample
 from dreamwarp.core.samples import pixel_centers, spaced
 from dreamwarp.core.validation import check_choice
-from dreamwarp.data.look import Look
 from dreamwarp.model import WarpModel
-from dreamwarp.report import aligned, catalog, figures, learned, sheets
+from dreamwarp.report import aligned, catalog, figures, model_plots, sheets
 from dreamwarp.report.galleries import draw_panels
 from dreamwarp.report.page import encode_figure
 from dreamwarp.report.study import study_of
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 # Points per axis where displacements are evaluated, and the largest number of warps drawn.
 N_PROBES, MAX_DRAWN = 17, 4
 DPI = 110
-OF_MODELS = {"spectrum": learned.draw_spectrum, "similarity": learned.draw_class_similarity}
+OF_MODELS = {"spectrum": model_plots.draw_spectrum, "similarity": model_plots.draw_class_similarity}
 
 
 # -- summaries
@@ -52,7 +51,7 @@ def summarize_model(model: WarpModel) -> str:
     ]
     if model.fallbacks:
         facts.append(("classes with too few pairs", sheets.join_labels(model.fallbacks)))
-    return _summary("WarpModel", facts, learned.draw_spectrum(model), "Spectrum of each class")
+    return _summary("WarpModel", facts, model_plots.draw_spectrum(model), "Spectrum of each class")
 
 
 def summarize_warp(warp: Warp) -> str:

@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
+from dreamwarp.augment.subject import Look
 from dreamwarp.core.samples import pixel_centers, spaced
-from dreamwarp.data.look import Look
 from dreamwarp.report import figures
 from dreamwarp.space import WarpSpace
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from dreamwarp.core.labels import Label
 from dreamwarp.core.progress import track
-from dreamwarp.report import aligned, figures, learned, warped
+from dreamwarp.report import aligned, figures, model_plots, warped
 from dreamwarp.report.animation import component_frames
 from dreamwarp.report.catalog import most_gained
 from dreamwarp.report.galleries import draw_table
@@ -173,7 +173,7 @@ def add_components(page: Page, study: Study) -> None:
     )
     page.subheading("How much each class varies")
     page.figure(
-        learned.draw_spectrum(model),
+        model_plots.draw_spectrum(model),
         "Left: standard deviation by component. Right: cumulative fraction of the variance.",
         alternative=_describe_spectrum(study),
     )
@@ -191,7 +191,7 @@ def add_components(page: Page, study: Study) -> None:
     if len(model.classes) > 1:
         page.subheading("Which classes have similar warps")
         page.figure(
-            learned.draw_class_similarity(model),
+            model_plots.draw_class_similarity(model),
             "The cosine of the covariances of two classes: 1 if their warps vary alike.",
             alternative=_describe_similarity(study),
         )
@@ -289,7 +289,7 @@ def add_strength(page: Page, study: Study) -> None:
     if judgement.errors:
         errors = ", ".join(f"{error:.1%} at {s:g}" for s, error in sorted(judgement.errors.items()))
         page.figure(
-            learned.draw_strength(judgement, with_verdict=False),
+            model_plots.draw_strength(judgement, with_verdict=False),
             "Held-out error of a nearest neighbour, by strength of the warps.",
             alternative=f"Error by strength: {errors}.",
         )
@@ -490,7 +490,7 @@ def _describe_spectrum(study: Study) -> str:
 
 
 def _describe_similarity(study: Study) -> str:
-    values = learned.class_similarities(study.model)
+    values = model_plots.class_similarities(study.model)
     np.fill_diagonal(values, np.nan)
     classes = study.model.classes
     low, high = (np.unravel_index(f(values), values.shape) for f in (np.nanargmin, np.nanargmax))

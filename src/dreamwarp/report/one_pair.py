@@ -13,9 +13,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.align import Alignments
-from dreamwarp.augment.subject import as_sample
+from dreamwarp.augment.subject import Look, as_sample
 from dreamwarp.core.samples import as_array, pixel_centers, spaced
-from dreamwarp.data.look import Look
 from dreamwarp.report import figures, sheets
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.warp import Warp
