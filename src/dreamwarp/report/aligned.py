@@ -66,6 +66,17 @@ def draw_field(space: WarpSpace, source: ArrayLike, target: ArrayLike, theta: Ar
     return draw_panels(panels, spatial, height, n_columns)
 
 
+def draw_best(study: Study, *, label: Any = None) -> Figure:
+    """Draw the warp of the pair with the largest decrease in loss, of a class or of all."""
+    gain = study.alignments.loss_before - study.alignments.loss_after
+    gain = np.where(study.alignments.usable, gain, -np.inf)
+    if label is not None:
+        gain = np.where(study.pair_codes == study.subject.code_of(label), gain, -np.inf)
+    pair = int(np.argmax(gain))
+    source, target = (study.subject.X[end] for end in study.edges[pair])
+    return draw_field(study.model.space, source, target, study.alignments.theta[pair])
+
+
 # -- many pairs
 
 

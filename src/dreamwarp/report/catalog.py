@@ -40,13 +40,6 @@ class Request:
         )
 
 
-def _draw_warp(request: Request) -> Figure:
-    study = request.study
-    pair = most_gained(study, request.label)
-    source, target = (study.subject.X[end] for end in study.edges[pair])
-    return aligned.draw_field(request.model.space, source, target, study.alignments.theta[pair])
-
-
 def _draw_traces(request: Request) -> Figure:
     study = request.study
     worst, typical = aligned.choose_pairs(study, request.label, 4)
@@ -65,7 +58,7 @@ FIGURES: dict[str, Callable[[Request], Figure]] = {
     "samples": lambda r: warped.draw_samples(
         r.model, r.data, label=r.label, strength=r.strength, seed=r.seed
     ),
-    "warp": _draw_warp,
+    "warp": lambda r: aligned.draw_best(r.study, label=r.label),
     "alignments": lambda r: aligned.draw_gallery(r.study, label=r.label),
     "components": lambda r: warped.draw_components(
         r.model, r.data, label=r.label, component=r.component
@@ -75,15 +68,6 @@ FIGURES: dict[str, Callable[[Request], Figure]] = {
     "strength": lambda r: model_plots.draw_strength(r.study.judgement),
     "traces": _draw_traces,
 }
-
-
-def most_gained(study: Study, label: Any = None) -> int:
-    """Index of the pair with the largest decrease in loss, of a class or of all."""
-    gain = study.alignments.loss_before - study.alignments.loss_after
-    gain = np.where(study.alignments.usable, gain, -np.inf)
-    if label is not None:
-        gain = np.where(study.pair_codes == study.subject.code_of(label), gain, -np.inf)
-    return int(np.argmax(gain))
 
 
 def check_figure(name: str, path: str | os.PathLike[str]) -> Path:

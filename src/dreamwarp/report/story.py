@@ -13,7 +13,6 @@ from dreamwarp.core.labels import Label
 from dreamwarp.core.progress import track
 from dreamwarp.report import aligned, figures, model_plots, warped
 from dreamwarp.report.animation import component_frames
-from dreamwarp.report.catalog import most_gained
 from dreamwarp.report.galleries import draw_table
 from dreamwarp.report.outliers import Outlier, find_odd
 from dreamwarp.report.page import Page, check_page_path
@@ -235,10 +234,8 @@ def add_alignments(page: Page, study: Study) -> None:
         ]
     facts += [(f"{n_open:,}", "not converged")]
     page.facts(facts)
-    pair = most_gained(study)
-    source, target = (study.subject.X[end] for end in study.edges[pair])
     page.figure(
-        aligned.draw_field(study.model.space, source, target, study.alignments.theta[pair]),
+        aligned.draw_best(study),
         "The pair that improved most: source with the cells of the warp, target, velocity, moved "
         "grid, and warped source.",
         is_photo=study.subject.is_color,
