@@ -164,6 +164,7 @@ def as_sample(space: WarpSpace, values: Array, name: str = "sample") -> Array:
     if values.ndim not in (space.ndim, space.ndim + 1) or values.size == 0:
         raise ValueError(
             f"`{name}` must be one sample, (*spatial) or (channels, *spatial) with {space.ndim} "
-            f"spatial {'axis' if space.ndim == 1 else 'axes'}, got shape {values.shape}."
+            f"spatial {'axis' if space.ndim == 1 else 'axes'}, as the space has, got shape "
+            f"{values.shape}."
         )
     return values if values.ndim == space.ndim + 1 else values[None]
