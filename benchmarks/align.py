@@ -23,6 +23,7 @@ from benchmarks.measure import Timing
 from benchmarks.registration import CHOSEN, Outcome, Registration, judge
 from benchmarks.report import Report, Target, duration
 from benchmarks.settings import Settings
+from experiments.split import paper_split
 
 Array = NDArray[Any]
 
@@ -71,7 +72,7 @@ def _load_images(*, quick: bool) -> tuple[Array, Array]:
         data = dw.data.digits()
         return data.X[:100], data.y[:100]
     data = dw.data.mnist()
-    few = dw.data.paper_split(data.y, N_PER_CLASS).few
+    few = paper_split(data.y, N_PER_CLASS).few
     return data.X[few], data.y[few]
 
 

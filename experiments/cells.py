@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dreamwarp as dw
+from experiments.split import paper_split
 from experiments.tasks import find_series
 
 RESULTS = Path(__file__).parent / "results" / "cells.json"
@@ -131,7 +132,7 @@ def format_table(name: str, found: dict[str, Any]) -> str:
 def all_tasks(series: Path) -> dict[str, Task]:
     """Every set, with the cells that the question is about."""
     mnist, digits, leaves = dw.data.mnist(), dw.data.digits(), dw.data.load(series)
-    few = dw.data.paper_split(mnist.y).few
+    few = paper_split(mnist.y).few
     squares = tuple((k, k) for k in (2, 3, 4, 6, 8, 12, 16))
     lines = tuple((k,) for k in (2, 4, 8, 16, 32, 64))
     cubes = tuple((k, k, k) for k in (1, 2, 3, 4))
@@ -189,7 +190,7 @@ def make_volumes(n: int, size: int, cells: int) -> tuple[Array, Array]:
 def time_mnist() -> dict[str, Any]:
     """All pairs of 500 MNIST digits per class, with (4, 4) cells and σ from the data."""
     data = dw.data.mnist()
-    few = dw.data.paper_split(data.y).few
+    few = paper_split(data.y).few
     X, y = data.X[few], data.y[few]
     edges, space = neighbors(X, y), dw.WarpSpace((4, 4))
     dw.align_pairs(space, X[edges[:200, 0]], X[edges[:200, 1]], progress=False)  # compiles

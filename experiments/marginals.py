@@ -33,6 +33,7 @@ from dreamwarp.align.evidence import Evidence, EvidenceFinder
 from dreamwarp.align.pairs import random_pairs
 from dreamwarp.core.files import write_beside
 from dreamwarp.model import empirical_bayes as eb
+from experiments.split import paper_split
 from experiments.tasks import find_series
 
 RESULTS = Path(__file__).parent / "results" / "marginals.json"
@@ -54,7 +55,7 @@ Labelled = tuple[Array, Array]
 def few_of(load: Callable[[], Any], n_labels: int) -> Labelled:
     """Samples of a draw of so many labels per class."""
     whole = load()
-    few = dw.data.paper_split(whole.y, n_labels, seed=0).few
+    few = paper_split(whole.y, n_labels, seed=0).few
     return whole.X[few], whole.y[few]
 
 

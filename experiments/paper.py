@@ -27,6 +27,7 @@ from dreamwarp.augment.class_distances import ClassDistances
 from experiments import lab
 from experiments.classifiers import precision, train_network
 from experiments.rivals import RIVALS, Deform
+from experiments.split import paper_split
 from experiments.tasks import Task
 
 Array = NDArray[Any]
@@ -137,7 +138,7 @@ def list_trials(archive: lab.Archive, row: str, classifier: str, share: float = 
 def load_task(n_labels: int | None, is_final: bool) -> Task:
     """Images to train on, and those that choose or judge."""
     data = dw.data.mnist()
-    split = dw.data.paper_split(data.y, n_labels or N_TAUGHT)
+    split = paper_split(data.y, n_labels or N_TAUGHT)
     chosen = np.arange(len(data.y)) if is_final else split.train
     chosen = split.few if n_labels else chosen
     y = data.y.astype(np.int64)
@@ -180,7 +181,7 @@ def _warp_for_networks(task: Task, seed: int) -> Deform:
     from dreamwarp.torch import LearnedWarp
 
     data = dw.data.mnist()
-    few = dw.data.paper_split(data.y, N_TAUGHT).few
+    few = paper_split(data.y, N_TAUGHT).few
     model = dw.Augmenter(model="gaussian", strength=1.0, progress=False).fit(
         data.X[few], data.y[few]
     ).model_  # fmt: skip

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dreamwarp as dw
+from experiments.split import paper_split
 
 Array = NDArray[Any]
 Samples = tuple[Array, Array]
@@ -132,7 +133,7 @@ def _divide_large(name: str, data: dw.data.DataSet, n_labels: int, draw: int) ->
     A smaller draw of labels is part of a larger one.
     """
     y = data.y.astype(np.int64)
-    few = dw.data.paper_split(y, n_labels, seed=draw, n_validation=N_VALIDATION).few
+    few = paper_split(y, n_labels, seed=draw, n_validation=N_VALIDATION).few
     rest = np.setdiff1d(np.arange(len(y)), few)
     tune, others = rest[-N_VALIDATION:], rest[:-N_VALIDATION]
     judges = {
@@ -152,7 +153,7 @@ def _divide_small(name: str, data: dw.data.DataSet, n_labels: int, draw: int) ->
     _, y = np.unique(data.y, return_inverse=True)
     order = np.random.default_rng(len(y)).permutation(len(y))
     tune, rest = order[: len(y) // 3], np.sort(order[len(y) // 3 :])
-    few = rest[dw.data.paper_split(y[rest], n_labels, seed=draw, n_validation=0).few]
+    few = rest[paper_split(y[rest], n_labels, seed=draw, n_validation=0).few]
     others = np.setdiff1d(rest, few)
     validation, test = ((data.X[some], y[some]) for some in (tune, others))
     return Task(name, draw, data.X[few], y[few], validation, {"test": test}, 1.0)

@@ -15,7 +15,7 @@ from torchio.transforms.augmentation import RandomTransform
 from dreamwarp.core.listing import public_names
 from dreamwarp.core.validation import check_choice, check_factor
 from dreamwarp.model import WarpModel
-from dreamwarp.space import WarpSpace
+from dreamwarp.space import Warp, WarpSpace
 from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
 from dreamwarp.torch.functional import warp_item
 
@@ -93,13 +93,13 @@ class FixedWarp(SpatialTransform):  # type: ignore[misc]
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        values, is_single = space._check_theta(theta)
-        if not is_single or space.ndim not in (2, 3):
+        values = Warp(space, theta).theta
+        if values.ndim != 1 or space.ndim not in (2, 3):
             raise ValueError(
                 f"`theta` must have shape ({space.dim},) and `space` 2 or 3 axes, got "
                 f"{np.shape(theta)} and {space!r}."
             )
-        self.space, self.theta = space, values[0].copy()
+        self.space, self.theta = space, values
         self.image_interpolation = image_interpolation
         self.invert_transform = False
         self.args_names = ["space", "theta", "image_interpolation"]

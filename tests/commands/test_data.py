@@ -12,10 +12,11 @@ import pytest
 from PIL import Image
 
 from dreamwarp.commands import data as command
-from dreamwarp.data import named, write_idx
+from dreamwarp.data import named
 from dreamwarp.data.fetch import CACHE_VARIABLE, KnownFile
 from dreamwarp.data.named import Recipe
 from tests.commands.running import one_line, run
+from tests.data.cases import write_idx
 
 X = np.random.default_rng(0).integers(0, 256, (6, 4, 5), np.uint8)
 Y = np.array([2, 0, 2, 1, 0, 2], np.uint8)

@@ -12,11 +12,11 @@ import pytest
 import dreamwarp
 from dreamwarp import cli
 from dreamwarp.commands import contest, demo
-from dreamwarp.commands.contest import NEIGHBOR, NETWORK, Outcome, Plan
+from dreamwarp.commands.contest import NEIGHBOR, NETWORK, Outcome, Sizes
 from dreamwarp.data import DataSet, Part
 from tests.commands.running import run
 
-SMALL = Plan(
+SMALL = Sizes(
     n_new=400, n_updates=60, n_new_tuning=200, n_updates_tuning=20,
     elastic=((4.0, 0.7), (4.0, 3.0)),
 )  # fmt: skip
@@ -31,7 +31,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> DataSet:
     test = Part(*(values[few.y < 3] for values in few))
     data = DataSet("few", whole.X[chosen], whole.y[chosen], test)
     monkeypatch.setattr(dreamwarp.data, "mnist_small", lambda: data)
-    monkeypatch.setattr(demo, "Plan", lambda: SMALL)
+    monkeypatch.setattr(demo, "Sizes", lambda: SMALL)
     return data
 
 
@@ -96,7 +96,7 @@ def test_the_claim_follows_from_the_mistakes(elastic: int, learned: int, words: 
 def test_the_standard_error_is_that_of_paired_differences() -> None:
     random = np.random.default_rng(0)
     theirs, ours = random.uniform(size=(2, 400)) < 0.1
-    gain, spread = contest.compare(theirs, ours)
+    gain, spread = contest.mean_gain(theirs, ours)
     draws = random.integers(0, 400, (4000, 400))  # bootstrap
     means = 100.0 * (theirs[draws].mean(axis=1) - ours[draws].mean(axis=1))
     assert gain == pytest.approx(100.0 * (theirs.mean() - ours.mean()))
@@ -116,11 +116,11 @@ def test_tuning_takes_the_setting_with_the_fewest_mistakes(monkeypatch: pytest.M
     monkeypatch.setattr(
         contest,
         "_mistakes_of_all",
-        lambda tasks, title: [np.arange(6) < n for n in counts[title.partition("the ")[2]]],
+        lambda tasks, *more: [np.arange(6) < n for n in counts[tasks[0][0]]],
     )
     digits = Part(np.zeros((12, 28, 28), np.float32), np.arange(12) % 2)
-    plan = Plan(n_new_tuning=20, elastic=((4.0, 0.7), (4.0, 1.0), (7.0, 0.7)))
-    best = contest.tune_elastic(digits, plan=plan, seed=0)
+    sizes = Sizes(n_new_tuning=20, elastic=((4.0, 0.7), (4.0, 1.0), (7.0, 0.7)))
+    best = contest.tune_elastic(digits, sizes=sizes, seed=0)
     assert best == {NEIGHBOR: (4.0, 1.0), NETWORK: (7.0, 0.7)}
 
 

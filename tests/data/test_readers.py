@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from dreamwarp.data import load, readers, write_idx
+from dreamwarp.data import load, readers
 from dreamwarp.data.readers import find_kind
+from tests.data.cases import write_idx
 
 X = np.random.default_rng(0).integers(0, 256, (6, 4, 5), np.uint8)
 Y = np.array([2, 0, 2, 1, 0, 2], np.uint8)

@@ -78,8 +78,8 @@ def test_a_manifest_that_is_too_long_is_not_read(made: Path) -> None:
     [
         ("version", 2, r"has version 2, and this library reads version 1\. Use the library"),
         ("version", "9" * 1000, r"has version '99.*\.\.\., and this library reads version 1"),
-        ("settings", None, r"its settings must be format, n, shape, dtype, classes"),
-        ("settings", {"n": 1}, r"its settings must be format, n, shape, dtype, classes"),
+        ("settings", None, r"its settings must be n, first, shard_size, format"),
+        ("settings", {"n": 1}, r"its settings must be n, first, shard_size, format"),
         ("settings.format", "exe", r"its `format` can't be 'exe'"),
         ("settings.format", ["npz"], r"its `format` can't be \['npz'\]"),
         ("settings.n", True, r"its `n` can't be True"),

@@ -249,7 +249,7 @@ def test_signals_are_lines(open_page: Any) -> None:
         theta = found.theta(now["classNumber"], now["coefficients"], now["strength"])
         sample = found.subject.sample(found.index(now["classNumber"], now["sample"]))
         shown = page.evaluate("[...dreamwarp.shown.warp.sample.values]")
-        warped = Warp(found.subject.model.space, theta).signal(sample)
+        warped = Warp(found.subject.model.space, theta).image(sample)
         np.testing.assert_allclose(shown, warped.ravel(), rtol=1e-5, atol=1e-6)
         own = {"name": "own.csv", "mimeType": "text/csv", "buffer": b"0,1\n0.5,0\n1,0.5\n"}
         settle(page, lambda: page.set_input_files("#upload", own))

@@ -46,7 +46,7 @@ def test_warped_signals() -> None:
     theta = theta_of(0, [2.0], 1.0, "signal")
     sample = shown_scene.subject.sample(3)
     shown = shown_scene.show_warp(sample, theta, [])
-    expected = Warp(shown_scene.subject.model.space, theta).signal(sample)
+    expected = Warp(shown_scene.subject.model.space, theta).image(sample)
     np.testing.assert_allclose(numbers(shown["image"]["data"], 2, 64), expected, rtol=1e-6)
 
 

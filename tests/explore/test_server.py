@@ -21,7 +21,7 @@ from tests.explore.cases import pixels, scene
 pytest.importorskip("fastapi")
 httpx = pytest.importorskip("httpx")
 
-from dreamwarp.explore import guard  # noqa: E402
+from dreamwarp.explore import access  # noqa: E402
 from dreamwarp.explore.server import Serving, is_loopback, open_socket  # noqa: E402
 
 
@@ -157,12 +157,12 @@ def head_of(path: str, port: int, header: str) -> bytes:
 def test_large_requests_are_refused(served: Serving) -> None:
     # By raw connections: who goes on sending may find the connection closed, the answer lost.
     with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
-        length = f"Content-Length: {guard.MAX_REQUEST + 1}"
+        length = f"Content-Length: {access.MAX_REQUEST + 1}"
         connection.sendall(head_of("/api/warp", served.port, length))
         assert connection.recv(100).split()[1] == b"413"
     with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
         connection.sendall(head_of("/api/warp", served.port, "Transfer-Encoding: chunked"))
-        connection.sendall(b"%x\r\n" % (guard.MAX_REQUEST + 1) + bytes(guard.MAX_REQUEST + 1))
+        connection.sendall(b"%x\r\n" % (access.MAX_REQUEST + 1) + bytes(access.MAX_REQUEST + 1))
         answer = b""
         while b"}" not in answer:
             answer += connection.recv(4096)
@@ -170,7 +170,7 @@ def test_large_requests_are_refused(served: Serving) -> None:
 
 
 def test_a_request_that_never_ends_is_given_up(served: Serving, monkeypatch: Any) -> None:
-    monkeypatch.setattr(guard, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(access, "PATIENCE_SECONDS", 0.2)
     with socket.create_connection(("127.0.0.1", served.port), timeout=10) as connection:
         connection.sendall(head_of("/api/dice", served.port, "Content-Length: 9") + b"{")
         assert connection.recv(100).split()[1] == b"408"
@@ -209,7 +209,7 @@ def test_other_machines_need_the_token() -> None:
 
 def test_without_hosts_there_must_be_a_token() -> None:
     with pytest.raises(ValueError, match="`token` must be given"):
-        guard.Guard(None, None, None)
+        access.Guard(None, None, None)
 
 
 def test_a_port_in_use_says_so(served: Serving) -> None:

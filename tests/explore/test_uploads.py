@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from dreamwarp.explore import uploads
-from dreamwarp.explore.uploads import Uploads, read_picture, read_series
+from dreamwarp.explore.uploads import Uploads, read_picture, read_text_series
 
 
 def png(values: Any, mode: str | None = None, kind: str = "png", **options: Any) -> bytes:
@@ -95,9 +95,9 @@ def test_any_bytes_are_read_or_refused() -> None:
 
 
 def test_series_are_rows_of_numbers() -> None:
-    found = read_series(b"1,2\n3;4\n\n5 6\n", 2)
+    found = read_text_series(b"1,2\n3;4\n\n5 6\n", 2)
     np.testing.assert_array_equal(found, [[1, 3, 5], [2, 4, 6]])
-    np.testing.assert_array_equal(read_series(b"1 2 3", 1), [[1, 2, 3]])
+    np.testing.assert_array_equal(read_text_series(b"1 2 3", 1), [[1, 2, 3]])
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_series_are_rows_of_numbers() -> None:
 )
 def test_series_that_are_none(content: bytes, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        read_series(content, 2)
+        read_text_series(content, 2)
 
 
 def test_few_are_kept() -> None:

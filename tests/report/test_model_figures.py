@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from dreamwarp import Warp, report
-from dreamwarp.report import aligned, animation, catalog, learned, warped
+from dreamwarp.augment.subject import Subject
+from dreamwarp.report import aligned, animation, catalog, model_plots, warped
 from tests.report import cases
 
 
@@ -49,12 +50,11 @@ def test_samples_are_the_originals_under_drawn_warps() -> None:
 
 def test_components_move_a_sample_by_deviations() -> None:
     model, (X, y) = cases.model(2), cases.data(2)
-    figure = report.draw_components(
-        model, (X, y), label="right", component=2, n_components=1, deviations=(-3, 0, 3), index=4
-    )
+    figure = report.draw_components(model, (X, y), label="right", component=2, n_components=1)
+    typical = X[Subject.of(model, (X, y)).typical(1)[0]]
     found = model.components("right")
     step = found.standard_deviations[1] * found.directions[:, 1]
-    expected = [Warp(model.space, k * step).image(X[4]) / 255.0 for k in (-3.0, 0.0, 3.0)]
+    expected = [Warp(model.space, k * step).image(typical) / 255.0 for k in range(-3, 4)]
     np.testing.assert_allclose(images(figure), expected)
     assert {"−3 σ", "0", "+3 σ", "PC 2", f"{found.share[1]:.0%} of variance"} <= {*words(figure)}
 
@@ -65,7 +65,6 @@ def test_components_move_a_sample_by_deviations() -> None:
         ({"label": "up"}, "`label` must be a class of the data: left, right, got 'up'"),
         ({"component": 99, "label": "left"}, r"`component` must be from 1 to \d+, .* got 99"),
         ({"component": 0}, "`component` must be a whole number, at least 1, got 0"),
-        ({"index": 99}, "`index` must be from 0 to 15 .* got 99"),
     ],
 )
 def test_components_that_are_not_there(options: dict[str, object], message: str) -> None:
@@ -100,7 +99,7 @@ def test_similarity_is_the_cosine_of_covariances() -> None:
     model = cases.model(2)
     first, second = (model.covariance(label) for label in ("left", "right"))
     cosine = (first * second).sum() / np.sqrt((first**2).sum() * (second**2).sum())
-    np.testing.assert_allclose(learned.class_similarities(model), [[1, cosine], [cosine, 1]])
+    np.testing.assert_allclose(model_plots.class_similarities(model), [[1, cosine], [cosine, 1]])
     assert f"{cosine:.2f}".removeprefix("0") in words(report.draw_class_similarity(model))
 
 
@@ -132,8 +131,10 @@ def test_pairs_that_cant_be_aligned_are_not_shown() -> None:
 
 
 def test_fields_need_samples_of_one_shape() -> None:
-    with pytest.raises(ValueError, match="must have the same shape, with 2 spatial axes"):
+    with pytest.raises(ValueError, match=r"must have the same shape, got \(4, 4\) and \(4, 5\)"):
         report.draw_field(cases.SPACES[2], np.zeros((4, 4)), np.zeros((4, 5)), np.zeros(1))
+    with pytest.raises(ValueError, match=r"`target` must be one sample, .* 2 spatial axes"):
+        report.draw_field(cases.SPACES[2], np.zeros((4, 4)), np.zeros(4), np.zeros(1))
 
 
 def test_strengths_are_drawn_with_the_one_chosen() -> None:

@@ -8,12 +8,12 @@ from matplotlib.collections import LineCollection
 from matplotlib.quiver import Quiver
 
 from dreamwarp import SmoothPrior
-from dreamwarp.data.look import Look
+from dreamwarp.augment.subject import Look
 from dreamwarp.report import sheets
-from dreamwarp.report.sheets import Box
+from dreamwarp.report.sheets import Area
 from tests.report.cases import SHAPES, SPACES
 
-BOX = Box(1.0, 2.0, 4.0, 3.0)
+BOX = Area(1.0, 2.0, 4.0, 3.0)
 
 
 def test_whole_numbers_are_drawn_on_their_full_scale() -> None:

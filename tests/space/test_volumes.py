@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dreamwarp import SmoothPrior, Warp, WarpSpace, align_pairs
+from dreamwarp.core.samples import pixel_centers
 
 SPACE = WarpSpace((2, 2, 2))
 
@@ -40,7 +41,8 @@ def test_label_maps_of_any_dtype_stay_in_step(dtype: type) -> None:
     labels = (rng.random((12, 12, 12)) < 0.5).astype(dtype)
     theta = rng.normal(scale=0.2, size=SPACE.dim)
     warped = Warp(SPACE, theta).mask(labels)
-    places = Warp(SPACE, theta).grid((12, 12, 12), method="exact") * 12 - 0.5
+    centers = pixel_centers((12, 12, 12))
+    places = SPACE.flow(theta, centers, method="exact").reshape(12, 12, 12, 3) * 12 - 0.5
     nearest = np.clip(np.floor(places + 0.5).astype(int), 0, 11)
     expected = labels[tuple(np.moveaxis(nearest, -1, 0))]
     assert warped.dtype == labels.dtype
@@ -61,7 +63,7 @@ def test_mutual_information_aligns_modalities_of_a_non_monotone_map() -> None:
     moved = Warp(SPACE, theta).image(volume)
     other = np.sin(np.pi * moved) * (1.0 - 0.5 * moved)  # dark, bright, dark again
     found = align_pairs(SPACE, volume[None], other[None], similarity="mi", progress=False)
-    here = Warp(SPACE, np.zeros(SPACE.dim)).grid((n, n, n)).reshape(-1, 3)
+    here = pixel_centers((n, n, n))
     inside = volume.ravel() > 0.1
 
     def error(parameters: np.ndarray) -> float:

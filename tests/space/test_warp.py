@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
+from dreamwarp.core.samples import pixel_centers
 from dreamwarp.space import WarpSpace
 from dreamwarp.space import warp as warp_module
 from dreamwarp.space.resample import resample
@@ -66,14 +67,14 @@ def test_identity_returns_the_sample_exactly(dtype, interpolation):
     np.testing.assert_array_equal(found, x)
 
 
-def test_exact_method_and_other_names():
-    for ndim, name in [(1, "signal"), (2, "image"), (3, "volume")]:
+def test_exact_method():
+    for ndim in (1, 2, 3):
         space = make_space(ndim)
         warp = Warp(space, random_theta(space, 2))
         x = np.random.default_rng(1).normal(size=SHAPES[ndim])
         positions = space.flow(warp.theta, centers(SHAPES[ndim]).reshape(-1, ndim), method="exact")
         expected = resample(x[None, None], positions).reshape(2, *SHAPES[ndim])
-        found = getattr(warp, name)(x, method="exact")
+        found = warp.image(x, method="exact")
         np.testing.assert_array_equal(found, expected)
 
 
@@ -101,15 +102,13 @@ def test_inverse_undoes(ndim, boundary):
     np.testing.assert_allclose(back[inner], np.stack([x, x])[inner], atol=0.1)
 
 
-def test_grid_is_where_image_looks():
+def test_images_are_sampled_at_the_flow_of_pixel_centers():
     space = make_space(2)
-    warp = Warp(space, random_theta(space, 3))
-    grid = warp.grid((24, 31))
-    assert grid.shape == (3, 24, 31, 2)
-    rows = warp.image(np.broadcast_to(centers((24, 31))[..., 0], (3, 24, 31)))
+    theta = random_theta(space, 3)
+    flow = space.flow(theta, pixel_centers((24, 31))).reshape(3, 24, 31, 2)
+    rows = Warp(space, theta).image(np.broadcast_to(centers((24, 31))[..., 0], (3, 24, 31)))
     inner = np.s_[:, 2:-2]
-    np.testing.assert_allclose(rows[inner], grid[..., 0][inner], atol=1e-6)
-    assert warp[0].grid((24, 31), method="exact").shape == (24, 31, 2)
+    np.testing.assert_allclose(rows[inner], flow[..., 0][inner], atol=1e-6)
 
 
 def test_tolerance_follows_the_pixels(monkeypatch):
@@ -276,10 +275,10 @@ def test_fill_rules_of_a_free_space():
     space = make_space(1, "free")
     warp = Warp(space, shift(space, [4 / 16]))
     x = np.arange(1.0, 17.0)
-    np.testing.assert_allclose(warp.signal(x)[-5:], [16] * 5, atol=1e-4)
-    filled = warp.signal(x, fill="constant", fill_value=-3.0)
+    np.testing.assert_allclose(warp.image(x)[-5:], [16] * 5, atol=1e-4)
+    filled = warp.image(x, fill="constant", fill_value=-3.0)
     np.testing.assert_allclose(filled[-5:], [16, -3, -3, -3, -3], atol=1e-4)
-    np.testing.assert_allclose(warp.signal(x, fill="reflect")[-5:], [16, 16, 15, 14, 13], atol=1e-4)
+    np.testing.assert_allclose(warp.image(x, fill="reflect")[-5:], [16, 16, 15, 14, 13], atol=1e-4)
 
 
 # -- masks
@@ -470,14 +469,8 @@ WARP = Warp(PLANE, np.zeros((3, PLANE.dim)))
          lambda: WARP.image(np.zeros((9, 7)), tolerance=0.0)),
         (ValueError, "`n_threads` must be a positive whole number",
          lambda: WARP.image(np.zeros((9, 7)), n_threads=0)),
-        (ValueError, r"a signal needs a space with 1 axis, got WarpSpace\(\(3, 4\).*Use `image`",
-         lambda: WARP.signal(np.zeros((9, 7)))),
-        (ValueError, "a volume needs a space with 3 axes",
-         lambda: WARP.volume(np.zeros((9, 7, 8)))),
-        (ValueError, r"`shape` must list 2 whole numbers.*got \(28,\)", lambda: WARP.grid((28,))),
-        (ValueError, "`shape` must list 2 whole numbers", lambda: WARP.grid((28, 2.5))),
         (ValueError, r"pixels per channel, got spatial shape \(28, 0\)",
-         lambda: WARP.grid((28, 0))),
+         lambda: WARP.image(np.zeros((28, 0)))),
         (ValueError, r"`points` must have shape \(m, 2\)", lambda: WARP.points(np.zeros((5, 3)))),
         (ValueError, r"`b` must have shape \(k, 4\) or \(n, k, 4\).*got \(4,\)",
          lambda: WARP.boxes(np.zeros(4))),

@@ -39,40 +39,11 @@ def test_no_warps_are_the_image_alone() -> None:
 
 
 def test_numbers_and_not_batches_decide() -> None:
-    options: dict[str, Any] = {"n": 3, "labels": "predicted"}
+    options: dict[str, Any] = {"n": 3}
     whole = average_over_warps(predict, IMAGES, make_model(), **options)
     for i in range(5):
         one = average_over_warps(predict, IMAGES[i : i + 1], make_model(), numbers=[i], **options)
         torch.testing.assert_close(one[0], whole[i])
-
-
-def test_predicted_classes_are_drawn_with_their_probabilities() -> None:
-    """Each class moves the image its own way, so that its share can be told from the mean."""
-    model = make_model()
-    n, shares = 3000, torch.tensor([0.2, 0.0, 0.8])
-    seen = []
-
-    def watch(images: Tensor) -> Tensor:
-        seen.append(images)
-        return shares.expand(len(images), -1)
-
-    few = IMAGES[:1].expand(n, -1, -1, -1)
-    average_over_warps(watch, few, model, n=1, labels="predicted")
-    by_class = []
-    for label in model.classes:
-        theta = model.draw(label, np.arange(n), seed=derive_seed(0, 0))
-        by_class.append(warp(model.space, torch.from_numpy(theta).float(), few))
-    found = [(seen[1] == warped).flatten(1).all(dim=1).double().mean() for warped in by_class]
-    assert found[1] == 0.0 and abs(found[0] - 0.2) < 5 * (0.2 * 0.8 / n) ** 0.5
-    assert found[0] + found[2] == 1.0
-
-
-def test_predicted_columns_may_be_named() -> None:
-    names = ("a", "b", "c")
-    model = make_model(names)
-    by_order = average_over_warps(predict, IMAGES, model, n=2, labels="predicted")
-    named = average_over_warps(predict, IMAGES, model, n=2, labels="predicted", classes=names)
-    assert torch.equal(by_order, named)
 
 
 def test_options_are_passed_on() -> None:
@@ -86,23 +57,12 @@ def test_options_are_passed_on() -> None:
     ("change", "error", "message"),
     [
         ({"n": -1}, ValueError, "`n` must be a whole number, at least 0, got -1"),
-        ({"labels": "pool"}, ValueError, "`labels` must be one of 'predicted', got 'pool'"),
         ({"labels": [0, 1]}, ValueError, "`labels` must be one label or as many as `numbers`"),
         ({"numbers": [0, 1]}, ValueError, "one entry for each of 5 images, got 2"),
         ({"images": IMAGES[0, 0]}, ValueError, "`images` must have shape"),
         ({"predict_fn": lambda x: predict(x).argmax(1)}, TypeError, "got torch.int64.*probabil"),
         ({"predict_fn": lambda x: predict(x).tolist()}, TypeError, "tensor, got list"),
         ({"predict_fn": lambda x: predict(x)[:2]}, ValueError, r"5 images, got shape \(2, 3\)"),
-        (
-            {"labels": "predicted", "predict_fn": lambda x: predict(x)[:, :2]},
-            ValueError,
-            r"needs predictions of shape \(k, 3\).*got \(5, 2\)",
-        ),
-        (
-            {"labels": "predicted", "predict_fn": lambda x: predict(x).log()},
-            ValueError,
-            r"needs probabilities .* got a row with -.*softmax\(dim=1\)",
-        ),
     ],
 )
 def test_wrong_input_is_refused(change: dict[str, Any], error: Any, message: str) -> None:

@@ -5,10 +5,7 @@ Names are imported at first use: scikit-learn is slow to load.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
-from dreamwarp.core.listing import public_names
+from dreamwarp.core.listing import import_lazily
 
 # Module of each name.
 PUBLIC = {
@@ -21,22 +18,5 @@ PUBLIC = {
     "Verdict": "verdict",
 }
 
-__all__ = [
-    "AugmentedClassifier",
-    "Augmenter",
-    "Judgement",
-    "Resampler",
-    "SampleSource",
-    "ShapeAugmenter",
-    "Verdict",
-]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in PUBLIC:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{PUBLIC[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return public_names(globals())
+__all__ = list(PUBLIC)
+__getattr__, __dir__ = import_lazily(globals(), PUBLIC)

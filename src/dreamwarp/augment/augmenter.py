@@ -133,6 +133,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         One per edge.
     model_ : WarpModel
         The learned distributions; recommends ``strength_``. ``model_.save`` writes it to a file.
+    pairs_ : TrainingPairs
+        What the model is learned from, again for each fold of :meth:`judge`.
+    source_ : SampleSource
+        Makes new samples by number.
     strength_ : float
         Default factor on the learned warps.
     strength_errors_ : dict of float to float
@@ -147,17 +151,11 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Notes
     -----
     ``X`` may be of integers, booleans or floating-point numbers. New samples have its dtype, and
-    stay within the range of values of the sample they are made from. Shapes, for cells=(4, 4):
-
-    =========================  ======================================================
-    (n, rows, columns)         images of one channel
-    (n, channels, rows, ...)   images of several channels, which move together
-    (n, features)              rows, with ``image_shape=(rows, columns)`` or with channels
-    =========================  ======================================================
-
-    For cells=(8,), (n, length) are signals and (n, channels, length) signals of several channels.
-    Warps do not depend on the number of pixels: ``transform`` takes samples of any size, unless
-    they are rows.
+    stay within the range of values of the sample they are made from. For cells=(4, 4), samples are
+    images (n, rows, columns), images whose channels move together (n, channels, rows, columns), or
+    rows (n, features) with ``image_shape``; for cells=(8,), signals (n, length) or
+    (n, channels, length). Warps do not depend on the number of pixels: ``transform`` takes samples
+    of any size, unless they are rows.
 
     To train a scikit-learn classifier on more samples, :meth:`wrap` it, or use :meth:`resampler` in
     a pipeline of imbalanced-learn. A pipeline of scikit-learn must keep the number of samples:
@@ -268,14 +266,14 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         classes = [check_label(label) for label in np.unique(labels).tolist()]
         self._key = as_key(self.seed if self.random_state is None else self.random_state)
         ensure_compiled(self.space_)
-        self.edges_, self.alignments_, self.model_, self._pairs = learn_model(
+        self.edges_, self.alignments_, self.model_, self.pairs_ = learn_model(
             self.space_, self._images, self._codes, classes, settings, seed=self._key,
             progress=self.progress, n_threads=self.n_threads, client=client,
         )  # fmt: skip
         if settings.model == "template":  # which identifies samples by index
             self.model_ = self.model_.with_settings(samples=fingerprint(self._images))
         # A placeholder: ``_set_strength`` below sets the strength to use.
-        self._source = SampleSource(
+        self.source_ = SampleSource(
             self.model_, (self._images, labels), seed=self._key, strength=1.0,
             interpolation=self.interpolation,
         )  # fmt: skip
@@ -288,7 +286,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.strength_errors_ = judgement.errors
         asked = "auto" if strength is None else strength
         self.model_ = self.model_.with_strength(self.strength_).with_settings(strength=asked)
-        self._source = self._source.with_options(model=self.model_)
+        self.source_ = self.source_.with_options(model=self.model_)
         if strength is None and self.strength_ == 0.0:
             warn_user(
                 "on held-out samples no warps do better than none by a standard error, so "
@@ -312,7 +310,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         strengths: Sequence[float] | None = None,
         copies: int | None = None,
     ) -> Judgement:
-        """Test on held-out training samples whether warps help a classifier, and which strength.
+        """Test on held-out training samples whether warps help a classifier, and at which strength.
 
         Changes nothing: use ``with_strength(judgement.strength)`` for the result.
 
@@ -363,14 +361,14 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 )
             return self._judge(strengths)
         return judge_estimator(
-            estimator, self._pairs, self._source, self._y, self._sample_shape,
+            estimator, self.pairs_, self.source_, self._y, self._sample_shape,
             strengths=strengths, copies=copies, seed=self._key, progress=self.progress,
             n_threads=self.n_threads,
         )  # fmt: skip
 
     def _judge(self, strengths: Sequence[float] | None) -> Judgement:
         return judge_strengths(
-            self._pairs, self._images, self._codes, strengths=strengths, seed=self._key,
+            self.pairs_, self._images, self._codes, strengths=strengths, seed=self._key,
             progress=self.progress, n_threads=self.n_threads,
         )  # fmt: skip
 
@@ -450,7 +448,12 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         """
         check_is_fitted(self)
         start, n = check_whole("first", first, 0), check_whole("n", n, 0)
-        code = None if label is None else self._encode_one(label)
+        code = None
+        if label is not None:
+            (code,) = encode(as_labels([label], 1), self.model_.classes)
+            if code < 0:
+                remedy = "Omit `label` for samples of all classes."
+                refuse_unknown(label, self.model_.classes, remedy)
         source = self._source_by(seed, strength).with_options(balance=balance)
         numbers = np.arange(start, start + n)
         templates = source.choose(numbers, code=code, n_threads=self.n_threads)
@@ -521,9 +524,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         )
         return self.fit(X, y).transform(X, y, templates=np.arange(len(self._y)))
 
-    def fit_resample(
-        self, X: ArrayLike, y: ArrayLike, *, strength: float | None = None
-    ) -> tuple[Array, Array]:
+    def fit_resample(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Array]:
         """Fit, and return the samples followed by new ones, as ``sampling_strategy`` asks.
 
         Returns
@@ -534,8 +535,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         n_samples = (*_shape_of(X), 0)[0]
         n_new = count_new(self.sampling_strategy, as_labels(self._require_labels(y), n_samples))
         self.fit(X, y)
-        used = self.strength_ if strength is None else strength
-        source, numbers = self._source_by(None, used), number_new(n_new)
+        source, numbers = self._source_by(None, self.strength_), number_new(n_new)
         templates = source.choose(numbers, n_threads=self.n_threads)
         X_new = source.warp(numbers, templates, n_threads=self.n_threads)
         X_all = np.concatenate((self._images, X_new)).reshape(-1, *self._sample_shape)
@@ -562,18 +562,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     def _source_by(self, seed: Seed, strength: float | None) -> SampleSource:
         """The source of new samples; None: the seed of the fit, the recommended strength."""
-        return self._source.with_options(
+        return self.source_.with_options(
             key=None if seed is None else as_key(seed),
             strength=resolve_strength(self.model_, strength),
         )
-
-    def _encode_one(self, label: Any) -> int:
-        """Index of the class with a label."""
-        classes = self.model_.classes
-        (code,) = encode(as_labels([label], 1), classes)
-        if code < 0:
-            refuse_unknown(label, classes, "Omit `label` for samples of all classes.")
-        return int(code)
 
     def _require_labels(self, y: Any) -> Any:
         """Raise if there are no labels, in words that scikit-learn expects."""

@@ -110,21 +110,16 @@ def as_predictor(estimator: Any) -> tuple[str, bool, Predictor]:
         def fit_and_predict(X_train: Array, y_train: Array, X_test: Array) -> Any:
             return clone(estimator).fit(X_train, y_train).predict(X_test)
 
-        return _name_estimator(estimator), True, fit_and_predict
+        # Of a pipeline, the types of its steps.
+        steps = getattr(estimator, "steps", None)
+        named = [step for _, step in steps] if isinstance(steps, list) else [estimator]
+        return " + ".join(type(each).__name__ for each in named), True, fit_and_predict
     if not callable(estimator):
         raise TypeError(
             "`estimator` must be a classifier of scikit-learn, or a callable (X_train, y_train, "
             f"X_test) -> predictions, got {type(estimator).__name__}."
         )
     return getattr(estimator, "__name__", type(estimator).__name__), False, estimator
-
-
-def _name_estimator(estimator: Any) -> str:
-    """The type, or for a pipeline the types of its steps."""
-    steps = getattr(estimator, "steps", None)
-    if not isinstance(steps, list):
-        return type(estimator).__name__
-    return " + ".join(type(step).__name__ for _, step in steps)
 
 
 def _make_folds(
@@ -223,8 +218,12 @@ def _race(
             for strength in left:
                 found[strength].append(judge.mistakes(fold, strength))
                 advance(1)
-            going = _choose_going({strength: np.concatenate(found[strength]) for strength in left})
             if number < n_folds - 1:
+                above = [strength for strength in left if strength > 0.0]
+                errors = np.stack([np.concatenate(found[strength]) for strength in above])
+                may_win = are_as_good(errors, int(errors.mean(axis=1).argmin()), HOPELESS)
+                going = [strength for strength, may in zip(above, may_win, strict=True) if may]
+                going = [strength for strength in left if strength == 0.0] + going
                 advance((len(left) - len(going)) * (n_folds - 1 - number))
                 left = going
     wrong = np.stack([np.concatenate(found[strength]) for strength in left])
@@ -234,12 +233,3 @@ def _race(
         mine = np.concatenate(found[strength])
         stopped[strength] = wrong[best].mean() + mine - wrong[best, : len(mine)]
     return left, Errors(wrong, wrong), stopped
-
-
-def _choose_going(found: dict[float, NDArray[np.float64]]) -> list[float]:
-    """The strengths to go on with, always with 0."""
-    above = [strength for strength in found if strength > 0.0]
-    errors = np.stack([found[strength] for strength in above])
-    may_win = are_as_good(errors, int(errors.mean(axis=1).argmin()), HOPELESS)
-    going = [strength for strength, may in zip(above, may_win, strict=True) if may]
-    return [0.0, *going] if 0.0 in found else going

@@ -75,8 +75,8 @@ def _count_by_word(word: str, counts: NDArray[np.int64]) -> NDArray[np.int64]:
     if word not in WORDS:
         listed = ", ".join(repr(known) for known in WORDS)
         raise ValueError(
-            f"`sampling_strategy` must be one of {listed}, or such as '10x' for ten times as many, "
-            f"got {word!r}."
+            f"`sampling_strategy` must be one of {listed}, or a factor such as '10x' for ten times "
+            f"as many, got {word!r}."
         )
     chosen = np.ones(len(counts), bool)
     if word == "minority":

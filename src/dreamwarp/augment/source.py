@@ -16,7 +16,7 @@ from dreamwarp.core.labels import check_label
 from dreamwarp.core.samples import check_finite, check_layout, parts
 from dreamwarp.core.validation import check_choice, check_factor, check_whole
 from dreamwarp.data.dataset import DataSet
-from dreamwarp.data.sample_sets import MAX_NUMBER
+from dreamwarp.data.sample_sets import BALANCES, MAX_NUMBER
 from dreamwarp.model import WarpModel
 from dreamwarp.model.labels import encode, list_labels
 from dreamwarp.model.strength import apply_strength, resolve_strength
@@ -27,7 +27,6 @@ from dreamwarp.space.warp import Warp
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
 Balance = Literal["classes", "data"]
-BALANCES = ("classes", "data")
 
 # Values per block, of about 16 bytes each with intermediate results: small enough for a processor's
 # cache, large enough that Python's overhead is small.
@@ -156,7 +155,10 @@ class SampleSource:
         check_finite(self.data.name, self.data.X)
         classes, self.codes = np.unique(self.data.y, return_inverse=True)
         self.form = SampleForm(self.data.X.shape[1:], self.data.X.dtype.newbyteorder("="), classes)
-        self.knows_templates = _knows_templates(model, self.data)
+        fitted = model.settings.get("samples")
+        self.knows_templates = (
+            model.kind != "template" or fitted is None or fitted == fingerprint(self.data.X)
+        )
         self._members = Members(self.codes)
 
     def with_options(
@@ -271,7 +273,7 @@ class SampleSource:
     def apply(
         self, theta: NDArray[np.float64], samples: Array, *, n_threads: int | None = None
     ) -> Array:
-        """Warp samples (n, ...) by θ (n, d), within the range of values of each sample."""
+        """Warp samples (n, ...) by θ (n, d); values stay within the range of their sample."""
         warp = Warp(self.model.space, theta)
         warped = warp.image(samples, interpolation=self.interpolation, n_threads=n_threads)
         if self.interpolation == "cubic":  # which overshoots
@@ -338,8 +340,3 @@ def _check_classes(model: WarpModel, data: DataSet) -> None:
             f"{list_labels(unknown)}. It knows {list_labels(model.classes)}. Use the data that it "
             "was fitted to, or fit a model to this."
         )
-
-
-def _knows_templates(model: WarpModel, data: DataSet) -> bool:
-    fitted = model.settings.get("samples")
-    return model.kind != "template" or fitted is None or fitted == fingerprint(data.X)

@@ -1,18 +1,18 @@
-"""Subject: a model and the samples to show with it."""
+"""Subject: a model and the samples to show with it. Look: the shades they are shown in."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.augment.source import SampleSource
 from dreamwarp.core.labels import Label
+from dreamwarp.core.samples import spaced
 from dreamwarp.data.dataset import DataSet
-from dreamwarp.data.look import Look
 from dreamwarp.model import WarpModel
 from dreamwarp.model.strength import apply_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE
@@ -24,8 +24,47 @@ Integers = NDArray[np.int64]
 # A data set, or (X, y).
 Data = DataSet | tuple[Any, Any]
 
+# Data is drawn as ink on paper if at least this fraction of its values is background.
+BACKGROUND_SHARE = 0.25
+# Values count as background up to this fraction of the range above the lowest.
+BACKGROUND_DEPTH = 0.02
 # Most members of a class to search for a typical one.
 MOST_COMPARED = 500
+
+
+class Look(NamedTuple):
+    """The range of shades, the same for all samples of a data set.
+
+    Attributes
+    ----------
+    low, high : float
+        Values at the two ends of the range of shades, or of the vertical axis for signals.
+    is_ink : bool
+        Whether high values are dark, like ink on paper.
+    """
+
+    low: float
+    high: float
+    is_ink: bool
+
+    @classmethod
+    def of(cls, X: Array, n_most: int = 512) -> Look:
+        """The look of samples (n, ...), from about ``n_most`` of them."""
+        some = X[:: max(1, len(X) // n_most)]
+        if X.dtype == np.bool_:
+            low, high = 0.0, 1.0
+        elif X.dtype == np.uint8:
+            low, high = 0.0, 255.0
+        else:
+            low, high = float(some.min()), float(some.max())
+        if high <= low:
+            high = low + 1.0
+        depth = low + BACKGROUND_DEPTH * (high - low)
+        return cls(low, high, bool(np.mean(some <= depth) >= BACKGROUND_SHARE))
+
+    def scale(self, values: ArrayLike) -> NDArray[np.float64]:
+        """Scale values so that ``low`` becomes 0 and ``high`` becomes 1."""
+        return (np.asarray(values, dtype=np.float64) - self.low) / (self.high - self.low)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,13 +122,13 @@ class Subject:
 
     def sample(self, index: int) -> Array:
         """A sample as (channels, *spatial)."""
-        return as_channels(self.model.space, np.asarray(self.X[index]))
+        return as_sample(self.model.space, np.asarray(self.X[index]))
 
     def members(self, code: int) -> Integers:
         """Indices of the samples of a class."""
         return np.flatnonzero(self.codes == code)
 
-    def place(self, label: Any) -> int:
+    def code_of(self, label: Any) -> int:
         """Index of a class, by its label or the label as a string."""
         for code, known in enumerate(self.labels):
             if known == label or str(known) == str(label):
@@ -101,8 +140,7 @@ class Subject:
     def typical(self, code: int, n: int = 1) -> Integers:
         """Members of a class nearest to its mean, the nearest first."""
         members = self.members(code)
-        spaced = np.linspace(0, len(members) - 1, min(MOST_COMPARED, len(members)))
-        some = members[spaced.round().astype(np.int64)]
+        some = members[spaced(len(members), MOST_COMPARED)]
         values = np.asarray(self.X[some], dtype=np.float64).reshape(len(some), -1)
         distances = np.square(values - values.mean(axis=0)).sum(axis=1)
         return some[np.argsort(distances, kind="stable")[:n]]
@@ -121,18 +159,12 @@ class Subject:
         return apply_strength(theta, strength)
 
 
-def component_theta(model: WarpModel, label: Label, component: int, deviations: Array) -> Array:
-    """θ (n, d) at standard deviations (n,) along a principal component, counted from 0."""
-    found = model.components(label)
-    if not 0 <= component < found.directions.shape[1]:
+def as_sample(space: WarpSpace, values: Array, name: str = "sample") -> Array:
+    """One sample as (channels, *spatial)."""
+    if values.ndim not in (space.ndim, space.ndim + 1) or values.size == 0:
         raise ValueError(
-            f"`component` must be from 1 to {found.directions.shape[1]}, the dimension of "
-            f"{model.space!r}, got {component + 1}."
+            f"`{name}` must be one sample, (*spatial) or (channels, *spatial) with {space.ndim} "
+            f"spatial {'axis' if space.ndim == 1 else 'axes'}, as the space has, got shape "
+            f"{values.shape}."
         )
-    along = found.standard_deviations[component] * found.directions[:, component]
-    return np.asarray(deviations, dtype=np.float64)[:, None] * along
-
-
-def as_channels(space: WarpSpace, sample: Array) -> Array:
-    """A sample as (channels, *spatial)."""
-    return sample if sample.ndim == space.ndim + 1 else sample[None]
+    return values if values.ndim == space.ndim + 1 else values[None]

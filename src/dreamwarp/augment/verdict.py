@@ -228,7 +228,18 @@ def conclude(
         return Judgement(0.0, means, verdict, spreads, setup.is_smooth)
     place = 1 + choose_place(smooth[1:], strengths[1:])
     n_enough = count_enough([some.smooth[place] for some in errors], setup.copies)
-    advice = _advise(n_enough, setup)
+    if len(setup.copies) < 2:
+        advice = ""
+    elif n_enough is None:
+        advice = (
+            f" Errors were still falling at {setup.copies[-1]} copies per sample: make as many as "
+            "you can."
+        )
+    else:
+        advice = (
+            f" About {n_enough} copies per sample, {n_enough * setup.n_samples:,} in all, do as "
+            f"well as {setup.copies[-1]}."
+        )
     if len(rows) > 2 and strengths[-1] == max(rows) and is_last_best(errors[-1]):
         advice += (
             f" Strength {strengths[-1]:g}, the largest compared, was the best: larger ones may be "
@@ -273,20 +284,6 @@ def count_enough(errors: Sequence[Array], copies: Sequence[int]) -> int | None:
     return copies[first] if first < len(copies) - 1 else None
 
 
-def _advise(n_enough: int | None, setup: Setup) -> str:
-    if len(setup.copies) < 2:
-        return ""
-    n_copies = setup.copies[-1]
-    if n_enough is None:
-        return (
-            f" Errors were still falling at {n_copies} copies per sample: make as many as you can."
-        )
-    return (
-        f" About {n_enough} copies per sample, {n_enough * setup.n_samples:,} in all, do as well "
-        f"as {n_copies}."
-    )
-
-
 def cross_choose(errors: Array, strengths: Sequence[float]) -> NDArray[np.int64]:
     """Index of the strength above 0 that the other group chooses: (N_DIVISIONS, n_held_out).
 
@@ -323,9 +320,14 @@ def compare(without: Errors, with_warps: Errors, setup: Setup) -> Verdict:
     else:
         conclusion = "no clear difference, leave it unless you can test it"
     n_copies = setup.copies[-1] if setup.copies else 0
+    if n_copies == 0:
+        warped = f"a new warp of each of {setup.n_others:,} others every time"
+    else:
+        copies = "copies" if n_copies > 1 else "copy"
+        warped = f"{n_copies} warped {copies} of each of {setup.n_others:,} others"
     message = (
         f"{conclusion}: of {n} held-out training samples, {setup.judge} mistakes {before:.1%} "
-        f"without warped samples and {after:.1%} with {_describe_warped(setup, n_copies)}. "
+        f"without warped samples and {after:.1%} with {warped}. "
         f"{'Near misses counted in part, it' if setup.is_smooth else 'It'} is better by "
         f"{100 * improvement:.1f} points (95 % interval: {100 * low:.1f} to {100 * high:.1f})."
     )
@@ -335,13 +337,6 @@ def compare(without: Errors, with_warps: Errors, setup: Setup) -> Verdict:
     return Verdict(
         low > 0.0, probably, improvement, (low, high), before, after, n, n_copies, None, message
     )
-
-
-def _describe_warped(setup: Setup, n_copies: int) -> str:
-    if n_copies == 0:
-        return f"a new warp of each of {setup.n_others:,} others every time"
-    copies = "copies" if n_copies > 1 else "copy"
-    return f"{n_copies} warped {copies} of each of {setup.n_others:,} others"
 
 
 def mean_interval(differences: Array) -> tuple[float, float]:

@@ -30,12 +30,11 @@ from dreamwarp.commands.options import (
     parse_cells,
 )
 from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, MAX_DRAWS, MAX_STEPS
-from dreamwarp.core.files import refuse_existing, write_beside
+from dreamwarp.core.files import check_suffix, refuse_existing, write_beside
 
 if TYPE_CHECKING:
     from dreamwarp import Alignments, WarpSpace
 
-THETA_SUFFIXES = (".json", ".npy")
 # Default output.
 PICTURE = Path("align.png")
 
@@ -86,14 +85,12 @@ def align(
     """
     from dreamwarp import SmoothPrior, WarpSpace, align_pairs
     from dreamwarp.report.figures import check_picture_path, save_figure
-    from dreamwarp.report.pairs import draw_alignment
+    from dreamwarp.report.one_pair import draw_alignment
 
     picture = PICTURE if output is None else output
     check_picture_path(picture)
-    if theta is not None and theta.suffix.lower() not in THETA_SUFFIXES:
-        raise ValueError(
-            f"`{theta}` must end in one of {', '.join(THETA_SUFFIXES)}, the formats of theta."
-        )
+    if theta is not None:
+        check_suffix(theta, (".json", ".npy"), "theta")
     for path in (output, theta):
         if path is not None and not overwrite:
             refuse_existing(path)
@@ -116,7 +113,7 @@ def align(
         )  # fmt: skip
     seconds = time.perf_counter() - start
     typer.echo(f"{method}, {space.dim} parameters, {seconds:.2f} s")
-    for line in describe(result, similarity):
+    for line in describe_result(result, similarity):
         typer.echo(line)
     if theta is not None:
         write_theta(theta, space, result, method)
@@ -125,7 +122,7 @@ def align(
     typer.echo(f"picture written to {picture}")
 
 
-def describe(result: Alignments, similarity: str) -> Iterator[str]:
+def describe_result(result: Alignments, similarity: str) -> Iterator[str]:
     """Yield losses and diagnostics of the first pair, line by line."""
     before, after = float(result.loss_before[0]), float(result.loss_after[0])
     if similarity == "ssd":

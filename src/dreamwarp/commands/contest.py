@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -23,13 +23,11 @@ from dreamwarp.augment.rivals.elastic import deform_elastically
 from dreamwarp.core.progress import track
 from dreamwarp.data.dataset import DataSet, Part
 
-Images = NDArray[np.float32]
-Labels = NDArray[np.int64]
-# Takes training digits and labels, returns a function that predicts labels.
-Train = Callable[[Images, Labels], Callable[[Images], Labels]]
+# A classifier's name, training digits and test digits.
+Task = tuple[str, Part, Part]
 
 NONE, ELASTIC, LEARNED = "training digits alone", "and elastic noise", "and learned warps"
-NEIGHBOR, NETWORK = "nearest neighbour", "small network"
+CLASSIFIERS = NEIGHBOR, NETWORK = "nearest neighbour", "small network"
 # Strength of learned warps for the network: the default of `LearnedWarp`.
 NETWORK_STRENGTH = 1.0
 BATCH = 100
@@ -38,7 +36,7 @@ CLEAR = 2.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class Sizes:
     """Sizes of the experiment.
 
     Attributes
@@ -76,7 +74,9 @@ class Outcome(NamedTuple):
         return 100.0 * float(self.mistakes[kind][classifier].mean())
 
 
-def run_contest(train: Part, test: Part, augmenter: Augmenter, *, plan: Plan, seed: int) -> Outcome:
+def run_contest(
+    train: Part, test: Part, augmenter: Augmenter, *, sizes: Sizes, seed: int
+) -> Outcome:
     """Tune elastic noise, then train and test every classifier on every kind of digits.
 
     Parameters
@@ -86,26 +86,22 @@ def run_contest(train: Part, test: Part, augmenter: Augmenter, *, plan: Plan, se
     augmenter : Augmenter
         Fitted to ``train``.
     """
-    classifiers = {NEIGHBOR: train_neighbor, NETWORK: network_trainer(plan.n_updates, seed)}
-    elastic = tune_elastic(train, plan=plan, seed=seed + 1)
+    elastic = tune_elastic(train, sizes=sizes, seed=seed + 1)
     nothing = Part(train.X[:0], train.y[:0])
     more = {
-        NONE: dict.fromkeys(classifiers, nothing),
+        NONE: dict.fromkeys(CLASSIFIERS, nothing),
         ELASTIC: {
-            name: deform(train, setting, plan.n_new, seed=seed) for name, setting in elastic.items()
+            name: deform(train, setting, sizes.n_new, seed=seed)
+            for name, setting in elastic.items()
         },
         LEARNED: {
-            NEIGHBOR: Part(*augmenter.sample(plan.n_new)),
-            NETWORK: warp_by_class(train, augmenter, plan.n_new),
+            NEIGHBOR: Part(*augmenter.sample(sizes.n_new)),
+            NETWORK: warp_by_class(train, augmenter, sizes.n_new),
         },
     }
-    tasks = [
-        (classifiers[name], join(train, more[kind][name]), test)
-        for kind in more
-        for name in classifiers
-    ]
-    found = iter(_mistakes_of_all(tasks, "testing"))
-    return Outcome({kind: {name: next(found) for name in classifiers} for kind in more}, elastic)
+    tasks = [(name, join(train, more[kind][name]), test) for kind in more for name in CLASSIFIERS]
+    found = iter(_mistakes_of_all(tasks, sizes.n_updates, seed, "testing"))
+    return Outcome({kind: {name: next(found) for name in CLASSIFIERS} for kind in more}, elastic)
 
 
 # -- digits
@@ -154,61 +150,51 @@ def join(digits: Part, more: Part) -> Part:
     return Part(np.concatenate([digits.X, more.X]), np.concatenate([digits.y, more.y]))
 
 
-def tune_elastic(train: Part, *, plan: Plan, seed: int) -> dict[str, tuple[float, float]]:
+def tune_elastic(train: Part, *, sizes: Sizes, seed: int) -> dict[str, tuple[float, float]]:
     """Choose, for each classifier, the setting with the lowest held-out error."""
-    kept, held_out = hold_out(train, plan.held_out, seed)
-    classifiers = {NEIGHBOR: train_neighbor, NETWORK: network_trainer(plan.n_updates_tuning, seed)}
+    kept, held_out = hold_out(train, sizes.held_out, seed)
     sets = [
-        join(kept, deform(kept, setting, plan.n_new_tuning, seed=seed)) for setting in plan.elastic
+        join(kept, deform(kept, setting, sizes.n_new_tuning, seed=seed))
+        for setting in sizes.elastic
     ]
     best = {}
-    for name, classifier in classifiers.items():
-        found = _mistakes_of_all(
-            [(classifier, digits, held_out) for digits in sets], f"tuning noise for the {name}"
-        )
-        best[name] = plan.elastic[int(np.argmin([mistakes.sum() for mistakes in found]))]
+    for name in CLASSIFIERS:
+        tasks = [(name, digits, held_out) for digits in sets]
+        title = f"tuning noise for the {name}"
+        found = _mistakes_of_all(tasks, sizes.n_updates_tuning, seed, title)
+        best[name] = sizes.elastic[int(np.argmin([mistakes.sum() for mistakes in found]))]
     return best
 
 
 # -- classifiers
 
 
-def train_neighbor(X: Images, y: Labels) -> Callable[[Images], Labels]:
-    """Fit a nearest-neighbour classifier."""
+def make_classifier(name: str, n: int, n_updates: int, seed: int) -> Any:
+    """A nearest neighbour, or a network of one hidden layer that takes ``n_updates`` steps.
+
+    A network's steps are counted in passes over its ``n`` training digits.
+    """
     from sklearn.neighbors import KNeighborsClassifier
-
-    classifier = KNeighborsClassifier(1).fit(_rows(X), y)
-    return lambda X_new: classifier.predict(_rows(X_new))
-
-
-def network_trainer(n_updates: int, seed: int) -> Train:
-    """Return a function that trains a one-hidden-layer network for ``n_updates`` steps."""
     from sklearn.neural_network import MLPClassifier
 
-    def train(X: Images, y: Labels) -> Callable[[Images], Labels]:
-        network = MLPClassifier(
-            (128,), batch_size=min(BATCH, len(X)), max_iter=max(1, n_updates * BATCH // len(X)),
-            n_iter_no_change=n_updates, random_state=seed,
-        )  # fmt: skip
-        network.fit(_rows(X), y)
-        return lambda X_new: network.predict(_rows(X_new))
-
-    return train
-
-
-def _rows(X: Images) -> Images:
-    return X.reshape(len(X), -1)
+    if name == NEIGHBOR:
+        return KNeighborsClassifier(1)
+    return MLPClassifier(
+        (128,), batch_size=min(BATCH, n), max_iter=max(1, n_updates * BATCH // n),
+        n_iter_no_change=n_updates, random_state=seed,
+    )  # fmt: skip
 
 
 def _mistakes_of_all(
-    tasks: Sequence[tuple[Train, Part, Part]], title: str
+    tasks: Sequence[Task], n_updates: int, seed: int, title: str
 ) -> list[NDArray[np.bool_]]:
     """Train and test each task, one per core; return its test errors (n_test,)."""
 
-    def work(task: tuple[Train, Part, Part]) -> NDArray[np.bool_]:
-        train, digits, test = task
-        predict = train(*digits)
-        return np.asarray(predict(test.X) != test.y)
+    def work(task: Task) -> NDArray[np.bool_]:
+        name, (X, y), test = task
+        classifier = make_classifier(name, len(X), n_updates, seed)
+        classifier.fit(X.reshape(len(X), -1), y)
+        return np.asarray(classifier.predict(test.X.reshape(len(test.X), -1)) != test.y)
 
     n_workers = min(len(tasks), os.cpu_count() or 1)
     found = []
@@ -227,7 +213,7 @@ def _mistakes_of_all(
 def claim(outcome: Outcome, classifier: str) -> str:
     """State the errors in a sentence, and whether the difference to elastic noise is clear."""
     errors = [outcome.error(kind, classifier) for kind in (NONE, ELASTIC, LEARNED)]
-    gain, spread = compare(*(outcome.mistakes[kind][classifier] for kind in (ELASTIC, LEARNED)))
+    gain, spread = mean_gain(*(outcome.mistakes[kind][classifier] for kind in (ELASTIC, LEARNED)))
     if abs(gain) <= CLEAR * spread:
         versus = f"no clear difference from tuned elastic noise ({errors[1]:.2f} %)"
     else:
@@ -239,7 +225,7 @@ def claim(outcome: Outcome, classifier: str) -> str:
     )
 
 
-def compare(theirs: NDArray[np.bool_], ours: NDArray[np.bool_]) -> tuple[float, float]:
+def mean_gain(theirs: NDArray[np.bool_], ours: NDArray[np.bool_]) -> tuple[float, float]:
     """Return the mean gain in percentage points, and its standard error over the test digits."""
     gains = 100.0 * (theirs.astype(np.float64) - ours)
     return float(gains.mean()), float(gains.std() / np.sqrt(len(gains)))

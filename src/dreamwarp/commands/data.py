@@ -99,13 +99,9 @@ def describe(
         )
     if output is not None:
         refuse_address(output)
-    if are_meshes(name):
-        shapes = load_shapes(name)
-        yield shapes.describe()
-        yield from count_classes(shapes)
-        return
+    data_set: DataSet | ShapeSet
     if recipe is None or options:  # load rejects options for named data sets
-        data_set = load(name, **options)
+        data_set = load_shapes(name) if are_meshes(name) else load(name, **options)
         yield data_set.describe()
     else:
         folder = fetch_recipe(recipe, folder=output, source=source)

@@ -12,14 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.commands import contest
-from dreamwarp.commands.contest import NEIGHBOR, NETWORK, Outcome, Plan
+from dreamwarp.commands.contest import NEIGHBOR, NETWORK, Outcome, Sizes
 from dreamwarp.data.dataset import Part
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from dreamwarp.augment.augmenter import Augmenter
-    from dreamwarp.model import WarpModel
     from dreamwarp.report.page import Page
 
 Say = Callable[[str], None]
@@ -33,7 +32,7 @@ def run_demo(
     *,
     picture: str | os.PathLike[str] | None = None,
     seed: int = 0,
-    plan: Plan | None = None,
+    sizes: Sizes | None = None,
     say: Say = print,
 ) -> Path:
     """Learn warps, compare classifiers, print a table and write a page.
@@ -46,13 +45,9 @@ def run_demo(
         Also write the picture of new digits to this file.
     seed : int
         Seed of warps, noise and network.
-    plan : Plan, optional
+    sizes : Sizes, optional
     say : callable
         Receives the output, line by line.
-
-    Returns
-    -------
-    Path of the page.
     """
     from dreamwarp.data import mnist_small
     from dreamwarp.report.figures import check_picture_path, save_figure
@@ -61,12 +56,12 @@ def run_demo(
     check_page_path(output)
     if picture is not None:
         check_picture_path(picture)
-    plan, start = plan or Plan(), time.perf_counter()
+    sizes, start = sizes or Sizes(), time.perf_counter()
     train, test = contest.as_digits(mnist_small())
     say(f"{len(train.X):,} MNIST digits to learn from, {len(test.X):,} to test on")
     augmenter = learn(train, seed=seed, say=say)
-    say(f"training classifiers on the digits and {plan.n_new:,} new ones")
-    outcome = contest.run_contest(train, test, augmenter, plan=plan, seed=seed)
+    say(f"training classifiers on the digits and {sizes.n_new:,} new ones")
+    outcome = contest.run_contest(train, test, augmenter, sizes=sizes, seed=seed)
     for line in contest.format_table(outcome):
         say(line)
     for name in (NEIGHBOR, NETWORK):
@@ -74,7 +69,7 @@ def run_demo(
     drawn = draw_versions(train, augmenter, outcome)
     if picture is not None:
         save_figure(drawn, picture, dpi=90)
-    path = write_page(output, train, test, augmenter, outcome, plan, drawn)
+    path = write_page(output, train, test, augmenter, outcome, sizes, drawn)
     say(f"done in {time.perf_counter() - start:.0f} s; the report is {path}")
     say(f"to explore the model: dreamwarp explore {path.with_suffix('.dwm')} mnist-small")
     return path
@@ -102,18 +97,23 @@ def write_page(
     test: Part,
     augmenter: Augmenter,
     outcome: Outcome,
-    plan: Plan,
+    sizes: Sizes,
     versions: Figure,
 ) -> Path:
     """Write the report, with the comparison as its first section.
 
     The model is saved beside the page, for ``dreamwarp explore``.
     """
+    from dreamwarp.augment.source import fingerprint
+    from dreamwarp.data import mnist_small
     from dreamwarp.report.story import write_report
     from dreamwarp.report.study import study_of
 
-    model = Path(output).with_suffix(".dwm")
-    as_shipped(augmenter.model_).save(model)
+    path, model = Path(output).with_suffix(".dwm"), augmenter.model_
+    if "samples" in model.settings:
+        # The model is for the shipped uint8 digits, which are the same in the same order.
+        model = model.with_settings(samples=fingerprint(mnist_small().X))
+    model.save(path)
 
     def add_comparison(page: Page) -> None:
         page.heading("Do new digits help?")
@@ -122,33 +122,23 @@ def write_page(
             "Training digits; the same digits under elastic noise, tuned for the network; and "
             "under learned warps.",
         )
-        _write_comparison(page, test, outcome, plan)
+        _write_comparison(page, test, outcome, sizes)
         saved = contest.find_saved(outcome, test, N_SAVED)
         if len(saved):
             page.subheading("Test digits that learned warps rescue")
             page.figure(
-                draw_saved(train, test, augmenter, saved, plan),
+                draw_saved(train, test, augmenter, saved, sizes),
                 "Top: test digits. Middle: the nearest training digit, of the wrong class. Bottom: "
                 "the nearest among training and new digits, of the right class.",
             )
 
     return write_report(
-        study_of(augmenter), output, model_name=os.fspath(model), data_name="mnist-small",
+        study_of(augmenter), output, model_name=os.fspath(path), data_name="mnist-small",
         preface=add_comparison,
     )  # fmt: skip
 
 
-def as_shipped(model: WarpModel) -> WarpModel:
-    """Mark the model as fitted to the shipped uint8 digits, which have the same order."""
-    from dreamwarp.augment.source import fingerprint
-    from dreamwarp.data import mnist_small
-
-    if "samples" not in model.settings:
-        return model
-    return model.with_settings(samples=fingerprint(mnist_small().X))
-
-
-def _write_comparison(page: Any, test: Part, outcome: Outcome, plan: Plan) -> None:
+def _write_comparison(page: Any, test: Part, outcome: Outcome, sizes: Sizes) -> None:
     names = (NEIGHBOR, NETWORK)
     errors = np.array([[outcome.error(kind, name) for name in names] for kind in outcome.mistakes])
     rows = [[f"{error:.2f} %" for error in row] for row in errors]
@@ -167,8 +157,8 @@ def _write_comparison(page: Any, test: Part, outcome: Outcome, plan: Plan) -> No
         for name, (width, amplitude) in outcome.elastic.items()
     ]
     page.text(
-        f"{plan.n_new:,} new digits in each case. Elastic noise: the best of {len(plan.elastic)} "
-        f"settings on {plan.held_out:.0%} of the training digits, held out: {', '.join(chosen)}. "
+        f"{sizes.n_new:,} new digits in each case. Elastic noise: the best of {len(sizes.elastic)} "
+        f"settings on {sizes.held_out:.0%} of the training digits, held out: {', '.join(chosen)}. "
         "Learned warps are not tuned: their strength is the augmenter's choice for the nearest "
         "neighbour, and 1 for the network."
     )
@@ -198,14 +188,14 @@ def draw_versions(train: Part, augmenter: Augmenter, outcome: Outcome) -> Figure
 
 
 def draw_saved(
-    train: Part, test: Part, augmenter: Augmenter, saved: NDArray[Any], plan: Plan
+    train: Part, test: Part, augmenter: Augmenter, saved: NDArray[Any], sizes: Sizes
 ) -> Figure:
     """Draw test digits, their nearest training digits, and the nearest with new digits added."""
     from sklearn.neighbors import NearestNeighbors
 
     digits = test.X[saved]
     rows = [digits]
-    for candidates in (train, contest.join(train, Part(*augmenter.sample(plan.n_new)))):
+    for candidates in (train, contest.join(train, Part(*augmenter.sample(sizes.n_new)))):
         flat = candidates.X.reshape(len(candidates.X), -1)
         finder = NearestNeighbors(n_neighbors=1).fit(flat)
         nearest = finder.kneighbors(digits.reshape(len(digits), -1), return_distance=False)[:, 0]
@@ -215,7 +205,7 @@ def draw_saved(
 
 def _draw_blocks(blocks: list[tuple[str, list[NDArray[Any]]]]) -> Figure:
     """Draw titled blocks of rows of images (n, rows, columns), one below the other."""
-    from dreamwarp.data.look import Look
+    from dreamwarp.augment.subject import Look
     from dreamwarp.report import sheets
 
     step, gap, title_height = 0.7, 0.08, 0.4
@@ -227,7 +217,7 @@ def _draw_blocks(blocks: list[tuple[str, list[NDArray[Any]]]]) -> Figure:
         y += title_height
         for images in rows:
             for column, image in enumerate(images):
-                box = sheets.Box(gap + step * column, y, step - gap, step - gap)
+                box = sheets.Area(gap + step * column, y, step - gap, step - gap)
                 sheets.draw_sample(axes, box, image[None], Look(0.0, 1.0, True))
             y += step
     return figure

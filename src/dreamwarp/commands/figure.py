@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from dreamwarp.commands.models import load_model
+from dreamwarp.commands.models import check_target, load_model
 from dreamwarp.commands.options import (
     DataArgument,
     MaxSamplesOption,
@@ -19,7 +19,6 @@ from dreamwarp.commands.options import (
     reads_data,
     warp_option,
 )
-from dreamwarp.core.files import check_writable, refuse_existing
 
 Name = Literal[
     "samples", "warp", "alignments", "components", "spectrum", "similarity", "strength", "traces"
@@ -79,9 +78,7 @@ def figure(
     from dreamwarp.report.catalog import Request, check_figure, write_figure
 
     check_figure(name, output)
-    if not overwrite:
-        refuse_existing(output)
-    check_writable(output)
+    check_target(str(output), overwrite=overwrite)
     request = Request(
         load_model(model), load(data, **options), label, component, strength, seed, max_samples
     )

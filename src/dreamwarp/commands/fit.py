@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dreamwarp.commands.models import check_place, save_model
+from dreamwarp.commands.models import check_target, save_model
 from dreamwarp.commands.options import (
     BoundaryOption,
     CellsOption,
@@ -120,7 +120,7 @@ def fit(
     from dreamwarp.data.readers import are_meshes
 
     parsed = None if cells == "auto" else parse_cells(cells)
-    check_place(output, overwrite=overwrite)
+    check_target(output, overwrite=overwrite)
     factor = parse_amount("strength", strength)
     moved = parse_amount("displacement", displacement)
     if are_meshes(data):

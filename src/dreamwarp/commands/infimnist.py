@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import time
 from pathlib import Path
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
 
 # MNIST's own file names, so that any MNIST reader can read them.
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
-# Temporary names of these files, left behind by killed runs.
-LEFTOVER = re.compile(rf"\.({IMAGES}|{LABELS})-[0-9a-f]{{8}}")
 # Images held in memory at a time.
 BLOCK = 2**14
 # The format counts images in 32 bits.
@@ -94,8 +91,9 @@ def infimnist(
         f"amplitude {amplitude:g} pixels, seed {seed}"
     )
     start = time.perf_counter()
-    with open_store(folder).claim():
-        sweep(folder)
+    store = open_store(folder)
+    with store.claim():
+        store.sweep()
         write_images(generator, n, folder, first=first)
     seconds = time.perf_counter() - start
     typer.echo(
@@ -115,13 +113,6 @@ def check_output(folder: Path, n: int, *, overwrite: bool) -> None:
             f"`{folder}` must have {n_needed:,} bytes free for {n:,} images, got {n_free:,}. "
             "Make fewer, or choose another disk."
         )
-
-
-def sweep(folder: Path) -> None:
-    """Remove temporary files of killed runs. No other run may be writing to the folder."""
-    for file in folder.iterdir():
-        if LEFTOVER.fullmatch(file.name):
-            file.unlink()
 
 
 def write_images(generator: InfiMNIST, n: int, folder: Path, *, first: int) -> None:

@@ -28,14 +28,14 @@ def load_model(source: str) -> WarpModel:
         return WarpModel.load(check_file(file))
 
 
-def check_place(output: str, *, overwrite: bool) -> None:
+def check_target(output: str, *, overwrite: bool) -> None:
     """Raise if the output exists or can't be written. Call it before long work."""
     if not is_address(output):
         if not overwrite:
             refuse_existing(output)
         check_writable(output)
         return
-    store, name = _find_place(output)
+    store, name = _split_address(output)
     if not overwrite and store.holds(name):
         raise existing(output)
 
@@ -45,7 +45,7 @@ def save_model(model: WarpModel, output: str) -> None:
     if not is_address(output):
         model.save(output)
         return
-    store, name = _find_place(output)
+    store, name = _split_address(output)
     with temporary_folder() as folder:
         file = folder / name
         model.save(file)
@@ -53,7 +53,7 @@ def save_model(model: WarpModel, output: str) -> None:
             shutil.copyfileobj(content, target)
 
 
-def _find_place(output: str) -> tuple[Store, str]:
+def _split_address(output: str) -> tuple[Store, str]:
     """Split a URL into its store and a file name in it."""
     from dreamwarp.generation.stores import open_store
 

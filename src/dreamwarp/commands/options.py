@@ -127,23 +127,19 @@ def parse_data_options(given: dict[str, Any]) -> dict[str, Any]:
     """Options that were given, as ``dreamwarp.data.load`` takes them."""
     options = {name: value for name, value in given.items() if value is not None}
     if "fields" in options:
-        options["fields"] = parse_fields(options["fields"])
+        names = tuple(name.strip() for name in options["fields"].split(","))
+        if len(names) != 2 or not all(names):
+            raise typer.BadParameter(
+                "fields must be two names separated by a comma, such as X,y, got "
+                f"{options['fields']!r}",
+                param_hint="'--fields'",
+            )
+        options["fields"] = names
     if "shape" in options:
         options["shape"] = parse_sizes("shape", options["shape"], 1, 4, "28x28")
     if "resize" in options:
         options["resize"] = parse_sizes("resize", options["resize"], 2, 3, "28x28")
     return options
-
-
-def parse_fields(text: str) -> tuple[str, str]:
-    """Parse two names separated by a comma."""
-    names = [name.strip() for name in text.split(",")]
-    if len(names) != 2 or not all(names):
-        raise typer.BadParameter(
-            f"fields must be two names separated by a comma, such as X,y, got {text!r}",
-            param_hint="'--fields'",
-        )
-    return names[0], names[1]
 
 
 # -- a model and its data
@@ -201,11 +197,13 @@ BoundaryOption = Annotated[
         "may cross it; periodic: opposite sides are joined.",
     ),
 ]
-_displacement = alignment_option(
-    "--displacement",
-    help="Typical distance that warps move points, as a fraction of the image width.",
-)
-DisplacementOption = Annotated[float, _displacement]
+DisplacementOption = Annotated[
+    float,
+    alignment_option(
+        "--displacement",
+        help="Typical distance that warps move points, as a fraction of the image width.",
+    ),
+]
 LearnedDisplacementOption = Annotated[
     str,
     alignment_option(

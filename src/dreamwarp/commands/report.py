@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dreamwarp.commands.models import load_model
+from dreamwarp.commands.models import check_target, load_model
 from dreamwarp.commands.options import (
     DataArgument,
     MaxSamplesOption,
@@ -17,7 +17,6 @@ from dreamwarp.commands.options import (
     output_option,
     reads_data,
 )
-from dreamwarp.core.files import check_writable, refuse_existing
 
 
 @reads_data
@@ -48,9 +47,7 @@ def report(
     from dreamwarp.report.study import make_study
 
     check_page_path(output)
-    if not overwrite:
-        refuse_existing(output)
-    check_writable(output)
+    check_target(str(output), overwrite=overwrite)
     warps, samples = load_model(model), load(data, **options)
     study = make_study(warps, samples, max_samples=max_samples, seed=seed)
     path = write_report(study, output, model_name=model, data_name=data)

@@ -113,13 +113,12 @@ def normals(
     dim: int,
     *,
     stream: int = Stream.WARP,
-    dtype: Any = np.float64,
     n_threads: int | None = None,
-) -> NDArray[Any]:
+) -> NDArray[np.float64]:
     """Standard normal numbers: row i depends only on (seed, stream, numbers[i]).
 
     Box-Muller transform with 64 bits for the radius and 64 for the angle, so tails reach 9.4
-    standard deviations. Computed in float64 for any ``dtype``.
+    standard deviations.
 
     Parameters
     ----------
@@ -129,17 +128,14 @@ def normals(
     dim : int
         Numbers per sample. A smaller ``dim`` gives the first columns of a larger one.
     stream : int
-    dtype : numpy.float64 or numpy.float32
     n_threads : int, optional
 
     Returns
     -------
     (n, dim)
     """
-    if np.dtype(dtype) not in (np.float64, np.float32):
-        raise ValueError(f"`dtype` must be float64 or float32, got {np.dtype(dtype)}.")
     key, rows = as_key(seed), check_numbers(numbers)
-    out = np.empty((len(rows), _check_uint32("dim", dim)), dtype)
+    out = np.empty((len(rows), _check_uint32("dim", dim)))
     _fill(_fill_normals, key, stream, rows, out, n_threads)
     return out
 

@@ -7,7 +7,7 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def write_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
     Missing folders are made. The temporary name keeps the suffix, by which writers choose the
     format.
     """
-    target = _prepare_target(path)
+    target = check_writable(path)
     temporary = target.with_name(f".{target.stem}-{secrets.token_hex(4)}{target.suffix}")
     with unfinished(temporary):
         yield temporary
@@ -73,6 +73,16 @@ def _remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def check_suffix(path: str | os.PathLike[str], suffixes: Sequence[str], what: str) -> Path:
+    """``path``; raise unless it ends in one of ``suffixes``, the formats of ``what``."""
+    target = Path(path)
+    if target.suffix.lower() not in suffixes:
+        raise ValueError(
+            f"`{target}` must end in one of {', '.join(suffixes)}, the formats of {what}."
+        )
+    return target
+
+
 def refuse_existing(path: str | os.PathLike[str]) -> None:
     """Raise if a file exists."""
     if Path(path).is_file():
@@ -84,11 +94,6 @@ def existing(path: str | os.PathLike[str]) -> FileExistsError:
     return FileExistsError(
         f"`{path}` exists, and is not replaced. Give `--overwrite`, or choose another name."
     )
-
-
-def check_writable(path: str | os.PathLike[str]) -> None:
-    """Raise if a file can't be written. Call it before computing what the file will hold."""
-    _prepare_target(path)
 
 
 def make_folder(folder: Path) -> None:
@@ -132,8 +137,11 @@ def as_path(path: str | os.PathLike[str]) -> Path:
     return Path(text)
 
 
-def _prepare_target(path: str | os.PathLike[str]) -> Path:
-    """The path of a writable file; its folder is made."""
+def check_writable(path: str | os.PathLike[str]) -> Path:
+    """The path of a file; its folder is made. Raises if the file can't be written.
+
+    Call it before computing what the file will hold.
+    """
     target = as_path(path)
     refuse_address(path)
     if os.fspath(path).endswith(("/", os.sep)):

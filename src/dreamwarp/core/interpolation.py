@@ -35,7 +35,7 @@ FAR = 2.0**30
 BORDER_SLACK = 1e-5
 
 
-class Layout(NamedTuple):
+class TapLayout(NamedTuple):
     """First row of each quantity in the work array; a row has ``LANES`` entries."""
 
     weights: int  # per axis and tap
@@ -54,7 +54,7 @@ def layout(stencil, shape):
     fractions = 2 * slopes
     pixels = fractions + ndim
     levels = pixels + 1
-    return Layout(0, slopes, fractions, pixels, levels, levels + (ndim + 1) ** 2 * n_taps)
+    return TapLayout(0, slopes, fractions, pixels, levels, levels + (ndim + 1) ** 2 * n_taps)
 
 
 # -- offsets and weights of the taps
@@ -335,26 +335,6 @@ def interpolate(
                     value = low if value < low else value  # keeps NaN
                     value = high if value > high else value
                     row[np.uint64(start + p + i)] = value + shift
-
-
-@kernel
-def differentiate(first, last, stencil, shape, sizes, rule, fill, values, positions, out, gradient):
-    """Interpolated values, and their derivatives by the positions (n, channels, m, ndim)."""
-    ndim, n_taps = len(shape), len(stencil)
-    places, work = scratch(stencil, shape, sizes)
-    result = layout(stencil, shape).levels
-    for task in range(first, last):
-        s, begin, stop, here = locate(task, shape, positions)
-        for p in range(begin, stop, LANES):
-            count = min(LANES, stop - p)
-            find_taps(stencil, shape, sizes, rule, ndim, here, p, count, places, work)
-            for c in range(values.shape[1]):
-                data = values[s % len(values), c]
-                combine(stencil, shape, rule, ndim, data, fill, places, work)
-                for i in range(count):
-                    out[s, c, p + i] = read(work, result, i)
-                    for k in range(ndim):
-                        gradient[s, c, p + i, k] = read(work, result + (k + 1) * n_taps, i)
 
 
 @kernel

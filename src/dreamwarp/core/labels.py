@@ -58,8 +58,9 @@ def as_labels(y: ArrayLike, n_samples: int, name: str = "`y`") -> NDArray[Any]:
         labels = _as_plain(labels, name)
     if labels.dtype.kind == "S":
         labels = np.char.decode(labels, "utf-8")
-    if labels.dtype.kind == "f" and _are_whole(labels):
-        labels = labels.astype(np.int64)
+    if labels.dtype.kind == "f":
+        are_whole = (labels == np.rint(labels)) & (abs(labels) < MAX_WHOLE)
+        labels = labels.astype(np.int64) if are_whole.all() else labels
     if labels.dtype.kind not in "biuU":
         value, remedy = _find_wrong(labels)
         raise ValueError(
@@ -80,11 +81,6 @@ def _as_plain(labels: NDArray[Any], name: str) -> NDArray[Any]:
             f"Unknown label type: {' and '.join(kinds)}."
         )
     return plain
-
-
-def _are_whole(labels: NDArray[Any]) -> bool:
-    finite = np.isfinite(labels).all()
-    return bool(finite and (labels == np.rint(labels)).all() and (abs(labels) < MAX_WHOLE).all())
 
 
 def _find_wrong(labels: NDArray[Any]) -> tuple[Any, str]:

@@ -1,8 +1,9 @@
-"""Names listed by ``dir`` and by tab completion."""
+"""Names of packages: what ``dir`` and tab completion list, and imports at first use."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 
@@ -10,3 +11,24 @@ def public_names(module: Mapping[str, Any], *more: str) -> list[str]:
     """``__all__`` of a module, its dunder names, and ``more``."""
     dunders = (name for name in module if name.startswith("__") and name.endswith("__"))
     return sorted({*module["__all__"], *dunders, *more})
+
+
+def import_lazily(
+    package: Mapping[str, Any], modules: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """``__getattr__`` and ``__dir__`` of a package that imports its names at first use.
+
+    Parameters
+    ----------
+    package : mapping
+        ``globals()`` of the package.
+    modules : mapping
+        Module within the package by public name.
+    """
+
+    def find(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package['__name__']!r} has no attribute {name!r}")
+        return getattr(import_module(f"{package['__name__']}.{modules[name]}"), name)
+
+    return find, lambda: public_names(package)

@@ -122,7 +122,11 @@ class Meter:
                 patience = PATIENCE_SECONDS if shows_bars() else LOG_PATIENCE_SECONDS
             if self.seconds <= patience:
                 return
-            self._view = _choose_view(self)
+            display = _notebook_display()
+            if display is not None:
+                self._view = _Cell(display)
+            else:
+                self._view = _Bar(self) if _is_terminal() else _Lines()
         with suppress(OSError, ValueError):  # the output is closed
             self._view.update(self)
 
@@ -228,13 +232,6 @@ def shows_bars() -> bool:
 
 def _is_terminal() -> bool:
     return sys.stderr is not None and sys.stderr.isatty()
-
-
-def _choose_view(meter: Meter) -> _Lines | _Cell | _Bar:
-    display = _notebook_display()
-    if display is not None:
-        return _Cell(display)
-    return _Bar(meter) if _is_terminal() else _Lines()
 
 
 def _notebook_display() -> Callable[..., Any] | None:

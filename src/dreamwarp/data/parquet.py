@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from dreamwarp.data.dataset import DataSet, Part, as_words, read_files
+from dreamwarp.data.dataset import Part, as_words, read_files
 from dreamwarp.data.guards import BOMB_BYTES, refuse_bomb
 from dreamwarp.data.images import decode_all
 
@@ -28,34 +27,24 @@ MAX_ROWS = 2**12
 REWRITE = "write it again without compression and dictionaries"
 
 
-def read_parquet(
-    path: str | os.PathLike[str],
+def _read_table(
+    file: Path,
     *,
     fields: tuple[str, str] | None = None,
     resize: tuple[int, int] | None = None,
-) -> DataSet:
-    """Samples and labels of a Parquet file, or of all Parquet files of a folder in order.
+) -> Part:
+    """Samples and labels of a table.
+
+    Samples are tensors of fixed shape, lists of equal length (lists of lists are images), encoded
+    PNG or JPEG images, or records whose field ``bytes`` holds an encoded image.
 
     Parameters
     ----------
-    path : path
     fields : (str, str)
         Names of the columns of samples and labels. Default: the usual names are tried.
     resize : (rows, columns)
         Resize encoded images to this size.
-
-    Returns
-    -------
-    DataSet
-        Samples are tensors of fixed shape, lists of equal length (lists of lists are images),
-        encoded PNG or JPEG images, or records whose field ``bytes`` holds an encoded image.
     """
-    return read_files(path, ".parquet", partial(_read_file, fields=fields, resize=resize))
-
-
-def _read_file(
-    file: Path, *, fields: tuple[str, str] | None, resize: tuple[int, int] | None
-) -> Part:
     with _open_table(file) as table:
         names = table.schema_arrow.names
         X_name, y_name = fields or (
@@ -71,6 +60,10 @@ def _read_file(
     if y.dtype == object:
         y = as_words(file, [v.decode() if isinstance(v, bytes) else str(v) for v in y])
     return Part(X, y)
+
+
+# Reads a Parquet file, or all Parquet files of a folder in order, with options of `_read_table`.
+read_parquet = partial(read_files, suffix=".parquet", read_fn=_read_table)
 
 
 @contextmanager
@@ -109,8 +102,8 @@ def _choose(file: Path, names: list[str], usual: tuple[str, ...], what: str) -> 
 def _read_column(file: Path, table: ParquetFile, name: str) -> Any:
     """A column of a table; raise if it looks like a decompression bomb.
 
-    The declared size is that of encoded values, and a repeated value is stored once. For numbers,
-    the size in memory follows from their count.
+    The declared size counts encoded values, and a repeated value is stored once. So for numbers the
+    size in memory is computed from their count.
     """
     chunks, packed = _chunks(table, name), file.stat().st_size
     unpacked = sum(c.num_values * WIDTHS.get(c.physical_type, 0) for c in chunks)

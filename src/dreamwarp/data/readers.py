@@ -31,7 +31,7 @@ ACCEPTED = (
 
 
 @dataclass(frozen=True)
-class Kind:
+class DataKind:
     """A kind of data: its reader, and the options of the reader."""
 
     title: str
@@ -39,16 +39,16 @@ class Kind:
     options: tuple[str, ...] = ()
 
 
-NAME = Kind("named data sets", lambda name: NAMED[name]())
-IDX = Kind("IDX files", read_idx_set, ("memory_map",))
-PICTURES = Kind("image folders", images.read_folder, ("resize",))
-NPZ = Kind(".npz files", numpy_files.read_npz, ("fields", "shape"))
-NPY = Kind(".npy files", numpy_files.map_npy, ("fields", "shape"))
-PARQUET = Kind("Parquet files", read_parquet, ("fields", "resize", "shape"))
-WEBDATASET = Kind("WebDataset files", read_webdataset, ("fields", "resize", "shape"))
-SERIES = Kind("time series", series.read_series, ("missing", "pad"))
-VOLUMES = Kind("folders of NIfTI volumes", volumes.read_nifti_folder, ("resize",))
-MESHES = Kind("folders of meshes", meshes.refuse_as_arrays)
+NAME = DataKind("named data sets", lambda name: NAMED[name]())
+IDX = DataKind("IDX files", read_idx_set, ("memory_map",))
+PICTURES = DataKind("image folders", images.read_folder, ("resize",))
+NPZ = DataKind(".npz files", numpy_files.read_npz, ("fields", "shape"))
+NPY = DataKind(".npy files", numpy_files.map_npy, ("fields", "shape"))
+PARQUET = DataKind("Parquet files", read_parquet, ("fields", "resize", "shape"))
+WEBDATASET = DataKind("WebDataset files", read_webdataset, ("fields", "resize", "shape"))
+SERIES = DataKind("time series", series.read_series, ("missing", "pad"))
+VOLUMES = DataKind("folders of NIfTI volumes", volumes.read_nifti_folder, ("resize",))
+MESHES = DataKind("folders of meshes", meshes.refuse_as_arrays)
 KINDS = (NAME, IDX, PICTURES, NPZ, NPY, PARQUET, WEBDATASET, SERIES, VOLUMES, MESHES)
 # Sets written by `generate`, by format.
 SET_KINDS = {
@@ -122,25 +122,17 @@ def load(
         If there is no such data, or it is invalid. Files may be hostile: sizes are checked before
         memory is allocated, and nothing is unpickled.
     """
+    given: dict[str, Any] = {
+        "fields": fields, "shape": shape, "resize": resize, "pad": pad, "missing": missing,
+        "memory_map": memory_map or None,
+    }  # fmt: skip
+    options = {name: value for name, value in given.items() if value is not None}
     if is_address(source):
         check_address(str(source))
         with local_copy(source) as copy:
-            data = load(
-                copy, fields=fields, shape=shape, resize=resize, pad=pad, missing=missing,
-                memory_map=memory_map,
-            )  # fmt: skip
-        return replace(data, name=str(source))
+            return replace(load(copy, **options), name=str(source))
     found = find_set(source) if os.fspath(source) and not _is_name(source) else None
     kind = find_kind(source) if found is None else SET_KINDS[found.format]
-    given: dict[str, Any] = {
-        "fields": fields,
-        "shape": shape,
-        "resize": resize,
-        "pad": pad,
-        "missing": missing,
-        "memory_map": memory_map or None,
-    }
-    options = {name: value for name, value in given.items() if value is not None}
     for name in options:
         if name not in kind.options:
             takers = ", ".join(other.title for other in KINDS if name in other.options)
@@ -167,7 +159,7 @@ def check_address(address: str) -> None:
         )
 
 
-def find_kind(source: str | os.PathLike[str]) -> Kind:
+def find_kind(source: str | os.PathLike[str]) -> DataKind:
     """The kind of data at a name or path."""
     if not os.fspath(source):
         raise ValueError(f"data must be given, and the name is empty. Data can be {ACCEPTED}.")
@@ -179,7 +171,10 @@ def find_kind(source: str | os.PathLike[str]) -> Kind:
             f"`{source}` is neither the name of a data set nor a file or folder. Data can be "
             f"{ACCEPTED}."
         )
-    kind = _find_folder_kind(path) if path.is_dir() else _find_file_kind(path)
+    if path.is_dir():
+        kind = _find_folder_kind(path)
+    else:
+        kind = SUFFIXES.get(path.suffix.lower()) or (IDX if is_idx(path) else None)
     if kind is None:
         raise ValueError(f"`{source}` holds no data that can be read. Data can be {ACCEPTED}.")
     return kind
@@ -195,12 +190,7 @@ def _is_name(source: str | os.PathLike[str]) -> bool:
     return isinstance(source, str) and source in NAMED
 
 
-def _find_file_kind(path: Path) -> Kind | None:
-    kind = SUFFIXES.get(path.suffix.lower())
-    return IDX if kind is None and is_idx(path) else kind
-
-
-def _find_folder_kind(path: Path) -> Kind | None:
+def _find_folder_kind(path: Path) -> DataKind | None:
     if list_images(path):
         return IDX
     for kind, pattern in (

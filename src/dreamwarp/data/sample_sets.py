@@ -33,8 +33,9 @@ DTYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
 # Longest value that an error quotes in full, such as a hash.
 MAX_WORDS = 70
 FORMATS = ("idx", "npz", "parquet", "webdataset", "folder")
-
-Checks = dict[str, Callable[[Any], Any]]
+# Whether classes take turns, or are drawn with their frequencies in the data.
+BALANCES = ("classes", "data")
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,6 @@ def find_set(folder: str | os.PathLike[str]) -> SampleSet | None:
     if not is_record(record):
         return None
     settings, shards = check_record(file, record)
-    check_settings(file, settings, SAMPLE_CHECKS)
     if not isinstance(shards, list):
         raise malformed(file, "it must list shards")
     n_done = sum(shard is not None for shard in shards)
@@ -106,7 +106,8 @@ def find_set(folder: str | os.PathLike[str]) -> SampleSet | None:
             f"`{folder}` is not complete: {n_done} of {len(shards)} shards have been made. Make "
             "the others with `dreamwarp sample --resume` (`resume=True`)."
         )
-    format, n, shape, dtype, classes = (settings[name] for name in SAMPLE_CHECKS)
+    names = ("format", "n", "shape", "dtype", "classes")
+    format, n, shape, dtype, classes = (settings[name] for name in names)
     return SampleSet(format, n, tuple(shape), np.dtype(dtype), classes)
 
 
@@ -134,8 +135,8 @@ def is_record(record: Any) -> bool:
     return isinstance(record, dict) and record.get("kind") == KIND
 
 
-def check_record(title: object, record: Any) -> tuple[Any, Any]:
-    """Settings and shards of a manifest; raise if its kind or version is unknown."""
+def check_record(title: object, record: Any) -> tuple[dict[str, Any], Any]:
+    """Settings and shards of a manifest; raise if a setting is invalid. Shards are not checked."""
     if not is_record(record):
         raise malformed(title, "it is of another kind")
     if record.get("version") != VERSION:
@@ -143,20 +144,19 @@ def check_record(title: object, record: Any) -> tuple[Any, Any]:
             f"`{title}` has version {brief(record.get('version'))}, and this library reads version "
             f"{VERSION}. Use the library that wrote it."
         )
-    return record.get("settings"), record.get("shards")
-
-
-def check_settings(title: object, settings: Any, checks: Checks) -> None:
-    """Raise if settings are missing or invalid."""
-    if not isinstance(settings, dict) or not set(checks) <= set(settings):
-        raise malformed(title, f"its settings must be {', '.join(checks)}")
-    for name, is_good in checks.items():
+    settings = record.get("settings")
+    if not isinstance(settings, dict) or set(settings) != set(SETTINGS):
+        raise malformed(title, f"its settings must be {', '.join(SETTINGS)}")
+    for name, is_good in SETTINGS.items():
         if not is_good(settings[name]):
             raise malformed(title, f"its `{name}` can't be {brief(settings[name])}")
+    if settings["first"] + settings["n"] > MAX_NUMBER:
+        raise malformed(title, "its sample numbers are too large")
     try:
         count_bytes("a sample", settings["shape"], np.dtype(settings["dtype"]))
     except ValueError as error:
         raise malformed(title, str(error)) from None
+    return settings, record.get("shards")
 
 
 def malformed(title: object, reason: str) -> ValueError:
@@ -200,10 +200,28 @@ def _are_classes(value: Any) -> bool:
     return are_names and len(set(value)) == len(value)
 
 
-SAMPLE_CHECKS: Checks = {
-    "format": lambda value: value in FORMATS,
+def _is_real(value: Any) -> bool:
+    real = isinstance(value, float) or (is_whole(value) and value < MAX_NUMBER)
+    return real and 0.0 <= value < float("inf")
+
+
+def is_hash(value: Any) -> bool:
+    """Whether a value is a SHA-256 in hexadecimal."""
+    return isinstance(value, str) and SHA256.fullmatch(value) is not None
+
+
+# All that the bytes of a set depend on, and whether a value is valid.
+SETTINGS: dict[str, Callable[[Any], Any]] = {
     "n": is_count,
+    "first": lambda value: value == 0 or is_count(value),
+    "shard_size": is_count,
+    "format": lambda value: value in FORMATS,
+    "seed": lambda value: is_whole(value) and 0 <= value < 2**64,
+    "strength": _is_real,
+    "balance": lambda value: value in BALANCES,
     "shape": _is_shape,
     "dtype": lambda value: isinstance(value, str) and DTYPE.fullmatch(value),
     "classes": _are_classes,
+    "model": is_hash,
+    "data": is_hash,
 }

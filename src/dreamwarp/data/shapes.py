@@ -141,8 +141,8 @@ class ShapeSet:
         """Whether point k corresponds in all shapes: equal numbers of points and equal faces."""
         if len({len(points) for points in self.points}) > 1:
             return False
-        faces = [getattr(mesh, "faces", None) for mesh in self.meshes]
-        return all(_same_faces(faces[0], other) for other in faces[1:])
+        faces: list[Any] = [getattr(mesh, "faces", None) for mesh in self.meshes]
+        return all(np.array_equal(faces[0], other) for other in faces[1:])
 
     def describe(self) -> str:
         """Name and counts in one line."""
@@ -154,12 +154,6 @@ class ShapeSet:
             f"{self.name}: {len(self):,} {kind} of {n_points} points in {self.ndim} dimensions, "
             f"{n_classes} class{'' if n_classes == 1 else 'es'}"
         )
-
-
-def _same_faces(first: Any, other: Any) -> bool:
-    if first is None or other is None:
-        return first is None and other is None
-    return bool(np.array_equal(first, other))
 
 
 def _check_points(number: int, points: ArrayLike) -> Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import re
 import tarfile
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.data.dataset import DataSet, Part, as_words, check_forms, list_some, read_files
+from dreamwarp.data.dataset import Part, as_words, check_forms, list_some, read_files
 from dreamwarp.data.images import decode_all
 from dreamwarp.data.numpy_files import decode_npy
 
@@ -31,36 +30,25 @@ COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 TAR_ERRORS = (tarfile.TarError, ValueError, LookupError, ArithmeticError, RecursionError)
 
 
-def read_webdataset(
-    path: str | os.PathLike[str],
+def _read_archive(
+    file: Path,
     *,
     fields: tuple[str, str] | None = None,
     resize: tuple[int, int] | None = None,
-) -> DataSet:
-    """Samples and labels of a tar archive, or of all tar archives of a folder in order.
+) -> Part:
+    """Samples and labels of a tar archive that is not compressed. Nothing is unpacked to disk.
+
+    Samples are PNG or JPEG images, or arrays in ``.npy`` files. Labels are integers (``.cls``) or
+    text (``.txt``), used as it is.
 
     Parameters
     ----------
-    path : path
-        Not compressed. Nothing is unpacked to disk.
     fields : (str, str)
         Endings of samples and labels, such as ``("png", "cls")``. Default: the usual ones are
         tried.
     resize : (rows, columns)
         Resize images to this size.
-
-    Returns
-    -------
-    DataSet
-        Samples are PNG or JPEG images, or arrays in ``.npy`` files. Labels are integers (``.cls``)
-        or text (``.txt``), used as it is.
     """
-    return read_files(path, ".tar", partial(_read_archive, fields=fields, resize=resize))
-
-
-def _read_archive(
-    file: Path, *, fields: tuple[str, str] | None, resize: tuple[int, int] | None
-) -> Part:
     names: list[str] = []
     contents: tuple[list[bytes], list[bytes]] = ([], [])
     with file.open("rb") as stream:
@@ -83,10 +71,14 @@ def _read_archive(
     return Part(X, _decode_labels(file, fields[1], labels))
 
 
+# Reads a tar archive, or all archives of a folder in order, with options of `_read_archive`.
+read_webdataset = partial(read_files, suffix=".tar", read_fn=_read_archive)
+
+
 # -- the archive
 
 
-class Member(NamedTuple):
+class ArchiveFile(NamedTuple):
     """Name of a file in an archive, and position of its content."""
 
     name: str
@@ -103,7 +95,7 @@ class _BoundedReader(io.BufferedReader):
         return super().read(size)
 
 
-def list_members(file: Path) -> Iterator[Member]:
+def list_members(file: Path) -> Iterator[ArchiveFile]:
     """The plain files of an archive; ValueError if it is damaged or truncated."""
     n_bytes = file.stat().st_size
     with _BoundedReader(io.FileIO(file)) as stream:
@@ -123,7 +115,7 @@ def list_members(file: Path) -> Iterator[Member]:
             raise _damaged(file, f"no header and no end mark at byte {archive.offset:,}")
 
 
-def _check_member(file: Path, info: tarfile.TarInfo, n_bytes: int) -> Iterator[Member]:
+def _check_member(file: Path, info: tarfile.TarInfo, n_bytes: int) -> Iterator[ArchiveFile]:
     if info.issparse() or info.type not in tarfile.SUPPORTED_TYPES:
         raise ValueError(
             f"`{file}` must hold plain files, but `{info.name}` is of type {info.type!r}. Pack it "
@@ -133,7 +125,7 @@ def _check_member(file: Path, info: tarfile.TarInfo, n_bytes: int) -> Iterator[M
         return  # folders, links and devices
     if not 0 <= info.size <= n_bytes - info.offset_data:
         raise _damaged(file, f"`{info.name}` declares {info.size:,} bytes, beyond the end")
-    yield Member(info.name, info.offset_data, info.size)
+    yield ArchiveFile(info.name, info.offset_data, info.size)
 
 
 def _damaged(file: Path, reason: object) -> ValueError:
@@ -146,11 +138,11 @@ def _damaged(file: Path, reason: object) -> ValueError:
 # -- samples
 
 
-def _list_samples(file: Path) -> Iterator[tuple[str, dict[str, Member]]]:
+def _list_samples(file: Path) -> Iterator[tuple[str, dict[str, ArchiveFile]]]:
     """Name of each sample, and its files by ending. Files of a sample are adjacent."""
     named = ((*_split(member.name), member) for member in list_members(file))
     for key, group in groupby((entry for entry in named if entry[1]), lambda entry: entry[0]):
-        members: dict[str, Member] = {}
+        members: dict[str, ArchiveFile] = {}
         for _, ending, member in group:
             if members.setdefault(ending, member) is not member:
                 raise ValueError(f"`{file}` has `{member.name}` twice. Make or fetch it again.")
@@ -164,7 +156,7 @@ def _split(name: str) -> tuple[str, str]:
     return folder + slash + stem, ending.lower() if stem else ""
 
 
-def _choose_fields(file: Path, members: dict[str, Member]) -> tuple[str, str]:
+def _choose_fields(file: Path, members: dict[str, ArchiveFile]) -> tuple[str, str]:
     chosen = []
     for what, usual in (("samples", SAMPLE_ENDINGS), ("labels", LABEL_ENDINGS)):
         found = [ending for ending in usual if ending in members]
@@ -178,7 +170,7 @@ def _choose_fields(file: Path, members: dict[str, Member]) -> tuple[str, str]:
     return chosen[0], chosen[1]
 
 
-def _list_endings(members: dict[str, Member]) -> str:
+def _list_endings(members: dict[str, ArchiveFile]) -> str:
     return list_some([f".{ending}"[:40] for ending in members])
 
 

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.align import Alignments, SmoothPrior, align_pairs
-from dreamwarp.augment.subject import Data, Subject, as_channels
+from dreamwarp.align import SmoothPrior, align_pairs
+from dreamwarp.augment.subject import Data, Subject
 from dreamwarp.core.defaults import DISPLACEMENT, LENGTH
+from dreamwarp.core.samples import add_channels, pixel_centers
 from dreamwarp.model import WarpModel
 from dreamwarp.space.warp import Warp
 
@@ -122,13 +123,13 @@ class Scene:
 
     def index(self, code: int, member: int) -> int:
         """Index in the data of a sample numbered within its class."""
-        check_place("class_number", code, self.n_classes, "classes")
-        check_place("sample", member, len(self._members[code]), "samples of the class")
+        check_index("class_number", code, self.n_classes, "classes")
+        check_index("sample", member, len(self._members[code]), "samples of the class")
         return int(self._members[code][member])
 
     def members(self, code: int, first: int, n: int) -> dict[str, Any]:
         """Return samples of a class, starting at number ``first``."""
-        check_place("class_number", code, self.n_classes, "classes")
+        check_index("class_number", code, self.n_classes, "classes")
         chosen = self._members[code][first : first + min(n, self.most_images)]
         samples = np.stack([self.subject.sample(int(i)) for i in chosen]) if len(chosen) else None
         return {"first": first, "images": None if samples is None else self.picture(samples)}
@@ -142,7 +143,7 @@ class Scene:
 
     def theta(self, code: int, coefficients: list[float], strength: float) -> Numbers:
         """θ (d,) from coefficients, in standard deviations along the components of a class."""
-        check_place("class_number", code, self.n_classes, "classes")
+        check_index("class_number", code, self.n_classes, "classes")
         steps = self._steps[code]
         if len(coefficients) > len(steps):
             raise ValueError(
@@ -172,8 +173,7 @@ class Scene:
             grid, arrows = space.flow(-theta, points), space.velocity(-theta, points)
             return {"grid": pack(grid), "arrows": pack(arrows)}
         lines = _grid_lines()
-        centers = (np.arange(N_ARROWS) + 0.5) / N_ARROWS
-        starts = np.stack(np.meshgrid(centers, centers, indexing="ij"), axis=-1).reshape(-1, 2)
+        starts = pixel_centers((N_ARROWS, N_ARROWS))
         velocity = space.velocity(-theta, starts)
         return {
             "grid": pack(space.flow(-theta, lines)),
@@ -196,13 +196,13 @@ class Scene:
     def mosaic(self, code: int | None, n: int, strength: float, seed: int) -> dict[str, Any]:
         """Make new samples of a class, or of all classes in turn."""
         if code is not None:
-            check_place("class_number", code, self.n_classes, "classes")
+            check_index("class_number", code, self.n_classes, "classes")
         n = min(n, self.most_images)
         source = self.subject.source.with_options(key=seed, strength=strength)
         numbers = np.arange(n)
         templates = source.choose(numbers, code=code)
         X, y = source.warp(numbers, templates), source.data.y[templates]
-        samples = np.stack([as_channels(self.subject.model.space, sample) for sample in X])
+        samples = add_channels(X, self.subject.model.space.ndim)
         return {"images": self.picture(samples), "labels": [str(label) for label in y]}
 
     # -- a pair
@@ -211,8 +211,12 @@ class Scene:
         """Align one sample of a class to another; return both, the warped source and losses."""
         ends = [self.index(code, member) for member in (first, second)]
         source, target = (self.subject.sample(index) for index in ends)
-        result = self._align(source, target)
-        theta, space = result.theta[0], self.subject.model.space
+        space, (displacement, length) = self.subject.model.space, self._prior_scale()
+        prior = SmoothPrior(space, displacement=displacement, length=length)
+        with _aligning, warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # the page shows the result
+            result = align_pairs(space, source[None], target[None], prior=prior, progress=False)
+        theta = result.theta[0]
         warped = Warp(space, theta).image(source)
         before, after = float(result.loss_before[0]), float(result.loss_after[0])
         return {
@@ -226,15 +230,6 @@ class Scene:
             "is_usable": bool(result.usable[0]),
             "python": self.align_code(*ends),
         }
-
-    def _align(self, source: Array, target: Array) -> Alignments:
-        displacement, length = self._prior_scale()
-        prior = SmoothPrior(self.subject.model.space, displacement=displacement, length=length)
-        with _aligning, warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # the page shows the result
-            return align_pairs(
-                self.subject.model.space, source[None], target[None], prior=prior, progress=False
-            )
 
     def _prior_scale(self) -> tuple[float, float]:
         """Displacement and length of the prior with which the model's pairs were aligned."""
@@ -260,7 +255,7 @@ class Scene:
             shades = values
         else:
             shades = np.rint(255.0 * np.clip(look.scale(values), 0.0, 1.0)).astype(np.uint8)
-        return {"shape": list(shades.shape), "data": encode(shades.tobytes())}
+        return {"shape": list(shades.shape), "data": to_base64(shades.tobytes())}
 
     def warp_code(
         self, code: int, index: int | None, coefficients: list[float], strength: float
@@ -270,7 +265,6 @@ class Scene:
         n = max((k + 1 for k, value in enumerate(coefficients) if value), default=1)
         used = [round(float(value), 6) for value in (coefficients or [0.0])[:n]]
         sample = f"data.X[{index}]" if index is not None else 'dw.data.read_image("yours.png")'
-        batch = "image" if self.subject.model.space.ndim == 2 else "signal"
         return "\n".join(
             [
                 *self._load_code(),
@@ -279,7 +273,7 @@ class Scene:
                 "steps = components.directions * components.standard_deviations",
                 f"theta = {strength!r} * (deviations @ steps.T[:{n}])",
                 f"sample = {sample}",
-                f"warped = dw.Warp(model.space, theta).{batch}(sample)",
+                "warped = dw.Warp(model.space, theta).image(sample)",
             ]
         )
 
@@ -307,7 +301,7 @@ class Scene:
         ]
 
 
-def check_place(name: str, value: int, n: int, what: str) -> None:
+def check_index(name: str, value: int, n: int, what: str) -> None:
     """Raise unless an index is below ``n``."""
     if not 0 <= value < n:
         raise ValueError(f"`{name}` must be from 0 to {n - 1} for {n} {what}, got {value}.")
@@ -315,10 +309,10 @@ def check_place(name: str, value: int, n: int, what: str) -> None:
 
 def pack(values: Array) -> str:
     """Encode numbers as little-endian float32 in base64."""
-    return encode(np.asarray(values, dtype="<f4").tobytes())
+    return to_base64(np.asarray(values, dtype="<f4").tobytes())
 
 
-def encode(content: bytes) -> str:
+def to_base64(content: bytes) -> str:
     """Encode bytes as base64 text."""
     return base64.b64encode(content).decode("ascii")
 

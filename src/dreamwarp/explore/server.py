@@ -7,7 +7,6 @@ import ipaddress
 import logging
 import secrets
 import socket
-from collections.abc import Callable
 from importlib import resources
 from typing import Annotated, Any
 
@@ -17,11 +16,13 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
-from dreamwarp.explore.guard import Guard
+from dreamwarp.explore.access import Guard
 from dreamwarp.explore.scene import MAX_MOSAIC, Scene
-from dreamwarp.explore.uploads import Uploads, read_picture, read_series
+from dreamwarp.explore.uploads import Uploads, read_picture, read_text_series
 
 MAX_LANDMARKS = 64
 MAX_COEFFICIENTS = 20_000
@@ -131,20 +132,17 @@ def create_app(scene: Scene) -> FastAPI:
 
     @app.post("/api/upload")
     async def upload(request: Request) -> dict[str, Any]:
-        from starlette.concurrency import run_in_threadpool
-
         return await run_in_threadpool(_keep, scene, uploads, await request.body())
 
     return app
 
 
 def _keep(scene: Scene, uploads: Uploads, content: bytes) -> dict[str, Any]:
-    n_channels = scene.subject.sample(0).shape[0]
+    n_channels, look = scene.subject.sample(0).shape[0], scene.subject.look
     if scene.subject.model.space.ndim == 1:
-        values = read_series(content, n_channels)
+        values = read_text_series(content, n_channels)
     else:
-        values = read_picture(content, n_channels, is_ink=scene.subject.look.is_ink)
-        look = scene.subject.look
+        values = read_picture(content, n_channels, is_ink=look.is_ink)
         if (look.low, look.high) != (0.0, 255.0):  # scale to the range of the data
             values = (look.low + (look.high - look.low) * values / 255.0).astype(np.float32)
     return {"upload": uploads.add(values), "image": scene.picture(values)}
@@ -154,15 +152,8 @@ def _serve_files(app: FastAPI) -> None:
     """Serve the files of the page under fixed names, so that no request can name a file."""
     folder = resources.files("dreamwarp.explore").joinpath("page")
     for path, (name, kind) in FILES.items():
-        content = folder.joinpath(name).read_bytes()
-        app.get(path, include_in_schema=False)(_answer_with(content, kind))
-
-
-def _answer_with(content: bytes, kind: str) -> Callable[[], Response]:
-    def answer() -> Response:
-        return Response(content, media_type=kind)
-
-    return answer
+        answer = Response(folder.joinpath(name).read_bytes(), media_type=kind)
+        app.router.routes.append(Route(path, answer, methods=["GET"]))
 
 
 def _explain_errors(app: FastAPI) -> None:

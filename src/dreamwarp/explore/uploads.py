@@ -91,13 +91,13 @@ def _flatten(picture: Image.Image, background: int) -> Image.Image:
     return Image.alpha_composite(under, whole).convert("RGB")
 
 
-def read_series(content: bytes, n_channels: int) -> Array:
+def read_text_series(content: bytes, n_channels: int) -> Array:
     """Read a text of numbers, one row per time and one column per channel: (n_channels, length)."""
     check_length(content)
     try:
         lines = content.decode("utf-8").replace(",", " ").replace(";", " ").splitlines()
         rows = [[float(word) for word in line.split()] for line in lines if line.strip()]
-    except (UnicodeDecodeError, ValueError) as error:
+    except ValueError as error:  # no UTF-8, or no numbers
         raise ValueError(
             f"the series can't be read. Use a text file with rows of {n_channels} numbers, one row "
             "per time."

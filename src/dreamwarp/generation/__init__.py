@@ -6,10 +6,7 @@ Not named ``generate``: importing a package of that name would replace the funct
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
-from dreamwarp.core.listing import public_names
+from dreamwarp.core.listing import import_lazily
 
 # Name to the module that has it.
 PUBLIC = {
@@ -20,14 +17,5 @@ PUBLIC = {
     "verify": "verification",
 }
 
-__all__ = ["Generated", "Verification", "generate", "stream", "verify"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in PUBLIC:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{PUBLIC[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return public_names(globals())
+__all__ = list(PUBLIC)
+__getattr__, __dir__ = import_lazily(globals(), PUBLIC)

@@ -150,7 +150,11 @@ def generate(
                     )
                 else:
                     made = _make_on_cluster(client, source, file_format, store, shards, advance)
-                _record_shards(store, manifest, made)
+                write_manifest(store, manifest)
+                with closing(made):
+                    for shard, digests in made:
+                        manifest.shards[shard.number] = digests
+                        write_manifest(store, manifest)
             seconds = time.perf_counter() - start
             store.sweep()
     return Generated(store.title, plan.n, len(plan), len(shards), n_made, seconds)
@@ -160,15 +164,6 @@ def generate(
 
 Advance = Callable[[int], None]
 Made = Generator[tuple[Shard, Digests], None, None]
-
-
-def _record_shards(store: Store, manifest: Manifest, made: Made) -> None:
-    """Make shards, and add each to the manifest when it is complete."""
-    write_manifest(store, manifest)
-    with closing(made):
-        for shard, digests in made:
-            manifest.shards[shard.number] = digests
-            write_manifest(store, manifest)
 
 
 def make_shards(

@@ -7,34 +7,27 @@ and it names no files, whose names follow from the format and the shard's number
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dreamwarp.augment.source import BALANCES, SampleForm, SampleSource
+from dreamwarp.augment.source import SampleForm, SampleSource
 from dreamwarp.core.version import __version__
 from dreamwarp.data.sample_sets import (
     KIND,
     MANIFEST,
     MAX_BYTES,
-    MAX_NUMBER,
-    SAMPLE_CHECKS,
     VERSION,
     brief,
     check_record,
-    check_settings,
-    is_count,
-    is_whole,
+    is_hash,
     malformed,
     parse_record,
 )
 from dreamwarp.generation.formats import ShardFormat, make_format
 from dreamwarp.generation.shards import MAX_SHARDS, Plan
 from dreamwarp.generation.stores import Store, read_bounded
-
-SHA256 = re.compile(r"[0-9a-f]{64}")
 
 Digests = dict[str, str]
 
@@ -118,9 +111,7 @@ def read_manifest(store: Store) -> Manifest:
             f"`{store.title}` must be the folder of a set of samples, and is a file."
         ) from None
     title = f"{store.title}/{MANIFEST}"
-    settings, shards = check_record(title, parse_record(title, content))
-    _check_settings(title, settings)
-    manifest = Manifest(settings, shards)
+    manifest = Manifest(*check_record(title, parse_record(title, content)))
     _check_shards(title, manifest)
     return manifest
 
@@ -143,50 +134,21 @@ def refuse_difference(store: Store, found: Manifest, wanted: Manifest) -> None:
 # -- checks
 
 
-def _check_settings(title: str, settings: Any) -> None:
-    checks = {
-        "n": is_count,
-        "first": lambda value: value == 0 or is_count(value),
-        "shard_size": is_count,
-        **SAMPLE_CHECKS,
-        "seed": lambda value: is_whole(value) and 0 <= value < 2**64,
-        "strength": _is_real,
-        "balance": lambda value: value in BALANCES,
-        "model": _is_hash,
-        "data": _is_hash,
-    }
-    if not isinstance(settings, dict) or set(settings) != set(checks):
-        raise malformed(title, f"its settings must be {', '.join(checks)}")
-    check_settings(title, settings, checks)
-    if settings["first"] + settings["n"] > MAX_NUMBER:
-        raise malformed(title, "its sample numbers are too large")
-    try:
-        Manifest(settings, []).format  # noqa: B018  raises if it can't hold the samples
-    except ValueError as error:
-        raise malformed(title, str(error)) from None
-
-
 def _check_shards(title: str, manifest: Manifest) -> None:
     plan, shards = manifest.plan, manifest.shards
     if len(plan) > MAX_SHARDS:
         raise malformed(title, f"it has {len(plan)} shards, more than {MAX_SHARDS}")
     if not isinstance(shards, list) or len(shards) != len(plan):
         raise malformed(title, f"it must list {len(plan)} shards")
-    file_format = manifest.format
+    try:
+        file_format = manifest.format
+    except ValueError as error:  # it can't hold the samples
+        raise malformed(title, str(error)) from None
     for number, digests in enumerate(shards):
         if digests is None:
             continue
         names = set(file_format.names(plan[number]))
         if not isinstance(digests, dict) or set(digests) != names:
             raise malformed(title, f"its shard {number} must have {', '.join(sorted(names))}")
-        if not all(_is_hash(sha256) for sha256 in digests.values()):
+        if not all(is_hash(sha256) for sha256 in digests.values()):
             raise malformed(title, f"its shard {number} must have SHA-256 hashes")
-
-
-def _is_real(value: Any) -> bool:
-    real = isinstance(value, float) or (is_whole(value) and value < MAX_NUMBER)
-    return real and 0.0 <= value < float("inf")
-
-
-def _is_hash(value: Any) -> bool:
-    return isinstance(value, str) and SHA256.fullmatch(value) is not None

@@ -11,7 +11,7 @@ from dreamwarp.core.progress import map_tracked
 from dreamwarp.core.validation import check_choice
 from dreamwarp.data.meshes import SUFFIXES, write_mesh
 from dreamwarp.data.shapes import ShapeSet
-from dreamwarp.generation.formats.folder import RESERVED, SAFE_NAME
+from dreamwarp.generation.formats.folder import is_folder_name
 
 
 def write_shapes(
@@ -25,7 +25,7 @@ def write_shapes(
     check_choice("suffix", suffix, SUFFIXES)
     root, labels = Path(out), [str(label) for label in shapes.y.tolist()]
     for label in set(labels):
-        if not SAFE_NAME.fullmatch(label) or RESERVED.fullmatch(label):
+        if not is_folder_name(label):
             raise ValueError(
                 f"class names must be valid names of folders on every system, got {label!r}. "
                 "Rename it."

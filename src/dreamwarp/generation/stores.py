@@ -24,7 +24,8 @@ Put = Callable[[str, bytes], None]
 
 # Temporary files and folders that killed runs may have left.
 LEFTOVER = re.compile(
-    r"\.(manifest|(images|labels|shard|listing)-\d{5}[\w-]*|pictures)-[0-9a-f]{8}(\.\w+)?"
+    r"\.(manifest|(images|labels|shard|listing)-\d{5}[\w-]*|pictures|train-(images|labels)-idx\d-ubyte)"
+    r"-[0-9a-f]{8}(\.\w+)?"
 )
 # Bytes read at a time: to hash a file, and to keep its content.
 CHUNK, PIECE = 2**20, 2**16
@@ -156,7 +157,7 @@ class LocalStore(Store):
                 "read and write."
             ) from error
         try:
-            # Released by the operating system however this process ends.
+            # The operating system releases the lock when this process ends, in whatever way.
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(handle)

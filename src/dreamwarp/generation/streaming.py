@@ -58,7 +58,7 @@ def stream(
     """
     source = SampleSource(model, data, seed=seed, strength=strength, balance=balance)
     end = check_end(first, n)
-    size = check_batch_size(batch_size)
+    size = check_whole("batch_size", batch_size, 1)
     batches = ((start, min(size, end - start)) for start in range(first, end, size))
     # A generator expression, so that the checks above run at once, not at the first batch.
     return (source.make(start, count, n_threads=n_threads) for start, count in batches)
@@ -68,8 +68,3 @@ def check_end(first: int, n: int | None) -> int:
     """One more than the number of the last sample."""
     first, some = check_range(first, 1 if n is None else n)
     return MAX_NUMBER if n is None else first + some
-
-
-def check_batch_size(batch_size: int) -> int:
-    """``batch_size``; raise unless it is a positive whole number."""
-    return check_whole("batch_size", batch_size, 1)

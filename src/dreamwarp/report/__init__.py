@@ -6,23 +6,20 @@ state. Names are imported at first use: importing the package does not load matp
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
-from dreamwarp.core.listing import public_names
+from dreamwarp.core.listing import import_lazily
 
 # Module of each public name.
 PUBLIC = {
     "Study": "study",
     "component_frames": "animation",
-    "draw_alignment": "pairs",
-    "draw_class_similarity": "learned",
+    "draw_alignment": "one_pair",
+    "draw_class_similarity": "model_plots",
     "draw_components": "warped",
     "draw_field": "aligned",
     "draw_gallery": "aligned",
     "draw_samples": "warped",
-    "draw_spectrum": "learned",
-    "draw_strength": "learned",
+    "draw_spectrum": "model_plots",
+    "draw_strength": "model_plots",
     "draw_traces": "aligned",
     "find_odd": "outliers",
     "make_study": "study",
@@ -32,13 +29,4 @@ PUBLIC = {
 }
 
 __all__ = list(PUBLIC)
-
-
-def __getattr__(name: str) -> Any:
-    if name not in PUBLIC:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{PUBLIC[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return public_names(globals())
+__getattr__, __dir__ = import_lazily(globals(), PUBLIC)

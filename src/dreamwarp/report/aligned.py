@@ -13,11 +13,10 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.align import Alignments
-from dreamwarp.augment.subject import as_channels
+from dreamwarp.augment.subject import Look, as_sample
 from dreamwarp.core.validation import check_whole
-from dreamwarp.data.look import Look
 from dreamwarp.report import figures, sheets
-from dreamwarp.report.galleries import Cell, Gallery, draw_panels
+from dreamwarp.report.galleries import Cell, draw_panels, draw_table
 from dreamwarp.report.sheets import draw_difference, draw_sample
 from dreamwarp.report.study import Study
 from dreamwarp.space import WarpSpace
@@ -25,8 +24,6 @@ from dreamwarp.space.warp import Warp
 
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
-
-CHAINS = (figures.GRID, figures.MARKS[0], figures.MARKS[1], figures.MARKS[3])
 
 
 def draw_field(space: WarpSpace, source: ArrayLike, target: ArrayLike, theta: ArrayLike) -> Figure:
@@ -41,22 +38,19 @@ def draw_field(space: WarpSpace, source: ArrayLike, target: ArrayLike, theta: Ar
     source, target : (*spatial) or (channels, *spatial)
     theta : (d,)
         Aligns the source to the target.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
-    first, second = (as_channels(space, np.asarray(sample)) for sample in (source, target))
-    if first.shape != second.shape or first.ndim != space.ndim + 1:
+    first = as_sample(space, np.asarray(source), "source")
+    second = as_sample(space, np.asarray(target), "target")
+    if first.shape != second.shape:
         raise ValueError(
-            f"`source` and `target` must have the same shape, with {space.ndim} spatial axes, got "
-            f"{np.shape(source)} and {np.shape(target)}."
+            f"`source` and `target` must have the same shape, got {np.shape(source)} and "
+            f"{np.shape(target)}."
         )
     values = np.asarray(theta, dtype=np.float64)
     warped = Warp(space, values).image(first)
     look, spatial = Look.of(np.stack([first, second])), first.shape[1:]
 
-    def draw_cells(axes: Axes, box: sheets.Box) -> None:
+    def draw_cells(axes: Axes, box: sheets.Area) -> None:
         draw_sample(axes, box, first, look)
         sheets.draw_tessellation(axes, box, space, spatial)
 
@@ -70,6 +64,17 @@ def draw_field(space: WarpSpace, source: ArrayLike, target: ArrayLike, theta: Ar
     }
     height, n_columns = 1.55 if space.ndim == 2 else 1.2, 2 if space.ndim == 3 else 5
     return draw_panels(panels, spatial, height, n_columns)
+
+
+def draw_best(study: Study, *, label: Any = None) -> Figure:
+    """Draw the warp of the pair with the largest decrease in loss, of a class or of all."""
+    gain = study.alignments.loss_before - study.alignments.loss_after
+    gain = np.where(study.alignments.usable, gain, -np.inf)
+    if label is not None:
+        gain = np.where(study.pair_codes == study.subject.code_of(label), gain, -np.inf)
+    pair = int(np.argmax(gain))
+    source, target = (study.subject.X[end] for end in study.edges[pair])
+    return draw_field(study.model.space, source, target, study.alignments.theta[pair])
 
 
 # -- many pairs
@@ -88,10 +93,6 @@ def draw_gallery(study: Study, *, label: Any = None, n: int = 8) -> Figure:
         A class. Default: all.
     n : int
         Number of pairs.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     worst, typical = choose_pairs(study, label, check_whole("n", n, 1))
     subject, rows, notes = study.subject, [], []
@@ -103,24 +104,20 @@ def draw_gallery(study: Study, *, label: Any = None, n: int = 8) -> Figure:
         cells.append(partial(draw_sample, values=warped, look=look, behind=target))
         for values in (source, warped):
             cells.append(partial(draw_difference, first=values, second=target, look=look))
-        name = str(subject.labels[subject.codes[study.edges[index, 0]]])
+        name = str(subject.labels[study.pair_codes[index]])
         rows.append((f"worst {name}" if index in worst else name, cells))
-        notes.append(describe_pair(study, index))
+        size = f"warp size {study.sizes[index]:.1f}"
+        if not study.alignments.usable[index]:
+            notes.append("can't be aligned")
+        elif study.alignments.sigma is None:
+            notes.append(size)
+        else:
+            notes.append(f"{study.left_over[index]:.0%} remaining\n{size}")
     titles = ("source", "target", "warped", "before", "after")
-    return Gallery(
+    return draw_table(
         subject.spatial, rows, list(enumerate(titles)), gaps=(3,),
         height={1: 0.62, 2: 0.8, 3: 0.7}[study.model.space.ndim], notes=notes,
-    ).draw()  # fmt: skip
-
-
-def describe_pair(study: Study, index: int) -> str:
-    """Summarize the alignment of a pair."""
-    size = f"warp size {study.sizes[index]:.1f}"
-    if not study.alignments.usable[index]:
-        return "can't be aligned"
-    if study.alignments.sigma is None:
-        return size
-    return f"{study.left_over[index]:.0%} remaining\n{size}"
+    )  # fmt: skip
 
 
 def choose_pairs(study: Study, label: Any, n: int) -> tuple[Integers, Integers]:
@@ -128,8 +125,7 @@ def choose_pairs(study: Study, label: Any, n: int) -> tuple[Integers, Integers]:
     left = np.where(study.alignments.usable, study.left_over, np.nan)
     candidates = np.flatnonzero(np.isfinite(left))
     if label is not None:
-        classes = study.subject.codes[study.edges[:, 0]]
-        candidates = candidates[classes[candidates] == study.subject.place(label)]
+        candidates = candidates[study.pair_codes[candidates] == study.subject.code_of(label)]
     if not len(candidates):
         raise ValueError("`study` must have pairs that can be aligned, got none.")
     order = candidates[np.argsort(-left[candidates], kind="stable")]
@@ -154,10 +150,6 @@ def draw_traces(alignments: Alignments, *, titles: Sequence[str] | None = None) 
         are drawn.
     titles : sequence of str, optional
         One for each pair.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     if not alignments.chains:
         raise ValueError(
@@ -182,13 +174,12 @@ def draw_traces(alignments: Alignments, *, titles: Sequence[str] | None = None) 
 
 def _draw_chains(left: Axes, right: Axes, traces: Array) -> None:
     bins = np.histogram_bin_edges(traces, 24).tolist()
-    for chain, trace in enumerate(traces):
-        color = CHAINS[chain % len(CHAINS)]
-        left.plot(np.arange(1, len(trace) + 1), trace, color=color, linewidth=0.7)
+    figures.plot_traces(left, traces)
+    for line, trace in zip(left.lines, traces, strict=True):
         weights = np.full(len(trace), 1.0 / len(trace))
         right.hist(
             trace, bins=bins, weights=weights, orientation="horizontal", histtype="step",
-            color=color, linewidth=1.2,
+            color=line.get_color(), linewidth=1.2,
         )  # fmt: skip
     right.set_ylim(left.get_ylim())
     right.set_yticklabels([])

@@ -11,12 +11,11 @@ from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
 from dreamwarp.augment.subject import Data, Subject
-from dreamwarp.core.files import write_beside
+from dreamwarp.core.files import check_suffix, write_beside
 from dreamwarp.core.progress import ProgressOption, track
 from dreamwarp.core.validation import check_whole
 from dreamwarp.model import WarpModel
@@ -42,7 +41,6 @@ def component_frames(
     label: Any = None,
     component: int = 1,
     n_components: int = 5,
-    index: int | None = None,
     n_frames: int = N_FRAMES,
     dpi: int = DPI,
     progress: ProgressOption = None,
@@ -57,7 +55,7 @@ def component_frames(
     # Slower at the ends, where the motion turns.
     times = np.linspace(-0.5, 0.5, check_whole("n_frames", n_frames, 2))
     deviations = DEVIATION * np.sin(math.pi * times)
-    moving = [warp_along(subject, code, k, deviations, index) for _, code, k in chosen]
+    moving = [warp_along(subject, code, k, deviations) for _, code, k in chosen]
     names = [name for name, _, _ in chosen]
     height = box_height(subject)
     n_columns = max(1, int(WIDTH / (box_width(subject.spatial, height) + 3 * GAP)))
@@ -67,27 +65,18 @@ def component_frames(
             cells = [show(subject, values) for values in samples]
             panels = dict(zip(names, cells, strict=True))
             figure = draw_panels(panels, subject.spatial, height, min(len(panels), n_columns))
-            frames.append(_render(figure, dpi))
+            figure.set_dpi(dpi)
+            canvas = FigureCanvasAgg(figure)
+            canvas.draw()
+            frames.append(np.asarray(canvas.buffer_rgba())[..., :3].copy())
             advance(1)
     return np.stack(frames)
 
 
-def _render(figure: Figure, dpi: int) -> Frames:
-    figure.set_dpi(dpi)
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
-
-
 def check_animation_path(path: str | os.PathLike[str]) -> Path:
     """Return ``path``, or raise if it is no animation that can be written here."""
-    target = Path(path)
-    suffix = target.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise ValueError(
-            f"`{target}` must end in one of {', '.join(SUFFIXES)}, the formats of animations."
-        )
-    if suffix == ".mp4" and shutil.which("ffmpeg") is None:
+    target = check_suffix(path, SUFFIXES, "animations")
+    if target.suffix.lower() == ".mp4" and shutil.which("ffmpeg") is None:
         raise ValueError(
             f"`{target}` can't be written: MP4 needs ffmpeg, which is not on the PATH. Install it, "
             "or write .webp or .gif."

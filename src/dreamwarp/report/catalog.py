@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from dreamwarp.augment.subject import Data
 from dreamwarp.core.validation import check_choice
 from dreamwarp.model import WarpModel
-from dreamwarp.report import aligned, animation, figures, learned, warped
+from dreamwarp.report import aligned, animation, figures, model_plots, warped
 from dreamwarp.report.study import MAX_SAMPLES, SAMPLERS, Study, make_study, sample_chains
 
 
@@ -30,18 +30,14 @@ class Request:
     strength: float | None = None
     seed: int = 0
     max_samples: int = MAX_SAMPLES
+    known: Study | None = None
 
     @cached_property
     def study(self) -> Study:
-        """The samples, aligned again; made at first use."""
-        return make_study(self.model, self.data, max_samples=self.max_samples, seed=self.seed)
-
-
-def _draw_warp(request: Request) -> Figure:
-    study = request.study
-    pair = most_gained(study, request.label)
-    source, target = (study.subject.X[end] for end in study.edges[pair])
-    return aligned.draw_field(request.model.space, source, target, study.alignments.theta[pair])
+        """The samples, aligned: the known study, or one that is made at first use."""
+        return self.known or make_study(
+            self.model, self.data, max_samples=self.max_samples, seed=self.seed
+        )
 
 
 def _draw_traces(request: Request) -> Figure:
@@ -53,7 +49,7 @@ def _draw_traces(request: Request) -> Figure:
     chains = sample_chains(study, chosen, method)
     titles = []
     for name, pair in zip(["worst pair", "typical pair", "best pair"], chosen, strict=False):
-        label = study.subject.labels[study.subject.codes[study.edges[pair, 0]]]
+        label = study.subject.labels[study.pair_codes[pair]]
         titles.append(f"{name}, class {label}, {method}")
     return aligned.draw_traces(chains, titles=titles)
 
@@ -62,26 +58,16 @@ FIGURES: dict[str, Callable[[Request], Figure]] = {
     "samples": lambda r: warped.draw_samples(
         r.model, r.data, label=r.label, strength=r.strength, seed=r.seed
     ),
-    "warp": _draw_warp,
+    "warp": lambda r: aligned.draw_best(r.study, label=r.label),
     "alignments": lambda r: aligned.draw_gallery(r.study, label=r.label),
     "components": lambda r: warped.draw_components(
         r.model, r.data, label=r.label, component=r.component
     ),
-    "spectrum": lambda r: learned.draw_spectrum(r.model),
-    "similarity": lambda r: learned.draw_class_similarity(r.model),
-    "strength": lambda r: learned.draw_strength(r.study.judgement),
+    "spectrum": lambda r: model_plots.draw_spectrum(r.model),
+    "similarity": lambda r: model_plots.draw_class_similarity(r.model),
+    "strength": lambda r: model_plots.draw_strength(r.study.judgement),
     "traces": _draw_traces,
 }
-
-
-def most_gained(study: Study, label: Any = None) -> int:
-    """Index of the pair with the largest decrease in loss, of a class or of all."""
-    gain = study.alignments.loss_before - study.alignments.loss_after
-    gain = np.where(study.alignments.usable, gain, -np.inf)
-    if label is not None:
-        classes = study.subject.codes[study.edges[:, 0]]
-        gain = np.where(classes == study.subject.place(label), gain, -np.inf)
-    return int(np.argmax(gain))
 
 
 def check_figure(name: str, path: str | os.PathLike[str]) -> Path:

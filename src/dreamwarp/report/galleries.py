@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dreamwarp.report.sheets import Box, box_width, new_sheet, shorten, write
+from dreamwarp.report.sheets import Area, box_width, new_sheet, shorten, write
 
 # Draws into a box.
-Cell = Callable[[Axes, Box], None]
+Cell = Callable[[Axes, Area], None]
 
 # Inches.
 MARGIN, GAP, ROOM_FOR_TITLES, ROOM_FOR_LABELS = 0.12, 0.07, 0.3, 0.3
 INCHES_PER_LETTER = 0.078
 
 
-@dataclass(frozen=True)
-class Gallery:
-    """A table of boxes.
+def draw_table(
+    spatial: tuple[int, ...],
+    rows: Sequence[tuple[str, Sequence[Cell]]],
+    titles: Sequence[tuple[int, str]] = (),
+    *,
+    gaps: Sequence[int] = (),
+    height: float = 0.8,
+    notes: Sequence[str] = (),
+    are_centered: bool = False,
+) -> Figure:
+    """Draw a table of boxes.
 
     Parameters
     ----------
@@ -38,50 +45,39 @@ class Gallery:
     are_centered : bool
         Whether titles are centred above their column.
     """
-
-    spatial: tuple[int, ...]
-    rows: Sequence[tuple[str, Sequence[Cell]]]
-    titles: Sequence[tuple[int, str]] = ()
-    gaps: Sequence[int] = ()
-    height: float = 0.8
-    notes: Sequence[str] = ()
-    are_centered: bool = False
-
-    def draw(self) -> Figure:
-        """Draw the table."""
-        labels = [shorten(label) for label, _ in self.rows]
-        left = MARGIN + (ROOM_FOR_LABELS if any(labels) else 0.0)
-        left += INCHES_PER_LETTER * max(0, max(map(len, labels)) - 2)
-        top = MARGIN + (ROOM_FOR_TITLES if self.titles else 0.0)
-        width = box_width(self.spatial, self.height)
-        # Volumes need wider gaps than those between their slices.
-        between = GAP if len(self.spatial) < 3 else 3 * GAP
-        n_columns = max(len(cells) for _, cells in self.rows)
-        starts = [
-            left + column * (width + between) + 2.5 * GAP * sum(gap <= column for gap in self.gaps)
-            for column in range(n_columns)
-        ]
-        lines = [line for note in self.notes for line in note.splitlines()]
-        note_width = INCHES_PER_LETTER * 0.95 * max(map(len, lines), default=0)
-        full = starts[-1] + width + MARGIN + (note_width + GAP if self.notes else 0.0)
-        # A title over the last columns may be wider than they are.
-        full = max([full, *(starts[c] + 0.074 * len(words) + MARGIN for c, words in self.titles)])
-        bottom = top + len(self.rows) * (self.height + GAP) - GAP + MARGIN
-        figure, axes = new_sheet(full, bottom)
-        for column, words in self.titles:
-            if self.are_centered:
-                write(axes, starts[column] + width / 2, top - 0.15, words)
-            else:
-                write(axes, starts[column], top - 0.15, words, align="left")
-        for number, (label, (_, cells)) in enumerate(zip(labels, self.rows, strict=True)):
-            y = top + number * (self.height + GAP)
-            write(axes, left - 0.1, y + self.height / 2, label, size=10, align="right")
-            for x, cell in zip(starts, cells, strict=False):
-                cell(axes, Box(x, y, width, self.height))
-            if self.notes:
-                x = starts[-1] + width + 2 * GAP
-                write(axes, x, y + self.height / 2, self.notes[number], size=8.5, align="left")
-        return figure
+    labels = [shorten(label) for label, _ in rows]
+    left = MARGIN + (ROOM_FOR_LABELS if any(labels) else 0.0)
+    left += INCHES_PER_LETTER * max(0, max(map(len, labels)) - 2)
+    top = MARGIN + (ROOM_FOR_TITLES if titles else 0.0)
+    width = box_width(spatial, height)
+    # Volumes need wider gaps than those between their slices.
+    between = GAP if len(spatial) < 3 else 3 * GAP
+    n_columns = max(len(cells) for _, cells in rows)
+    starts = [
+        left + column * (width + between) + 2.5 * GAP * sum(gap <= column for gap in gaps)
+        for column in range(n_columns)
+    ]
+    lines = [line for note in notes for line in note.splitlines()]
+    note_width = INCHES_PER_LETTER * 0.95 * max(map(len, lines), default=0)
+    full = starts[-1] + width + MARGIN + (note_width + GAP if notes else 0.0)
+    # A title over the last columns may be wider than they are.
+    full = max([full, *(starts[c] + 0.074 * len(words) + MARGIN for c, words in titles)])
+    bottom = top + len(rows) * (height + GAP) - GAP + MARGIN
+    figure, axes = new_sheet(full, bottom)
+    for column, words in titles:
+        if are_centered:
+            write(axes, starts[column] + width / 2, top - 0.15, words)
+        else:
+            write(axes, starts[column], top - 0.15, words, align="left")
+    for number, (label, (_, cells)) in enumerate(zip(labels, rows, strict=True)):
+        y = top + number * (height + GAP)
+        write(axes, left - 0.1, y + height / 2, label, size=10, align="right")
+        for x, cell in zip(starts, cells, strict=False):
+            cell(axes, Area(x, y, width, height))
+        if notes:
+            x = starts[-1] + width + 2 * GAP
+            write(axes, x, y + height / 2, notes[number], size=8.5, align="left")
+    return figure
 
 
 def draw_panels(
@@ -96,7 +92,7 @@ def draw_panels(
     )
     for number, (title, cell) in enumerate(panels.items()):
         row, column = divmod(number, n_columns)
-        box = Box(MARGIN + column * step_x, top + row * step_y, width, height)
+        box = Area(MARGIN + column * step_x, top + row * step_y, width, height)
         write(axes, box.x, box.y - 0.12, title, align="left")
         cell(axes, box)
     return figure

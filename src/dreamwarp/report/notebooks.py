@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import html
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,13 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from dreamwarp.align import Alignments
-from dreamwarp.augment.subject import as_channels
+from dreamwarp.augment.subject import Look, as_sample
+from dreamwarp.core.samples import pixel_centers, spaced
 from dreamwarp.core.validation import check_choice
-from dreamwarp.data.look import Look
 from dreamwarp.model import WarpModel
-from dreamwarp.report import aligned, catalog, figures, learned, sheets
+from dreamwarp.report import aligned, catalog, figures, model_plots, sheets
 from dreamwarp.report.galleries import draw_panels
-from dreamwarp.report.page import encode
+from dreamwarp.report.page import encode_figure
 from dreamwarp.report.study import study_of
 from dreamwarp.report.warped import draw_samples
 from dreamwarp.space.warp import Warp
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 # Points per axis where displacements are evaluated, and the largest number of warps drawn.
 N_PROBES, MAX_DRAWN = 17, 4
 DPI = 110
-OF_MODELS = {"spectrum": learned.draw_spectrum, "similarity": learned.draw_class_similarity}
+OF_MODELS = {"spectrum": model_plots.draw_spectrum, "similarity": model_plots.draw_class_similarity}
 
 
 # -- summaries
@@ -46,13 +45,13 @@ def summarize_model(model: WarpModel) -> str:
     facts = [
         ("space", repr(model.space)),
         ("kind", model.kind),
-        ("classes", sheets.list_labels(model.classes)),
+        ("classes", sheets.join_labels(model.classes)),
         ("pairs", f"{sum(fit.n_pairs for fit in fits):,}"),
         ("recommended strength", f"{model.strength:g}"),
     ]
     if model.fallbacks:
-        facts.append(("classes with too few pairs", sheets.list_labels(model.fallbacks)))
-    return _summary("WarpModel", facts, learned.draw_spectrum(model), "Spectrum of each class")
+        facts.append(("classes with too few pairs", sheets.join_labels(model.fallbacks)))
+    return _summary("WarpModel", facts, model_plots.draw_spectrum(model), "Spectrum of each class")
 
 
 def summarize_warp(warp: Warp) -> str:
@@ -86,13 +85,13 @@ def summarize_alignments(alignments: Alignments) -> str:
 def summarize_augmenter(augmenter: Augmenter) -> str:
     """Summarize a fitted Augmenter: verdict and new samples."""
     facts = [
-        ("samples", f"{len(augmenter._y):,}"),
-        ("classes", sheets.list_labels(augmenter.classes_)),
+        ("samples", f"{len(augmenter.source_.codes):,}"),
+        ("classes", sheets.join_labels(augmenter.classes_)),
         ("pairs aligned", f"{len(augmenter.edges_):,}"),
         ("strength", f"{augmenter.strength_:g}"),
         ("verdict", str(augmenter.verdict_)),
     ]
-    figure = draw_samples(augmenter.model_, augmenter._source.data, n_versions=5)
+    figure = draw_samples(augmenter.model_, augmenter.source_.data, n_versions=5)
     return _summary("Augmenter, fitted", facts, figure, "Samples and random warps of them")
 
 
@@ -104,27 +103,26 @@ def _summary(
         f'{html.escape(name)}</th><td style="text-align:left">{html.escape(value)}</td></tr>'
         for name, value in facts
     )
-    picture = "" if figure is None else _picture(figure, alternative)
+    picture = ""
+    if figure is not None:
+        data = base64.b64encode(encode_figure(figure, DPI)).decode("ascii")
+        width = round(84 * figure.get_size_inches()[0])
+        words = html.escape(alternative, quote=True)
+        picture = (
+            f'<img src="data:image/webp;base64,{data}" alt="{words}" width="{width}" '
+            'style="max-width:100%;height:auto;background:white;border-radius:4px">'
+        )
     return (
         f'<div style="max-width:52em"><b>{html.escape(title)}</b>'
         f'<table style="margin:0.4em 0">{rows}</table>{picture}</div>'
     )
 
 
-def _picture(figure: Figure, alternative: str) -> str:
-    data = base64.b64encode(encode(figure, DPI)).decode("ascii")
-    width = round(84 * figure.get_size_inches()[0])
-    return (
-        f'<img src="data:image/webp;base64,{data}" alt="{html.escape(alternative, quote=True)}" '
-        f'width="{width}" style="max-width:100%;height:auto;background:white;border-radius:4px">'
-    )
-
-
 def displacements(warp: Warp) -> np.ndarray:
     """Distances that warps move points (n, m), as fractions of the domain."""
-    points = sheets.pixel_centers(warp.space.ndim * (N_PROBES,))
+    points = pixel_centers(warp.space.ndim * (N_PROBES,))
     theta = np.atleast_2d(warp.theta)
-    some = theta[np.linspace(0, len(theta) - 1, min(len(theta), 64)).round().astype(int)]
+    some = theta[spaced(len(theta), 64)]
     return np.linalg.norm(warp.space.flow(some, points) - points, axis=-1)
 
 
@@ -139,30 +137,23 @@ def plot_model(model: WarpModel, name: str) -> Figure:
 def plot_augmenter(augmenter: Augmenter, name: str, options: dict[str, Any]) -> Figure:
     """Draw a figure of ``dreamwarp figure`` for a fitted augmenter, without aligning again."""
     draw_fn = catalog.FIGURES[check_choice("name", name, list(catalog.FIGURES))]
-    request = catalog.Request(augmenter.model_, augmenter._source.data)
-    known = {"label", "component", "strength", "seed"}
-    if not options.keys() <= known:
-        wrong = sorted(options.keys() - known)[0]
-        raise TypeError(f"`plot` takes the options {', '.join(sorted(known))}, got {wrong!r}.")
-    request = replace(request, **options)
-    object.__setattr__(request, "study", study_of(augmenter))
-    return draw_fn(request)
+    known = ("component", "label", "seed", "strength")
+    for option in options:
+        if option not in known:
+            raise TypeError(f"`plot` takes the options {', '.join(known)}, got {option!r}.")
+    data, study = augmenter.source_.data, study_of(augmenter)
+    return draw_fn(catalog.Request(augmenter.model_, data, known=study, **options))
 
 
 def plot_warp(warp: Warp, x: ArrayLike | None = None) -> Figure:
-    """Draw grids of up to four warps, as the content moves, and a warped sample if given."""
+    """Draw how up to four warps move a grid and, if given, a sample."""
     space = warp.space
     thetas = np.atleast_2d(warp.theta)[:MAX_DRAWN]
     if x is None:
         spatial = space.ndim * (32,)
     else:
-        sample = as_channels(space, np.asarray(x))
+        sample = as_sample(space, np.asarray(x), "x")
         spatial = sample.shape[1:]
-        if sample.ndim != space.ndim + 1:
-            raise ValueError(
-                f"`x` must be one sample, (*spatial) or (channels, *spatial) with {space.ndim} "
-                f"spatial axes, got shape {np.shape(x)}."
-            )
     panels: dict[str, Any] = {}
     for number, theta in enumerate(thetas, 1):
         mark = f" {number}" if len(thetas) > 1 else ""

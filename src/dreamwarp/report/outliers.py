@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import ndimage
 from sklearn.neighbors import NearestNeighbors
 
 from dreamwarp.report.study import Study
@@ -75,11 +76,9 @@ def sample_scores(study: Study) -> Array:
     usable = np.flatnonzero(study.alignments.usable & np.isfinite(energy))
     of = np.full(len(codes), np.nan)
     ends = edges[usable].T.ravel()
-    values = np.tile(energy[usable], 2)
-    order = np.argsort(ends, kind="stable")
-    samples, starts = np.unique(ends[order], return_index=True)
-    for sample, group in zip(samples, np.split(values[order], starts[1:]), strict=True):
-        of[sample] = np.median(group)
+    samples = np.unique(ends)
+    if len(samples):
+        of[samples] = ndimage.median(np.tile(energy[usable], 2), ends, samples)
     scores = np.full(len(codes), np.nan)
     for code in range(len(study.subject.labels)):
         members = np.flatnonzero((codes == code) & np.isfinite(of))

@@ -30,12 +30,7 @@ UNITS_PER_INCH = 100
 
 
 class Page:
-    """A page, built from top to bottom.
-
-    Parameters
-    ----------
-    title : str
-    """
+    """A page, built from top to bottom."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -109,7 +104,7 @@ class Page:
         is_photo : bool
             Keep the colours on a dark page, rather than invert them.
         """
-        data = base64.b64encode(encode(figure)).decode("ascii")
+        data = base64.b64encode(encode_figure(figure)).decode("ascii")
         words = html.escape(alternative or caption, quote=True)
         width, height = (round(UNITS_PER_INCH * size) for size in figure.get_size_inches())
         name = "photo" if is_photo else "drawing"
@@ -176,7 +171,12 @@ class Page:
         """Render the page as HTML."""
         parts = list(self._parts)
         if self._place_of_contents is not None:
-            parts[self._place_of_contents] = self._list_sections()
+            items = "".join(
+                f'<li><a href="#section-{number}">{html.escape(text)}</a></li>'
+                for number, text in enumerate(self._sections, 1)
+            )
+            contents = f'<nav class="contents" aria-label="Contents"><ol>{items}</ol></nav>'
+            parts[self._place_of_contents] = contents
         body = "\n".join(parts)
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
@@ -189,13 +189,6 @@ class Page:
             f'<main id="start">\n{body}\n</main>\n</body></html>\n'
         )
 
-    def _list_sections(self) -> str:
-        items = "".join(
-            f'<li><a href="#section-{number}">{html.escape(text)}</a></li>'
-            for number, text in enumerate(self._sections, 1)
-        )
-        return f'<nav class="contents" aria-label="Contents"><ol>{items}</ol></nav>'
-
 
 @cache
 def style() -> str:
@@ -203,7 +196,7 @@ def style() -> str:
     return resources.files("dreamwarp.report").joinpath("page.css").read_text(encoding="utf-8")
 
 
-def encode(figure: Figure, dpi: int = DPI) -> bytes:
+def encode_figure(figure: Figure, dpi: int = DPI) -> bytes:
     """Encode a figure as lossless WebP."""
     picture = io.BytesIO()
     options: Any = {"lossless": True, "method": 4}

@@ -18,14 +18,15 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from dreamwarp.data.look import Look
+from dreamwarp.augment.subject import Look
+from dreamwarp.core.samples import pixel_centers, spaced
 from dreamwarp.report import figures
 from dreamwarp.space import WarpSpace
 
 Array = NDArray[Any]
 
 GREY = LinearSegmentedColormap.from_list("grey", [figures.INK, "white"])
-# From too low to too high.
+# Colours of a difference, from negative to positive.
 DIFFERENCE = LinearSegmentedColormap.from_list(
     "difference", [figures.MARKS[0], "white", figures.GRID]
 )
@@ -39,7 +40,7 @@ SLICE_GAP = 0.06
 MAX_POINTS = 1000
 
 
-class Box(NamedTuple):
+class Area(NamedTuple):
     """A rectangle on a sheet: left, top, width, height."""
 
     x: float
@@ -53,7 +54,7 @@ class Plane(NamedTuple):
 
     rows: int
     columns: int
-    box: Box
+    box: Area
 
 
 def new_sheet(width: float, height: float) -> tuple[Figure, Axes]:
@@ -77,12 +78,12 @@ def box_width(spatial: tuple[int, ...], height: float) -> float:
         return SIGNAL_RATIO * height
     if len(spatial) == 2:
         return height * min(max(spatial[1] / spatial[0], 1 / MAX_RATIO), MAX_RATIO)
-    return sum(plane.box.width for plane in planes(spatial, Box(0, 0, 0, height))) + 2 * (
+    return sum(plane.box.width for plane in planes(spatial, Area(0, 0, 0, height))) + 2 * (
         SLICE_GAP * height
     )
 
 
-def planes(spatial: tuple[int, ...], box: Box) -> list[Plane]:
+def planes(spatial: tuple[int, ...], box: Area) -> list[Plane]:
     """The planes drawn of a domain: all of it in 2-D, slices through the middle in 3-D.
 
     Slices have true proportions; the tallest has the height of the box.
@@ -94,7 +95,7 @@ def planes(spatial: tuple[int, ...], box: Box) -> list[Plane]:
     for rows, columns in ((1, 2), (0, 2), (0, 1)):
         height = box.height * spatial[rows] / highest
         width = box.height * spatial[columns] / highest
-        found.append(Plane(rows, columns, Box(x, box.y, width, height)))
+        found.append(Plane(rows, columns, Area(x, box.y, width, height)))
         x += width + SLICE_GAP * box.height
     return found
 
@@ -103,7 +104,7 @@ def planes(spatial: tuple[int, ...], box: Box) -> list[Plane]:
 
 
 def draw_sample(
-    axes: Axes, box: Box, values: Array, look: Look, *, behind: Array | None = None
+    axes: Axes, box: Area, values: Array, look: Look, *, behind: Array | None = None
 ) -> None:
     """Draw a sample (channels, *spatial); behind a signal, another one.
 
@@ -124,7 +125,7 @@ def draw_sample(
 
 
 def draw_difference(
-    axes: Axes, box: Box, first: Array, second: Array, look: Look, scale: float = 1.0
+    axes: Axes, box: Area, first: Array, second: Array, look: Look, scale: float = 1.0
 ) -> None:
     """Draw the difference of two samples; colours, or the box of a signal, end at ``scale``."""
     difference = subtract(look.scale(first), look.scale(second))
@@ -141,14 +142,14 @@ def subtract(first: Array, second: Array) -> Array:
 
 
 def draw_shades(
-    axes: Axes, box: Box, values: Array, colors: Colormap, high: float, *, low: float = 0.0
+    axes: Axes, box: Area, values: Array, colors: Colormap, high: float, *, low: float = 0.0
 ) -> None:
     """Draw values (*spatial) of 2 or 3 axes as shades."""
     for plane, section in sections(values[None], box):
         _show(axes, plane.box, section[0], colors, low, high)
 
 
-def sections(values: Array, box: Box) -> Iterator[tuple[Plane, Array]]:
+def sections(values: Array, box: Area) -> Iterator[tuple[Plane, Array]]:
     """Yield the planes of (channels, *spatial) with 2 or 3 spatial axes, and their values."""
     spatial = values.shape[1:]
     for plane in planes(spatial, box):
@@ -159,9 +160,8 @@ def sections(values: Array, box: Box) -> Iterator[tuple[Plane, Array]]:
         yield plane, np.take(values, spatial[across] // 2, axis=1 + across)
 
 
-def _draw_lines(axes: Axes, box: Box, heights: Array, colors: list[str], linewidth: float) -> None:
-    some = np.linspace(0, heights.shape[1] - 1, min(MAX_POINTS, heights.shape[1])).round()
-    chosen = some.astype(np.int64)
+def _draw_lines(axes: Axes, box: Area, heights: Array, colors: list[str], linewidth: float) -> None:
+    chosen = spaced(heights.shape[1], MAX_POINTS)
     x = box.x + box.width * (chosen + 0.5) / heights.shape[1]
     y = box.y + box.height * (0.95 - 0.9 * np.clip(heights[:, chosen], -0.05, 1.05))
     lines = [np.stack([x, row], axis=1) for row in y]
@@ -169,7 +169,7 @@ def _draw_lines(axes: Axes, box: Box, heights: Array, colors: list[str], linewid
     axes.add_collection(LineCollection(lines, colors=shades, linewidths=linewidth))
 
 
-def _draw_area(axes: Axes, box: Box, values: Array) -> None:
+def _draw_area(axes: Axes, box: Area, values: Array) -> None:
     """Fill between zero and values (length,) in [-1, 1]."""
     frame(axes, box)
     middle = box.y + box.height / 2
@@ -180,7 +180,7 @@ def _draw_area(axes: Axes, box: Box, values: Array) -> None:
     )  # fmt: skip
 
 
-def _show(axes: Axes, box: Box, image: Array, colors: Colormap, low: float, high: float) -> None:
+def _show(axes: Axes, box: Area, image: Array, colors: Colormap, low: float, high: float) -> None:
     axes.imshow(
         image, cmap=colors, vmin=low, vmax=high, interpolation="antialiased", zorder=1,
         extent=(box.x, box.x + box.width, box.y + box.height, box.y), aspect=axes.get_aspect(),
@@ -188,11 +188,11 @@ def _show(axes: Axes, box: Box, image: Array, colors: Colormap, low: float, high
     frame(axes, box)
 
 
-def frame(axes: Axes, box: Box, color: str = figures.FAINT, linewidth: float = 0.6) -> None:
+def frame(axes: Axes, box: Area) -> None:
     """Outline a box."""
     left, right, top, bottom = box.x, box.x + box.width, box.y, box.y + box.height
     x, y = [left, right, right, left, left], [top, top, bottom, bottom, top]
-    axes.plot(x, y, color=color, linewidth=linewidth, zorder=2, solid_joinstyle="miter")
+    axes.plot(x, y, color=figures.FAINT, linewidth=0.6, zorder=2, solid_joinstyle="miter")
 
 
 # -- warps
@@ -200,7 +200,7 @@ def frame(axes: Axes, box: Box, color: str = figures.FAINT, linewidth: float = 0
 
 def draw_grid(
     axes: Axes,
-    box: Box,
+    box: Area,
     space: WarpSpace,
     theta: Array,
     spatial: tuple[int, ...],
@@ -229,7 +229,7 @@ def draw_grid(
 
 def draw_velocity(
     axes: Axes,
-    box: Box,
+    box: Area,
     space: WarpSpace,
     theta: Array,
     spatial: tuple[int, ...],
@@ -251,13 +251,7 @@ def draw_velocity(
         _draw_arrows(axes, plane.box, grid, velocity, n_arrows)
 
 
-def pixel_centers(shape: tuple[int, ...]) -> Array:
-    """Centres of all pixels in the unit domain, row-major: (m, ndim)."""
-    axes = [(np.arange(size) + 0.5) / size for size in shape]
-    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(shape))
-
-
-def _draw_arrows(axes: Axes, box: Box, points: Array, velocity: Array, n_arrows: int) -> None:
+def _draw_arrows(axes: Axes, box: Area, points: Array, velocity: Array, n_arrows: int) -> None:
     size = np.array([box.height, box.width])
     start, step = points * size + (box.y, box.x), velocity * size
     speed = np.linalg.norm(velocity, axis=1)
@@ -272,7 +266,7 @@ def _draw_arrows(axes: Axes, box: Box, points: Array, velocity: Array, n_arrows:
     )  # fmt: skip
 
 
-def _draw_graphs(axes: Axes, box: Box, points: Array, rows: list[Array]) -> None:
+def _draw_graphs(axes: Axes, box: Area, points: Array, rows: list[Array]) -> None:
     """Draw a faint reference and a graph; ``rows`` are their heights, from 0 on top to 1."""
     frame(axes, box)
     for values, color in zip(rows, (figures.FAINT, figures.GRID), strict=True):
@@ -280,7 +274,12 @@ def _draw_graphs(axes: Axes, box: Box, points: Array, rows: list[Array]) -> None
 
 
 def draw_tessellation(
-    axes: Axes, box: Box, space: WarpSpace, spatial: tuple[int, ...], *, color: str = figures.GRID
+    axes: Axes,
+    box: Area,
+    space: WarpSpace,
+    spatial: tuple[int, ...],
+    *,
+    color: str = figures.GRID,
 ) -> None:
     """Draw the cells on which velocities are affine; in volumes, the boxes that hold them."""
     if space.ndim == 1:
@@ -315,7 +314,7 @@ def _in_plane(vectors: Array, plane: Plane) -> Array:
 
 
 def _add_lines(
-    axes: Axes, box: Box, lines: Array, color: str, linewidth: float, *, clip: bool = True
+    axes: Axes, box: Area, lines: Array, color: str, linewidth: float, *, clip: bool = True
 ) -> None:
     """Draw lines (n, points, 2) of row, column positions in the unit square."""
     places = lines[..., ::-1] * (box.width, box.height) + (box.x, box.y)
@@ -339,11 +338,11 @@ def write(
     )  # fmt: skip
 
 
-def list_labels(labels: Iterable[object], most: int = 12) -> str:
-    """List up to ``most`` labels, and count the rest."""
+def join_labels(labels: Iterable[object]) -> str:
+    """List up to twelve labels, and count the rest."""
     names = [str(label) for label in labels]
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+    more = len(names) - 12
+    return ", ".join(names[:12]) + (f" and {more} more" if more > 0 else "")
 
 
 def shorten(label: object, length: int = 14) -> str:

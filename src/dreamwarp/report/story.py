@@ -11,13 +11,12 @@ from matplotlib.figure import Figure
 
 from dreamwarp.core.labels import Label
 from dreamwarp.core.progress import track
-from dreamwarp.report import aligned, figures, learned, warped
+from dreamwarp.report import aligned, figures, model_plots, warped
 from dreamwarp.report.animation import component_frames
-from dreamwarp.report.catalog import most_gained
-from dreamwarp.report.galleries import Gallery
+from dreamwarp.report.galleries import draw_table
 from dreamwarp.report.outliers import Outlier, find_odd
 from dreamwarp.report.page import Page, check_page_path
-from dreamwarp.report.sheets import list_labels, shorten
+from dreamwarp.report.sheets import join_labels, shorten
 from dreamwarp.report.study import Study
 
 # A class with fewer pairs gets a warning.
@@ -52,10 +51,6 @@ def write_report(
         Names of the files, for the commands that the report suggests.
     preface : callable, optional
         Adds sections to the page after the summary.
-
-    Returns
-    -------
-    Path of the page.
     """
     target = check_page_path(path)
     study.judgement  # noqa: B018  (computed here because it shows its own progress)
@@ -119,7 +114,7 @@ def add_data(page: Page, study: Study) -> None:
     page.figure(
         draw_members(study),
         "Random samples of each class.",
-        alternative=f"A table of {kind}: one row per class, {list_labels(subject.labels)}.",
+        alternative=f"A table of {kind}: one row per class, {join_labels(subject.labels)}.",
         is_photo=subject.is_color,
     )
 
@@ -132,7 +127,7 @@ def draw_members(study: Study) -> Figure:
         members = rng.permutation(subject.members(code))[:N_MEMBERS]
         cells = [warped.show(subject, subject.sample(int(index))) for index in members]
         rows.append((str(subject.labels[code]), cells[: _n_columns(study)]))
-    return Gallery(subject.spatial, rows, height=0.7).draw()
+    return draw_table(subject.spatial, rows, height=0.7)
 
 
 def add_samples(page: Page, study: Study) -> None:
@@ -177,7 +172,7 @@ def add_components(page: Page, study: Study) -> None:
     )
     page.subheading("How much each class varies")
     page.figure(
-        learned.draw_spectrum(model),
+        model_plots.draw_spectrum(model),
         "Left: standard deviation by component. Right: cumulative fraction of the variance.",
         alternative=_describe_spectrum(study),
     )
@@ -195,7 +190,7 @@ def add_components(page: Page, study: Study) -> None:
     if len(model.classes) > 1:
         page.subheading("Which classes have similar warps")
         page.figure(
-            learned.draw_class_similarity(model),
+            model_plots.draw_class_similarity(model),
             "The cosine of the covariances of two classes: 1 if their warps vary alike.",
             alternative=_describe_similarity(study),
         )
@@ -239,10 +234,8 @@ def add_alignments(page: Page, study: Study) -> None:
         ]
     facts += [(f"{n_open:,}", "not converged")]
     page.facts(facts)
-    pair = most_gained(study)
-    source, target = (study.subject.X[end] for end in study.edges[pair])
     page.figure(
-        aligned.draw_field(study.model.space, source, target, study.alignments.theta[pair]),
+        aligned.draw_best(study),
         "The pair that improved most: source with the cells of the warp, target, velocity, moved "
         "grid, and warped source.",
         is_photo=study.subject.is_color,
@@ -265,13 +258,13 @@ def add_alignments(page: Page, study: Study) -> None:
 def draw_left_over(study: Study) -> Figure:
     """Draw a box plot of the remaining differences of each class."""
     subject = study.subject
-    classes, left = subject.codes[study.edges[:, 0]], study.left_over
+    left = study.left_over
     kept = np.isfinite(left) & study.alignments.usable
-    shown = [code for code in range(len(subject.labels)) if (kept & (classes == code)).any()][:40]
+    shown = np.unique(study.pair_codes[kept])[:40].tolist()
     figure = figures.new_figure(7.0, 0.9 + 0.24 * len(shown))
     axes = figure.subplots()
     axes.boxplot(
-        [left[kept & (classes == code)] for code in shown], orientation="horizontal",
+        [left[kept & (study.pair_codes == code)] for code in shown], orientation="horizontal",
         whis=(5, 95), showfliers=False, widths=0.55, patch_artist=True,
         boxprops={"facecolor": "#cfe0ee", "edgecolor": figures.GRID},
         medianprops={"color": figures.MARKS[0], "linewidth": 1.6},
@@ -293,7 +286,7 @@ def add_strength(page: Page, study: Study) -> None:
     if judgement.errors:
         errors = ", ".join(f"{error:.1%} at {s:g}" for s, error in sorted(judgement.errors.items()))
         page.figure(
-            learned.draw_strength(judgement, with_verdict=False),
+            model_plots.draw_strength(judgement, with_verdict=False),
             "Held-out error of a nearest neighbour, by strength of the warps.",
             alternative=f"Error by strength: {errors}.",
         )
@@ -339,7 +332,7 @@ def draw_outliers(study: Study, outliers: list[Outlier]) -> Figure:
         rows.append((str(subject.labels[subject.codes[each.sample]]), cells))
         notes.append(_reason(study, each))
     titles = [(0, "sample"), (1, "neighbours")]
-    return Gallery(subject.spatial, rows, titles, gaps=(1,), height=0.7, notes=notes).draw()
+    return draw_table(subject.spatial, rows, titles, gaps=(1,), height=0.7, notes=notes)
 
 
 def _reason(study: Study, outlier: Outlier) -> str:
@@ -354,13 +347,12 @@ def _reason(study: Study, outlier: Outlier) -> str:
 
 
 def _name_outlier(study: Study, outlier: Outlier) -> str:
-    label = study.subject.labels[study.subject.codes[outlier.sample]]
-    like = (
-        ""
-        if outlier.looks_like is None
-        else f", looks like {study.subject.labels[outlier.looks_like]}"
-    )
-    return f"sample {study.numbers[outlier.sample]} of class {label}{like}"
+    subject = study.subject
+    name = f"sample {study.numbers[outlier.sample]} of class "
+    name += str(subject.labels[subject.codes[outlier.sample]])
+    if outlier.looks_like is None:
+        return name
+    return f"{name}, looks like {subject.labels[outlier.looks_like]}"
 
 
 def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
@@ -369,7 +361,7 @@ def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
     if model.fallbacks:
         yield (
             f"{_count(len(model.fallbacks), 'class has', 'classes have')} too few pairs and got "
-            f"the warps of all classes: {list_labels(model.fallbacks)}. Add samples of them."
+            f"the warps of all classes: {join_labels(model.fallbacks)}. Add samples of them."
         )
     few = [
         label for label, fit in model.fits.items()
@@ -378,13 +370,13 @@ def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
     if few:
         yield (
             f"{_count(len(few), 'class has', 'classes have')} fewer than {FEW_PAIRS} pairs: "
-            f"{list_labels(few)}. Their warps are mostly learned from the other classes."
+            f"{join_labels(few)}. Their warps are mostly learned from the other classes."
         )
     poor = poor_classes(study)
     if poor:
         yield (
             f"In {_count(len(poor), 'class', 'classes')} most pairs keep over {POOR:.0%} of their "
-            f"difference: {list_labels(poor)}. Their samples differ by more than smooth warps. "
+            f"difference: {join_labels(poor)}. Their samples differ by more than smooth warps. "
             "Try more cells, or split the classes."
         )
     n_open, n = int((~study.alignments.converged).sum()), len(study.edges)
@@ -413,13 +405,12 @@ def poor_classes(study: Study) -> list[Label]:
     """List classes whose median pair keeps more than ``POOR`` of its difference."""
     if study.alignments.sigma is None:
         return []
-    classes, left = study.subject.codes[study.edges[:, 0]], study.left_over
-    found = []
-    for code, label in enumerate(study.subject.labels):
-        some = left[(classes == code) & np.isfinite(left)]
-        if len(some) and np.median(some) > POOR:
-            found.append(label)
-    return found
+    finite = np.isfinite(study.left_over)
+    return [
+        study.subject.labels[code]
+        for code in np.unique(study.pair_codes[finite])
+        if np.median(study.left_over[finite & (study.pair_codes == code)]) > POOR
+    ]
 
 
 def add_next_steps(
@@ -496,7 +487,7 @@ def _describe_spectrum(study: Study) -> str:
 
 
 def _describe_similarity(study: Study) -> str:
-    values = learned.class_similarities(study.model)
+    values = model_plots.class_similarities(study.model)
     np.fill_diagonal(values, np.nan)
     classes = study.model.classes
     low, high = (np.unravel_index(f(values), values.shape) for f in (np.nanargmin, np.nanargmax))

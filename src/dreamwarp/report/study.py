@@ -41,7 +41,6 @@ DEFAULTS: dict[str, Any] = {
     "max_steps": 50, "max_draws": 1600,
 }  # fmt: skip
 SAMPLERS = ("metropolis", "hmc")
-SIMILARITIES = ("ssd", "ncc", "mi")
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,25 +109,24 @@ class Study:
             return np.where(before > 0, after / before, np.nan)
 
     @cached_property
+    def pair_codes(self) -> Integers:
+        """Class of each pair (e,)."""
+        return self.subject.codes[self.edges[:, 0]]
+
+    @cached_property
     def sizes(self) -> Array:
         """Mahalanobis length of each pair's warp under its class's model, over √d: (e,).
 
         About 1 for warps drawn from the model.
         """
         out = np.empty(len(self.edges))
-        classes = self.subject.codes[self.edges[:, 0]]
-        for code, label in enumerate(self.subject.labels):
-            some = classes == code
-            if some.any():
-                out[some] = _lengths(self.model.covariance(label), self.alignments.theta[some])
+        for code in np.unique(self.pair_codes):
+            some = self.pair_codes == code
+            values, vectors = np.linalg.eigh(self.model.covariance(self.subject.labels[code]))
+            floor = max(values[-1] * 1e-10, np.finfo(float).tiny)
+            scaled = (self.alignments.theta[some] @ vectors) / np.sqrt(np.maximum(values, floor))
+            out[some] = np.sqrt((scaled**2).mean(axis=1))
         return out
-
-
-def _lengths(covariance: Array, theta: Array) -> Array:
-    values, vectors = np.linalg.eigh(covariance)
-    floor = max(values[-1] * 1e-10, np.finfo(float).tiny)
-    scaled = (theta @ vectors) / np.sqrt(np.maximum(values, floor))
-    return np.sqrt((scaled**2).mean(axis=1))
 
 
 def make_study(
@@ -167,7 +165,7 @@ def make_study(
     settings = settings_of(model)
     ensure_compiled(model.space)
     with warnings.catch_warnings():
-        # The study holds the same information.
+        # The study shows what these warnings would say.
         warnings.simplefilter("ignore", RuntimeWarning)
         edges, alignments, _, pairs = learn_model(
             model.space, subject.X, subject.codes, subject.labels, settings, seed=seed,
@@ -179,16 +177,16 @@ def make_study(
 
 def study_of(augmenter: Augmenter) -> Study:
     """Make a study from a fitted augmenter, without aligning again."""
-    subject = Subject.around(augmenter._source)
+    subject = Subject.around(augmenter.source_)
     judgement = None
     if augmenter.strength_errors_:
         judgement = Judgement(
             augmenter.strength_, dict(augmenter.strength_errors_), augmenter.verdict_
         )
     return Study(
-        subject, augmenter.edges_, augmenter.alignments_, augmenter._pairs,
+        subject, augmenter.edges_, augmenter.alignments_, augmenter.pairs_,
         settings_of(augmenter.model_), np.bincount(subject.codes), np.arange(len(subject.X)),
-        augmenter._key, augmenter.progress, judgement,
+        augmenter.source_.key, augmenter.progress, judgement,
     )  # fmt: skip
 
 
@@ -200,7 +198,7 @@ def settings_of(model: WarpModel) -> Settings:
     stored = {name: model.settings.get(name, value) for name, value in DEFAULTS.items()}
     if stored["method"] in SAMPLERS:
         stored["method"] = "map"
-    if stored["similarity"] not in SIMILARITIES:
+    if stored["similarity"] not in ("ssd", "ncc", "mi"):
         stored["similarity"], stored["discount_poor"] = "ssd", False
     for name in ("keep_unusable", "discount_poor"):
         stored[name] = bool(stored[name])
@@ -211,14 +209,12 @@ def sample_chains(
     study: Study, indices: Integers, method: Literal["metropolis", "hmc"]
 ) -> Alignments:
     """Sample posterior chains of some pairs of a study."""
-    model, X = study.model, study.subject.X
-    chosen = study.edges[indices]
-    settings = study.settings
-    prior = settings.prior(model.space)
+    sources, targets = study.subject.X[study.edges[indices].T]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # the figure shows R-hat
         return align_pairs(
-            model.space, X[chosen[:, 0]], X[chosen[:, 1]], method=method, prior=prior,
-            similarity=study.alignments.similarity, seed=study.seed, keep_chains=True,
-            max_draws=settings.max_draws, progress=study.progress,
+            study.model.space, sources, targets, method=method,
+            prior=study.settings.prior(study.model.space), similarity=study.alignments.similarity,
+            seed=study.seed, keep_chains=True, max_draws=study.settings.max_draws,
+            progress=study.progress,
         )  # fmt: skip

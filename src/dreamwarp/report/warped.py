@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -10,11 +9,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dreamwarp.augment.subject import Data, Subject, component_theta
+from dreamwarp.augment.subject import Data, Subject
+from dreamwarp.core.samples import spaced
 from dreamwarp.core.validation import check_whole
 from dreamwarp.model import WarpModel
 from dreamwarp.model.strength import resolve_strength
-from dreamwarp.report.galleries import Cell, Gallery
+from dreamwarp.report.galleries import Cell, draw_table
 from dreamwarp.report.sheets import draw_sample
 
 DEVIATIONS = (-3.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0)
@@ -45,10 +45,6 @@ def draw_samples(
     strength : float, optional
         Factor on the learned warps. Default: the strength of the model or, if that is 0, 1.
     seed : int
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     subject = Subject.of(model, data)
     check_whole("n_versions", n_versions, 1)
@@ -57,7 +53,7 @@ def draw_samples(
         originals = [int(subject.typical(code)[0]) for code in shown_classes(subject)]
         names = [str(subject.labels[subject.codes[index]]) for index in originals]
     else:
-        originals = subject.typical(subject.place(label), 400)[::50][:8].tolist()
+        originals = subject.typical(subject.code_of(label), 400)[::50][:8].tolist()
         names = [""] * len(originals)
     rows = []
     for name, index in zip(names, originals, strict=True):
@@ -65,7 +61,7 @@ def draw_samples(
         versions = [subject.sample(index), *subject.warp(theta, index)]
         rows.append((name, [show(subject, values) for values in versions]))
     titles = [(0, "original"), (1, f"random warps, strength {used:g}")]
-    return Gallery(subject.spatial, rows, titles, gaps=(1,), height=box_height(subject)).draw()
+    return draw_table(subject.spatial, rows, titles, gaps=(1,), height=box_height(subject))
 
 
 def draw_components(
@@ -75,10 +71,10 @@ def draw_components(
     label: Any = None,
     component: int = 1,
     n_components: int = 5,
-    deviations: Sequence[float] = DEVIATIONS,
-    index: int | None = None,
 ) -> Figure:
-    """Draw samples warped along principal components of their class: the paper's figure 4.
+    """Draw typical samples, warped along components of their class: the paper's figure 4.
+
+    From left to right, -3 to 3 standard deviations.
 
     Parameters
     ----------
@@ -90,27 +86,19 @@ def draw_components(
         Component, from 1, the largest; with ``label``, the first one shown.
     n_components : int
         Components shown of ``label``.
-    deviations : sequence of float
-        Positions along the component in standard deviations, from left to right.
-    index : int, optional
-        The sample to warp. Default: a typical one.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     subject = Subject.of(model, data)
     rows, notes = [], []
     for name, code, k in choose_rows(subject, label, component, n_components):
-        moved = warp_along(subject, code, k, np.asarray(deviations), index)
+        moved = warp_along(subject, code, k, np.array(DEVIATIONS))
         rows.append((name, [show(subject, values) for values in moved]))
         notes.append(f"{model.components(subject.labels[code]).share[k]:.0%} of variance")
     # With a typographic minus sign.
-    names = [f"{value:+g} σ".replace("-", "−") if value else "0" for value in deviations]
-    return Gallery(
+    names = [f"{value:+g} σ".replace("-", "−") if value else "0" for value in DEVIATIONS]
+    return draw_table(
         subject.spatial, rows, list(enumerate(names)), height=box_height(subject), notes=notes,
         are_centered=True,
-    ).draw()  # fmt: skip
+    )  # fmt: skip
 
 
 def choose_rows(
@@ -120,29 +108,27 @@ def choose_rows(
     first, n = check_whole("component", component, 1), check_whole("n_components", n_components, 1)
     if label is None:
         return [(str(subject.labels[k]), k, first - 1) for k in shown_classes(subject)]
-    code, dim = subject.place(label), subject.model.space.dim
+    code, dim = subject.code_of(label), subject.model.space.dim
     return [(f"PC {k}", code, k - 1) for k in range(first, min(first + n, max(dim, first) + 1))]
 
 
 def warp_along(
-    subject: Subject, code: int, component: int, deviations: NDArray[Any], index: int | None
+    subject: Subject, code: int, component: int, deviations: NDArray[Any]
 ) -> NDArray[Any]:
-    """Warp a sample, by default a typical one of a class, along a component of that class."""
-    if index is not None and not 0 <= index < len(subject.X):
+    """Warp a typical sample of a class along a component of that class, counted from 0."""
+    found = subject.model.components(subject.labels[code])
+    if component >= found.directions.shape[1]:
         raise ValueError(
-            f"`index` must be from 0 to {len(subject.X) - 1} for {len(subject.X):,} samples, got "
-            f"{index}."
+            f"`component` must be from 1 to {found.directions.shape[1]}, the dimension of "
+            f"{subject.model.space!r}, got {component + 1}."
         )
-    sample = int(subject.typical(code)[0]) if index is None else index
-    theta = component_theta(subject.model, subject.labels[code], component, deviations)
-    return subject.warp(theta, sample)
+    along = found.standard_deviations[component] * found.directions[:, component]
+    return subject.warp(deviations[:, None] * along, int(subject.typical(code)[0]))
 
 
 def shown_classes(subject: Subject) -> list[int]:
     """Choose up to ``MAX_ROWS`` classes, evenly spaced."""
-    n = len(subject.labels)
-    spaced = np.linspace(0, n - 1, min(n, MAX_ROWS)).round()
-    return spaced.astype(np.int64).tolist()
+    return spaced(len(subject.labels), MAX_ROWS).tolist()
 
 
 def shown_strength(model: WarpModel, strength: float | None) -> float:

@@ -101,9 +101,18 @@ def resample_into(
     ``out`` (n, channels, start + m or more) must be C-ordered and have the dtype of ``values``.
     """
     if interpolation == "nearest":
-        _pick_into(out, values, positions, start, fill, fill_value, n_threads)
+        # Values are copied as bits, so that one kernel serves all dtypes of the same size.
+        bits = np.dtype(f"u{values.dtype.itemsize}")
+        number = np.array(fill_number(fill, fill_value, values.dtype), values.dtype)
+        shape = values.shape[2:]
+        spread(
+            kernels.pick, len(out) * _n_chunks(positions.shape[1]), shape,
+            np.array(shape, positions.dtype), FILLS.index(fill), number.view(bits)[()],
+            _rows(values, 2).view(bits), _rows(positions, 1), start, out.view(bits),
+            n_threads=n_threads,
+        )  # fmt: skip
         return
-    setting = _setting(values, positions, interpolation, fill, fill_value)
+    grid = _grid(values, positions, interpolation, fill, fill_value)
     images, numbers, first = values, out, start
     is_direct = values.dtype in (np.uint8, np.float32, np.float64)
     if not is_direct:
@@ -112,52 +121,12 @@ def resample_into(
     # For uint8 add one half, because storing truncates.
     limits = (0, 255, 0.5) if numbers.dtype == np.uint8 else (-np.inf, np.inf, 0)
     spread(
-        kernels.interpolate, len(out) * _n_chunks(positions.shape[1]), *setting,
-        tuple(map(setting.sizes.dtype.type, limits)), _rows(images, 2), _rows(positions, 1),
+        kernels.interpolate, len(out) * _n_chunks(positions.shape[1]), *grid,
+        tuple(map(grid.sizes.dtype.type, limits)), _rows(images, 2), _rows(positions, 1),
         first, numbers, n_threads=n_threads,
     )  # fmt: skip
     if not is_direct:
         out[:, :, start : start + positions.shape[1]] = _as_type(numbers, out.dtype)
-
-
-def resample_gradient(
-    values: ArrayLike,
-    positions: ArrayLike,
-    *,
-    interpolation: Smooth = "linear",
-    fill: Fill = "edge",
-    fill_value: float = 0,
-    n_threads: int | None = None,
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Values of samples at arbitrary points, and their derivatives by the points.
-
-    Parameters
-    ----------
-    values, positions, interpolation, fill, fill_value, n_threads
-        As for :func:`resample`, except ``"nearest"``, which has no derivative. Integers are
-        converted to floating-point numbers.
-
-    Returns
-    -------
-    sampled : (n, channels, m)
-    gradient : (n, channels, m, ndim)
-        Per unit of the domain, not per pixel. At pixel centres, where linear interpolation has a
-        kink, the derivative from the right.
-
-    In the precision of :func:`resample`.
-    """
-    check_choice("interpolation", interpolation, SMOOTH)
-    samples, points, n = _check_inputs(values, positions, fill)
-    setting = _setting(samples, points, interpolation, fill, fill_value)
-    number, ndim = setting.sizes.dtype, points.shape[2]
-    sampled = np.empty((n, samples.shape[1], points.shape[1]), number)
-    gradient = np.empty((*sampled.shape, ndim), number)
-    spread(
-        kernels.differentiate, n * _n_chunks(points.shape[1]), *setting,
-        _rows(samples.astype(number, copy=False), 2), _rows(points, 1), sampled, gradient,
-        n_threads=n_threads,
-    )  # fmt: skip
-    return sampled, gradient
 
 
 def resample_vjp(
@@ -177,7 +146,7 @@ def resample_vjp(
     Parameters
     ----------
     values, positions, interpolation, fill, fill_value, n_threads
-        As for :func:`resample_gradient`.
+        As for :func:`resample`, except ``"nearest"``, which has no derivative.
     cotangent : (n, channels, m)
         Derivative of a loss by the sampled values.
     by_values, by_positions : bool
@@ -187,27 +156,35 @@ def resample_vjp(
     -------
     by_values : shape of ``values``
     by_positions : shape of ``positions``
+        Per unit of the domain, not per pixel. At pixel centres, where linear interpolation has a
+        kink, the derivative from the right.
 
     If one image or one set of points is used for all samples, its gradient is the sum over them. In
-    the precision of :func:`resample`.
+    the precision of :func:`resample`; integers are converted to floating-point numbers.
     """
     check_choice("interpolation", interpolation, SMOOTH)
     samples, points, n = _check_inputs(values, positions, fill)
-    setting = _setting(samples, points, interpolation, fill, fill_value)
-    number, m = setting.sizes.dtype, points.shape[1]
-    cotangents = _check_cotangent(cotangent, (n, samples.shape[1], m), number)
+    grid = _grid(samples, points, interpolation, fill, fill_value)
+    number, m = grid.sizes.dtype, points.shape[1]
+    cotangents = as_array("cotangent", cotangent)
+    if cotangents.shape != (n, samples.shape[1], m):
+        raise ValueError(
+            "`cotangent` must have the shape of the sampled values, "
+            f"{(n, samples.shape[1], m)}, got {cotangents.shape}."
+        )
+    cotangents = _frozen(np.ascontiguousarray(cotangents, dtype=number))
     value_gradient = position_gradient = None
     if by_values:
         value_gradient = np.zeros(samples.shape, number)
-        rows = value_gradient.reshape(*samples.shape[:2], math.prod(setting.shape))
+        rows = value_gradient.reshape(*samples.shape[:2], math.prod(grid.shape))
         spread(
-            kernels.pull_values, len(samples) * samples.shape[1], *setting[:4], _rows(points, 1),
+            kernels.pull_values, len(samples) * samples.shape[1], *grid[:4], _rows(points, 1),
             cotangents, rows, n_threads=n_threads,
         )  # fmt: skip
     if by_positions:
         position_gradient = np.zeros((n, m, points.shape[2]), number)
         spread(
-            kernels.pull_positions, n * _n_chunks(m), *setting,
+            kernels.pull_positions, n * _n_chunks(m), *grid,
             _rows(samples.astype(number, copy=False), 2), _rows(points, 1),
             cotangents, position_gradient, n_threads=n_threads,
         )  # fmt: skip
@@ -219,7 +196,7 @@ def resample_vjp(
 # -- helpers
 
 
-class Setting(NamedTuple):
+class Grid(NamedTuple):
     """Arguments of the interpolating kernels between the range of tasks and the arrays."""
 
     stencil: tuple[int, ...]
@@ -229,39 +206,18 @@ class Setting(NamedTuple):
     fill: Any
 
 
-def _setting(
+def _grid(
     values: NDArray[Any],
     positions: NDArray[Any],
     interpolation: Interpolation,
     fill: Fill,
     fill_value: float,
-) -> Setting:
+) -> Grid:
     number = np.result_type(values.dtype, positions.dtype, np.float32).type
     shape = values.shape[2:]
-    return Setting(
+    return Grid(
         STENCILS[interpolation], shape, np.array(shape, number), FILLS.index(fill),
-        number(_fill_number(fill, fill_value, values.dtype)),
-    )  # fmt: skip
-
-
-def _pick_into(
-    out: NDArray[Any],
-    values: NDArray[Any],
-    positions: NDArray[Any],
-    start: int,
-    fill: Fill,
-    fill_value: float,
-    n_threads: int | None,
-) -> None:
-    # Values are copied as bits, so that one kernel serves all dtypes of the same size.
-    bits = np.dtype(f"u{values.dtype.itemsize}")
-    number = np.array(_fill_number(fill, fill_value, values.dtype), values.dtype)
-    shape = values.shape[2:]
-    spread(
-        kernels.pick, len(out) * _n_chunks(positions.shape[1]), shape,
-        np.array(shape, positions.dtype), FILLS.index(fill), number.view(bits)[()],
-        _rows(values, 2).view(bits), _rows(positions, 1), start, out.view(bits),
-        n_threads=n_threads,
+        number(fill_number(fill, fill_value, values.dtype)),
     )  # fmt: skip
 
 
@@ -311,7 +267,7 @@ def check_spatial_shape(shape: tuple[int, ...]) -> None:
         )
 
 
-def _fill_number(fill: Fill, fill_value: float, dtype: np.dtype[Any]) -> Any:
+def fill_number(fill: Fill, fill_value: float, dtype: np.dtype[Any]) -> Any:
     """The fill value as a scalar of the dtype; zero if the rule needs none."""
     if fill != "constant":
         return dtype.type(0)
@@ -358,14 +314,3 @@ def _check_inputs(
             f"{len(samples)} and {len(points)}."
         )
     return samples, points, n
-
-
-def _check_cotangent(
-    cotangent: ArrayLike, shape: tuple[int, ...], number: np.dtype[Any]
-) -> NDArray[Any]:
-    array = as_array("cotangent", cotangent)
-    if array.shape != shape:
-        raise ValueError(
-            f"`cotangent` must have the shape of the sampled values, {shape}, got {array.shape}."
-        )
-    return _frozen(np.ascontiguousarray(array, dtype=number))

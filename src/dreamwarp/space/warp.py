@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dreamwarp.core.samples import are_channels_last, as_array, refuse_channels_last
+from dreamwarp.core.samples import (
+    are_channels_last,
+    as_array,
+    pixel_centers,
+    refuse_channels_last,
+)
 from dreamwarp.core.validation import as_finite_array, check_choice, warn_user
 from dreamwarp.space.resample import (
     INTERPOLATIONS,
@@ -181,59 +186,13 @@ class Warp:
         out[is_still] = np.broadcast_to(samples, out.shape)[is_still]
         return out.reshape(shape)
 
-    def mask(
-        self,
-        x: ArrayLike,
-        *,
-        fill: Literal["edge", "constant", "reflect"] = "edge",
-        fill_value: float = 0,
-        method: Method = "fast",
-        tolerance: float | None = None,
-        n_threads: int | None = None,
-    ) -> NDArray[Any]:
+    def mask(self, x: ArrayLike, **options: Any) -> NDArray[Any]:
         """The label map pulled back by the warp: :meth:`image` with nearest interpolation.
 
         Every label in the result is one of ``x``, or ``fill_value``. Pixels come from outside the
-        domain only with a ``"free"`` boundary. Options as for :meth:`image`.
+        domain only with a ``"free"`` boundary. Other options as for :meth:`image`.
         """
-        return self.image(
-            x, interpolation="nearest", fill=fill, fill_value=fill_value, method=method,
-            tolerance=tolerance, n_threads=n_threads,
-        )  # fmt: skip
-
-    def signal(self, x: ArrayLike, **options: Any) -> NDArray[Any]:
-        """:meth:`image` for 1-D spaces, with the same options."""
-        self._check_rank("signal", 1)
-        return self.image(x, **options)
-
-    def volume(self, x: ArrayLike, **options: Any) -> NDArray[Any]:
-        """:meth:`image` for 3-D spaces, with the same options."""
-        self._check_rank("volume", 3)
-        return self.image(x, **options)
-
-    def grid(
-        self,
-        shape: int | Sequence[int],
-        *,
-        method: Method = "fast",
-        tolerance: float | None = None,
-        n_threads: int | None = None,
-    ) -> NDArray[Any]:
-        """Positions at which :meth:`image` samples, for a result of the given spatial shape.
-
-        Options as for :meth:`image`.
-
-        Returns
-        -------
-        (n, *shape, ndim), or (*shape, ndim) for a single θ, in the unit domain.
-        """
-        spatial = self._check_shape(shape)
-        centers = _pixel_centers(spatial, 0, math.prod(spatial))
-        moved = self.space.flow(
-            self.theta, centers, method=method, tolerance=_tolerance(tolerance, spatial),
-            n_threads=n_threads,
-        )  # fmt: skip
-        return moved.reshape(*self.theta.shape[:-1], *spatial, self.space.ndim)
+        return self.image(x, interpolation="nearest", **options)
 
     # -- points and boxes
 
@@ -313,24 +272,6 @@ class Warp:
 
     # -- checks
 
-    def _check_rank(self, name: str, ndim: int) -> None:
-        if self.space.ndim != ndim:
-            raise ValueError(
-                f"a {name} needs a space with {ndim} {'axis' if ndim == 1 else 'axes'}, got "
-                f"{self.space!r}. Use `image`, which takes samples of any space."
-            )
-
-    def _check_shape(self, shape: Any) -> tuple[int, ...]:
-        sizes, ndim = np.atleast_1d(shape), self.space.ndim
-        if sizes.shape != (ndim,) or sizes.dtype.kind not in "iu":
-            raise ValueError(
-                f"`shape` must list {ndim} whole numbers, the pixels along each axis of the space, "
-                f"got {shape!r}."
-            )
-        spatial = tuple(sizes.tolist())
-        check_spatial_shape(spatial)
-        return spatial
-
     def check_samples(self, x: ArrayLike) -> tuple[NDArray[Any], tuple[int, ...]]:
         """Samples (n or 1, channels, *spatial), and the shape of the result."""
         array, ndim = as_array("x", x), self.space.ndim
@@ -402,12 +343,6 @@ def _blocks(n: int, n_bytes: int) -> Iterator[slice]:
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
-def _pixel_centers(spatial: Sequence[int], start: int, stop: int) -> NDArray[np.float64]:
-    """Centres of the pixels with index ``start`` to ``stop``: (m, ndim)."""
-    index = np.stack(np.unravel_index(np.arange(start, stop), tuple(spatial)), axis=-1)
-    return (index + 0.5) / spatial
-
-
 def _sampling(
     flow: Callable[..., NDArray[Any]], theta: NDArray[np.float64], n: int, shape: tuple[int, ...]
 ) -> Iterator[tuple[int, slice, NDArray[Any]]]:
@@ -418,7 +353,7 @@ def _sampling(
     n_channels, *spatial = shape
     n_pixels = math.prod(spatial)
     for start in range(0, n_pixels, BLOCK_POINTS):
-        grid = _pixel_centers(spatial, start, min(start + BLOCK_POINTS, n_pixels))
+        grid = pixel_centers(spatial, start, min(start + BLOCK_POINTS, n_pixels))
         shared = flow(theta, grid) if len(theta) == 1 else None
         for block in _blocks(n, 8 * (grid.size + n_channels * len(grid))):
             yield start, block, flow(theta[block], grid) if shared is None else shared

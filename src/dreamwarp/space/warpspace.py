@@ -195,7 +195,7 @@ class WarpSpace:
         by_node = np.zeros((len(self.tessellation.nodes), len(values), self.ndim))
         shares = np.einsum("nckj,cgj->cgnk", values, weights)
         np.add.at(by_node, self.tessellation.simplices, shares)
-        theta = self._theta_gradient(np.ascontiguousarray(np.swapaxes(by_node, 0, 1)), None)
+        theta = self.theta_gradient(np.ascontiguousarray(np.swapaxes(by_node, 0, 1)), None)
         return theta[0] if single else theta
 
     def fit_velocity(self, points: ArrayLike, velocities: ArrayLike) -> Array:
@@ -249,7 +249,7 @@ class WarpSpace:
         check_choice("method", method, ("fast", "exact"))
         tolerance = check_tolerance(method, tolerance)
         theta, points, single = self._check_batch(theta, points)
-        fields = self._fields(theta, n_threads)
+        fields = self.fields(theta, n_threads)
         if method == "exact":
             out: NDArray[Any] = fields.flow_exactly(points)
         else:
@@ -261,7 +261,7 @@ class WarpSpace:
     ) -> Array:
         """∂T^θ(p) / ∂p, exact, float64: (n, m, ndim, ndim), output component first."""
         theta, points, single = self._check_batch(theta, points)
-        fields = self._fields(theta, n_threads)
+        fields = self.fields(theta, n_threads)
         ends = fields.flow_exactly(points)
         out = np.empty((*ends.shape, self.ndim))
         out[:] = np.eye(self.ndim)
@@ -277,7 +277,7 @@ class WarpSpace:
         path that stays on a kink has one-sided derivatives only; any of them may be returned.
         """
         theta, points, single = self._check_batch(theta, points)
-        fields = self._fields(theta, n_threads)
+        fields = self.fields(theta, n_threads)
         ends = fields.flow_exactly(points)
         n, m, ndim = ends.shape
         out = np.empty((n * m, ndim, self.dim))
@@ -288,7 +288,7 @@ class WarpSpace:
             cotangents = np.empty((len(paths), 1, ndim, ndim))
             cotangents[:] = np.eye(ndim)
             sums = back.carry_exactly(ends.reshape(-1, 1, ndim)[paths], cotangents)
-            by_theta = self._theta_gradient(sums.reshape(-1, *sums.shape[2:]), n_threads)
+            by_theta = self.theta_gradient(sums.reshape(-1, *sums.shape[2:]), n_threads)
             out[paths] = by_theta.reshape(len(paths), ndim, self.dim)
         out = out.reshape(n, m, ndim, self.dim)
         return out[0] if single else out
@@ -328,7 +328,7 @@ class WarpSpace:
         theta, points, single = self._check_batch(theta, points)
         shape = (len(theta), points.shape[1], self.ndim)
         cotangent = _check_paths("cotangent", cotangent, shape, single)
-        fields, by_points = self._fields(theta, n_threads), cotangent.astype(np.float64)
+        fields, by_points = self.fields(theta, n_threads), cotangent.astype(np.float64)
         ends = None if moved is None else _check_paths("moved", moved, shape, single)
         if method == "exact":
             ends = fields.flow_exactly(points) if ends is None else ends.astype(np.float64)
@@ -338,12 +338,12 @@ class WarpSpace:
                 ends = fields.flow_fast(points, tolerance)
             ends = fields.sharpen(points, ends, tolerance)
             sums = fields.carry_fast(ends, by_points, tolerance)
-        by_theta = self._theta_gradient(sums, n_threads)
+        by_theta = self.theta_gradient(sums, n_threads)
         return (by_theta[0], by_points[0]) if single else (by_theta, by_points)
 
     # -- parts of the above
 
-    def _fields(self, theta: Array, n_threads: int | None = None) -> Fields:
+    def fields(self, theta: Array, n_threads: int | None = None) -> Fields:
         """The velocity fields of θ (n, d); raises if they are too large."""
         fields = self._unchecked_fields(theta, n_threads)
         worst = float(np.max([fields.rate, fields.speed], initial=0.0))
@@ -376,7 +376,7 @@ class WarpSpace:
         """Fewest blocks of ``FIELDS`` fields worth a thread: about 100 ns per region and block."""
         return max(1, 1024 // len(self._mesh.regions))
 
-    def _theta_gradient(self, by_velocity: Array, n_threads: int | None) -> Array:
+    def theta_gradient(self, by_velocity: Array, n_threads: int | None) -> Array:
         """Derivatives by node velocities (n, n_nodes, ndim) as derivatives by θ (n, d)."""
         out = np.zeros((len(by_velocity), self.dim))
         spread(

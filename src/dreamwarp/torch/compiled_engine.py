@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from numpy.typing import NDArray
@@ -16,30 +16,30 @@ from dreamwarp.torch import tensor_interpolation as tensor_sampling
 from dreamwarp.torch.tensor_interpolation import Sampling
 
 
-def flow(
-    space: WarpSpace, theta: Tensor, points: Tensor, method: Method, tolerance: float
-) -> Tensor:
+class FlowOptions(NamedTuple):
+    """How a flow is computed; as in :meth:`WarpSpace.flow`."""
+
+    space: WarpSpace
+    method: Method
+    tolerance: float
+
+
+def flow(options: FlowOptions, theta: Tensor, points: Tensor) -> Tensor:
     """See ``functional``."""
-    moved = space.flow(
-        as_array(theta), _one_or_many(points),
-        method=method, tolerance=tolerance, n_threads=n_threads(),
+    moved = options.space.flow(
+        to_numpy(theta), _one_or_many(points),
+        method=options.method, tolerance=options.tolerance, n_threads=n_threads(),
     )  # fmt: skip
     return torch.from_numpy(moved).to(points.dtype)
 
 
 def flow_vjp(
-    space: WarpSpace,
-    theta: Tensor,
-    points: Tensor,
-    moved: Tensor,
-    cotangent: Tensor,
-    method: Method,
-    tolerance: float,
+    options: FlowOptions, theta: Tensor, points: Tensor, moved: Tensor, cotangent: Tensor
 ) -> tuple[Tensor, Tensor]:
     """See ``functional``."""
-    by_theta, by_points = space.flow_vjp(
-        as_array(theta), _one_or_many(points), as_array(cotangent), moved=as_array(moved),
-        method=method, tolerance=tolerance, n_threads=n_threads(),
+    by_theta, by_points = options.space.flow_vjp(
+        to_numpy(theta), _one_or_many(points), to_numpy(cotangent), moved=to_numpy(moved),
+        method=options.method, tolerance=options.tolerance, n_threads=n_threads(),
     )  # fmt: skip
     return torch.from_numpy(by_theta).to(theta.dtype), torch.from_numpy(by_points).to(theta.dtype)
 
@@ -47,7 +47,7 @@ def flow_vjp(
 def resample(values: Tensor, positions: Tensor, sampling: Sampling) -> Tensor:
     """See ``functional``."""
     sampled = sampler.resample(
-        as_array(values), as_array(positions), **sampling._asdict(), n_threads=n_threads()
+        to_numpy(values), to_numpy(positions), **sampling._asdict(), n_threads=n_threads()
     )
     return torch.from_numpy(sampled)
 
@@ -66,7 +66,7 @@ def resample_vjp(
             values, positions, cotangent, sampling, by_values, by_positions
         )
     gradients = sampler.resample_vjp(
-        as_array(values), as_array(positions), as_array(cotangent), **sampling._asdict(),
+        to_numpy(values), to_numpy(positions), to_numpy(cotangent), **sampling._asdict(),
         by_values=by_values, by_positions=by_positions, n_threads=n_threads(),
     )  # fmt: skip
     return _as_tensor(gradients[0], values.dtype), _as_tensor(gradients[1], positions.dtype)
@@ -78,10 +78,10 @@ def _as_tensor(array: NDArray[Any] | None, dtype: torch.dtype) -> Tensor | None:
 
 def _one_or_many(points: Tensor) -> NDArray[Any]:
     """Return points (1, m, ndim) as (m, ndim), a single set that every θ moves."""
-    return as_array(points[0] if len(points) == 1 else points)
+    return to_numpy(points[0] if len(points) == 1 else points)
 
 
-def as_array(values: Tensor) -> NDArray[Any]:
+def to_numpy(values: Tensor) -> NDArray[Any]:
     """Return a tensor as an array on the CPU."""
     array: NDArray[Any] = values.detach().cpu().numpy()
     return array

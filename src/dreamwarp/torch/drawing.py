@@ -166,7 +166,7 @@ class RandomWarps:
                     "classes."
                 )
             return None
-        values = _as_array(labels)
+        values = _label_array(labels)
         if self.classes is not None:
             values = _look_up(values, self.classes)
         kind = type(self.model.classes[0])
@@ -196,7 +196,7 @@ def _in_layout_of(images: Tensor, warped: Tensor) -> Tensor:
     return warped.contiguous(memory_format=layout)
 
 
-def _as_array(labels: Any) -> NDArray[Any]:
+def _label_array(labels: Any) -> NDArray[Any]:
     values = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
     if values.ndim != 1 or (values.size and values.dtype.kind == "f"):
         remedy = "labels.long()" if values.ndim == 1 else "labels.argmax(dim=1) for one-hot labels"

@@ -4,9 +4,9 @@ Two engines compute them: ``compiled_engine``, the numba kernels, on the CPU, an
 in tensor operations, on other devices. Each is a module with four functions that know nothing of
 autograd:
 
-flow(space, theta, points, method, tolerance) -> moved
+flow(options, theta, points) -> moved
     T^θ at points: θ (n, d) and points (n or 1, m, ndim) to (n, m, ndim).
-flow_vjp(space, theta, points, moved, cotangent, method, tolerance) -> by_theta, by_points
+flow_vjp(options, theta, points, moved, cotangent) -> by_theta, by_points
     Gradients of Σ cotangent · moved: (n, d) and (n, m, ndim).
 resample(values, positions, sampling) -> sampled
     Values (n or 1, channels, *spatial) at positions (n or 1, m, ndim): (n, channels, m).
@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -31,13 +31,13 @@ from dreamwarp.space.resample import (
     INTERPOLATIONS,
     Fill,
     Interpolation,
-    _fill_number,
     check_spatial_shape,
+    fill_number,
 )
 from dreamwarp.space.warp import PIXEL_TOLERANCE, TOLERANCE
 from dreamwarp.space.warpspace import Method, check_tolerance
 from dreamwarp.torch import compiled_engine, tensor_engine
-from dreamwarp.torch.compiled_engine import as_array
+from dreamwarp.torch.compiled_engine import FlowOptions, to_numpy
 from dreamwarp.torch.tensor_interpolation import Sampling
 
 
@@ -107,7 +107,7 @@ def flow(
     if method is None:
         method = "exact" if dtype == torch.float64 else "fast"
     check_choice("method", method, ("fast", "exact"))
-    call = _Call(space, method, check_tolerance(method, tolerance))
+    options = FlowOptions(space, method, check_tolerance(method, tolerance))
     parameters = check_theta(space, theta.to(dtype))
     if points.ndim not in (2, 3) or points.shape[-1] != space.ndim:
         raise ValueError(
@@ -116,46 +116,35 @@ def flow(
         )
     positions = points.to(dtype) if points.ndim == 3 else points.to(dtype)[None]
     _check_lengths(parameters, points=positions)
-    moved: Tensor = _Flow.apply(parameters, positions, call)
+    moved: Tensor = _Flow.apply(parameters, positions, options)
     return moved[0] if theta.ndim == 1 and points.ndim == 2 else moved
-
-
-class _Call(NamedTuple):
-    """Options of a flow."""
-
-    space: WarpSpace
-    method: Method
-    tolerance: float
 
 
 class _Flow(torch.autograd.Function):
     """Map θ (n or 1, d) and points (n or 1, m, ndim) to moved points (n, m, ndim)."""
 
     @staticmethod
-    def forward(ctx: Any, theta: Tensor, points: Tensor, call: _Call) -> Tensor:
+    def forward(ctx: Any, theta: Tensor, points: Tensor, options: FlowOptions) -> Tensor:
         n = len(points) if len(theta) == 1 else len(theta)
         engine = choose_engine(points.device)
-        moved: Tensor = engine.flow(
-            call.space, theta.expand(n, -1), points, call.method, call.tolerance
-        )
+        moved: Tensor = engine.flow(options, theta.expand(n, -1), points)
         ctx.save_for_backward(theta, points, moved)
-        ctx.call = call
+        ctx.options = options
         return moved
 
     @staticmethod
     def backward(ctx: Any, cotangent: Tensor) -> tuple[Tensor, Tensor, None]:
-        by_theta, by_points = _Once.apply(_flow_vjp, *ctx.saved_tensors, cotangent, ctx.call)
+        by_theta, by_points = _Once.apply(_flow_vjp, *ctx.saved_tensors, cotangent, ctx.options)
         return by_theta, by_points, None
 
 
 def _flow_vjp(
-    theta: Tensor, points: Tensor, moved: Tensor, cotangent: Tensor, call: _Call
+    theta: Tensor, points: Tensor, moved: Tensor, cotangent: Tensor, options: FlowOptions
 ) -> tuple[Tensor, Tensor]:
     """Gradients of Σ cotangent · moved, in the shapes of ``theta`` and ``points``."""
     by_theta, by_points = choose_engine(points.device).flow_vjp(
-        call.space, theta.expand(len(moved), -1), points, moved,
-        cotangent.nan_to_num(0.0, 0.0, 0.0), call.method, call.tolerance,
-    )  # fmt: skip
+        options, theta.expand(len(moved), -1), points, moved, cotangent.nan_to_num(0.0, 0.0, 0.0)
+    )
     if not cotangent.isfinite().all():
         # Propagate NaN rather than fail: loss scaling for mixed precision looks for it in the
         # gradients.
@@ -335,5 +324,5 @@ def _check_sampling(
     check_choice("interpolation", interpolation, INTERPOLATIONS)
     check_choice("fill", fill, ("edge", "constant", "reflect"))
     rule: Fill = "wrap" if space.boundary == "periodic" else fill
-    dtype = as_array(_promote_half(images[:0])).dtype
-    return Sampling(interpolation, rule, _fill_number(fill, fill_value, dtype).item())
+    dtype = to_numpy(_promote_half(images[:0])).dtype
+    return Sampling(interpolation, rule, fill_number(fill, fill_value, dtype).item())

@@ -14,7 +14,7 @@ from dreamwarp.core.draws import Seed
 from dreamwarp.core.validation import check_whole
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.sample_sets import MAX_NUMBER
-from dreamwarp.generation.streaming import check_batch_size, check_end
+from dreamwarp.generation.streaming import check_end
 from dreamwarp.model import WarpModel
 from dreamwarp.torch.epochs import SharedEpoch
 
@@ -86,7 +86,7 @@ class SampleStream(IterableDataset[Batch]):
         self._source = SampleSource(model, data, seed=seed, strength=strength, balance=balance)
         self._first, self._end = first, check_end(first, n)
         self._is_endless = n is None
-        self._batch_size = check_batch_size(batch_size)
+        self._batch_size = check_whole("batch_size", batch_size, 1)
         self._rank, self._world_size = rank, world_size
         self._epoch = SharedEpoch(0)
         self.classes = self._source.form.classes
@@ -130,8 +130,5 @@ class SampleStream(IterableDataset[Batch]):
             X, y = self._source.make(before + first, n, n_threads=n_threads)
             remedy = ENDLESS_REPEATS if self._is_endless else REPEATS
             self._epoch.warn_of_repeats([batch], remedy, "batch")
-            yield torch.from_numpy(X), self._as_numbers(y)
-
-    def _as_numbers(self, y: Any) -> torch.Tensor:
-        numbers = y if y.dtype.kind in "iu" else np.searchsorted(self.classes, y)
-        return torch.from_numpy(numbers.astype(np.int64))
+            numbers = y if y.dtype.kind in "iu" else np.searchsorted(self.classes, y)
+            yield torch.from_numpy(X), torch.from_numpy(numbers.astype(np.int64))

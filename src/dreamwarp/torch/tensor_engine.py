@@ -10,9 +10,8 @@ import torch
 from torch import Tensor
 
 from dreamwarp.core.validation import as_finite_array
-from dreamwarp.space import WarpSpace
-from dreamwarp.space.warpspace import Method
-from dreamwarp.torch.compiled_engine import as_array, n_threads
+from dreamwarp.space import Warp
+from dreamwarp.torch.compiled_engine import FlowOptions, n_threads, to_numpy
 from dreamwarp.torch.tensor_interpolation import resample, resample_vjp
 from dreamwarp.torch.walk import DOUBLE, SINGLE, DeviceMesh, Precision, device_mesh, follow
 
@@ -62,14 +61,12 @@ class Block(NamedTuple):
         return follow(self.mesh, self.precision, velocities, fields, points, costate, gradient)
 
 
-def flow(
-    space: WarpSpace, theta: Tensor, points: Tensor, method: Method, tolerance: float
-) -> Tensor:
+def flow(options: FlowOptions, theta: Tensor, points: Tensor) -> Tensor:
     """See ``functional``."""
     if not points.isfinite().all():
-        as_finite_array("points", as_array(points))
+        as_finite_array("points", to_numpy(points))
     out = points.new_empty(len(theta), *points.shape[1:])
-    for block in blocks(space, theta, points, method, tolerance):
+    for block in blocks(options, theta, points):
         starts = block.take(points)
         ends, _ = block.follow(block.velocities, starts, starts[:0], block.velocities[:0])
         block.put(ends, out)
@@ -77,39 +74,32 @@ def flow(
 
 
 def flow_vjp(
-    space: WarpSpace,
-    theta: Tensor,
-    points: Tensor,
-    moved: Tensor,
-    cotangent: Tensor,
-    method: Method,
-    tolerance: float,
+    options: FlowOptions, theta: Tensor, points: Tensor, moved: Tensor, cotangent: Tensor
 ) -> tuple[Tensor, Tensor]:
     """See ``functional``."""
-    by_points = torch.empty_like(moved)
+    space, by_points = options.space, torch.empty_like(moved)
     by_velocity = np.zeros((len(theta), len(space.tessellation.nodes), space.ndim))
-    for block in blocks(space, theta, points, method, tolerance):
+    for block in blocks(options, theta, points):
         gradient = torch.zeros_like(block.velocities)
         _, costate = block.follow(
             -block.velocities, block.take(moved), block.take(cotangent), gradient
         )
         block.put(costate, by_points)
-        by_velocity[as_array(block.rows)] += as_array(
+        by_velocity[to_numpy(block.rows)] += to_numpy(
             gradient.unflatten(1, (len(block.rows), -1)).permute(1, 2, 0)
         )
-    by_theta = space._theta_gradient(by_velocity, n_threads())
+    by_theta = space.theta_gradient(by_velocity, n_threads())
     return torch.from_numpy(by_theta).to(theta.dtype).to(theta.device), by_points
 
 
-def blocks(
-    space: WarpSpace, theta: Tensor, points: Tensor, method: Method, tolerance: float
-) -> Iterator[Block]:
+def blocks(options: FlowOptions, theta: Tensor, points: Tensor) -> Iterator[Block]:
     """Split a batch of θ (n, d) and points (n or 1, m, ndim) into blocks of one precision each.
 
     If float32 can't keep the tolerance for a stiff θ, float64 is used, as in the kernels.
     """
-    parameters, _ = space._check_theta(as_array(theta))
-    fields = space._fields(parameters, n_threads())
+    space, method, tolerance = options
+    # A copy, since a warp's θ is read-only: numba would compile another kernel for it.
+    fields = space.fields(Warp(space, to_numpy(theta)).theta.copy(), n_threads())
     is_double = (method == "exact") | (fields.step_lengths(tolerance) == 0)
     m = points.shape[1]
     size = max(1, PATHS_AT_ONCE // max(m, 1))

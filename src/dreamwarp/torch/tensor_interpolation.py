@@ -32,7 +32,11 @@ class Taps(NamedTuple):
 def resample(values: Tensor, positions: Tensor, sampling: Sampling) -> Tensor:
     """See ``functional``."""
     is_nearest = sampling.interpolation == "nearest"
-    dtype = positions.dtype if is_nearest else number_dtype(values.dtype, positions.dtype)
+    dtype = positions.dtype
+    if values.dtype in (torch.int32, torch.int64) and not is_nearest:
+        dtype = torch.float64  # float32 can't represent all values
+    elif not is_nearest:
+        dtype = torch.promote_types(values.dtype, dtype)
     shape, axes = values.shape[2:], []
     for k, size in enumerate(shape):
         coordinates = positions[:, None, :, k].to(dtype)
@@ -58,13 +62,6 @@ def resample_vjp(
     wanted = [tensor for tensor in (values, positions) if tensor.requires_grad]
     gradients = iter(torch.autograd.grad(sampled, wanted, cotangent))
     return next(gradients) if by_values else None, next(gradients) if by_positions else None
-
-
-def number_dtype(values: torch.dtype, positions: torch.dtype) -> torch.dtype:
-    """Dtype for interpolation: float64 where float32 can't represent the values."""
-    if values in (torch.int32, torch.int64):
-        return torch.float64
-    return torch.promote_types(values, positions)
 
 
 def find_taps(coordinates: Tensor, size: int, stride: int, sampling: Sampling) -> Taps:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from dreamwarp.space import WarpSpace, exact
-from dreamwarp.space.mesh import WEIGHT_SLACK
+from dreamwarp.space.mesh import WEIGHT_SLACK, build_mesh
 
 # Newton steps towards a face per segment. The first parabola has a third-order error and every
 # step squares it, so three steps bring nearly all crossings to rounding error.
@@ -137,7 +137,7 @@ class Paths(NamedTuple):
 @lru_cache(maxsize=32)
 def device_mesh(space: WarpSpace, device: torch.device, dtype: torch.dtype) -> DeviceMesh:
     """Mesh of a space on a device; cached."""
-    mesh, n_nodes = space._mesh, space.ndim + 1
+    mesh, n_nodes = build_mesh(space.tessellation), space.ndim + 1
 
     def whole(values: NDArray[np.int64]) -> Tensor:
         return torch.tensor(values, device=device)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.core.draws import Seed, Stream, as_key, derive_seed, normals
+from dreamwarp.core.samples import pixel_centers
 from dreamwarp.space.resample import resample
 
 # Standard deviations of a random affine map of strength 1: of every entry of its matrix, which
@@ -55,8 +56,7 @@ def deform_elastically(
         )
     n, shape = len(images), images.shape[-n_axes:]
     key, numbers = as_key(seed), np.arange(first, first + n)
-    centers = [(np.arange(size) + 0.5) / size for size in shape]
-    positions = np.stack(np.meshgrid(*centers, indexing="ij"), axis=-1).reshape(-1, n_axes)
+    positions = pixel_centers(shape)
     moved = np.zeros((n, *positions.shape))
     if amplitude > 0.0:
         moved += amplitude * smooth_noise(key, numbers, shape, width) / np.array(shape)

@@ -51,7 +51,10 @@ class ShardFormat(ABC):
 
     @classmethod
     def find_fault(cls, form: SampleForm) -> str | None:
-        """Why the format can't hold samples of a form, as text that follows its name, or None."""
+        """The reason why the format can't hold samples of a form; None if it can.
+
+        Worded to follow the name of the format.
+        """
         return None
 
     def check_size(self, n: int) -> None:

@@ -27,6 +27,12 @@ MAX_NAME = 200
 LISTED = re.compile(r"([0-9a-f]{64})  ([^/]+)/(\d{12,19})\.png")
 
 
+def is_folder_name(name: str) -> bool:
+    """Whether a class name is the valid name of a folder on every system, and not reserved."""
+    is_safe = SAFE_NAME.fullmatch(name) and not RESERVED.fullmatch(name)
+    return bool(is_safe) and len(name.encode()) <= MAX_NAME
+
+
 class FolderFormat(ShardFormat):
     """``<class>/<number of the sample>.png``.
 
@@ -47,8 +53,7 @@ class FolderFormat(ShardFormat):
         folders: dict[str, Any] = {}
         for label in form.labels:
             name = str(label)
-            is_safe = SAFE_NAME.fullmatch(name) and not RESERVED.fullmatch(name)
-            if not is_safe or len(name.encode()) > MAX_NAME:
+            if not is_folder_name(name):
                 return (
                     "needs class names that are valid names of folders on every system, and not "
                     f"those of its own files, got {name!r}"

@@ -29,30 +29,22 @@ def draw_spectrum(model: WarpModel) -> Figure:
 
     Left: standard deviation by component. Right: cumulative fraction of the variance. The dashed
     line is all classes pooled.
-
-    Parameters
-    ----------
-    model : WarpModel
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     figure = figures.new_figure(8.2, 3.3)
     left, right = figure.subplots(1, 2)
     n = min(model.space.dim, MAX_COMPONENTS)
     numbers = np.arange(1, n + 1)
     many = len(model.classes) > MAX_LINES
-    for place, label in enumerate(model.classes):
+    styles: list[tuple[Any, str, dict[str, Any]]] = [
+        (label, "_" if many else shorten(label, 18),
+         {"color": figures.shade(place, len(model.classes)), "linewidth": 1.3})
+        for place, label in enumerate(model.classes)
+    ]  # fmt: skip
+    pooled = {"color": figures.INK, "linewidth": 1.4, "linestyle": (0, (4, 2))}
+    for label, name, style in [*styles, (None, "all", pooled)]:
         found = model.components(label)
-        style = {"color": figures.shade(place, len(model.classes)), "linewidth": 1.3}
-        name = "_" if many else shorten(label, 18)
         left.plot(numbers, found.standard_deviations[:n], label=name, **style)
         right.plot(numbers, found.share.cumsum()[:n], **style)
-    pooled = model.components(None)
-    style = {"color": figures.INK, "linewidth": 1.4, "linestyle": (0, (4, 2))}
-    left.plot(numbers, pooled.standard_deviations[:n], label="all", **style)
-    right.plot(numbers, pooled.share.cumsum()[:n], **style)
     left.set_yscale("log")
     left.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     left.yaxis.set_major_formatter("{x:g}")
@@ -80,31 +72,27 @@ def class_similarities(model: WarpModel) -> Array:
 
 
 def draw_class_similarity(model: WarpModel) -> Figure:
-    """Plot the similarity of the learned warps of classes: the cosine of their covariances.
-
-    Parameters
-    ----------
-    model : WarpModel
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-    """
+    """Plot the similarity of the learned warps of classes: the cosine of their covariances."""
     values = class_similarities(model)
     n = len(values)
     side = min(max(2.6, 0.44 * n + 1.0), 7.0)
     figure = figures.new_figure(side + 1.2, side)
     axes = figure.subplots()
     others = values[~np.eye(n, dtype=bool)]
-    low = float(np.floor(20 * others.min()) / 20) if n > 1 else 0.0
-    shown = axes.imshow(values, cmap=figures.SPEED_FROM_WHITE, vmin=min(low, 0.95), vmax=1.0)
+    low = min(float(np.floor(20 * others.min()) / 20) if n > 1 else 0.0, 0.95)
+    shown = axes.imshow(values, cmap=figures.SPEED_FROM_WHITE, vmin=low, vmax=1.0)
     names = [shorten(label, 12) for label in model.classes]
     long = max(map(len, names)) > 3
     size = 9 if n <= 2 * MAX_WRITTEN else 6
     axes.set_xticks(range(n), names, fontsize=size, rotation=90 if long else 0)
     axes.set_yticks(range(n), names, fontsize=size)
     if n <= MAX_WRITTEN:
-        _write_values(axes, values, min(low, 0.95))
+        for (row, column), value in np.ndenumerate(values):
+            if row != column:
+                share = (value - low) / (1.0 - low)
+                color = "white" if share > 0.4 else figures.INK
+                words = f"{value:.2f}".removeprefix("0")
+                axes.text(column, row, words, ha="center", va="center", fontsize=7.5, color=color)
     bar = figure.colorbar(shown, ax=axes, fraction=0.045, pad=0.03)
     bar.set_label("similarity of learned warps", fontsize=9, color=figures.INK)
     bar.ax.tick_params(labelsize=8, colors=figures.INK)
@@ -112,15 +100,6 @@ def draw_class_similarity(model: WarpModel) -> Figure:
     figures.style_axes(axes)
     axes.tick_params(length=0, labelsize=size)
     return figure
-
-
-def _write_values(axes: Any, values: Array, low: float) -> None:
-    for (row, column), value in np.ndenumerate(values):
-        if row != column:
-            share = (value - low) / (1.0 - low)
-            color = "white" if share > 0.4 else figures.INK
-            words = f"{value:.2f}".removeprefix("0")
-            axes.text(column, row, words, ha="center", va="center", fontsize=7.5, color=color)
 
 
 def draw_strength(judgement: Judgement, *, with_verdict: bool = True) -> Figure:
@@ -132,10 +111,6 @@ def draw_strength(judgement: Judgement, *, with_verdict: bool = True) -> Figure:
         Result of ``Augmenter.judge`` or ``dreamwarp.torch.choose_strength``.
     with_verdict : bool
         Whether to print the verdict above the plot.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
     """
     figure = figures.new_figure(7.2, 3.6)
     axes = figure.subplots()

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from dreamwarp import Alignments, SmoothPrior, Warp, WarpSpace
 from dreamwarp.align.similarity import MutualInformation, SquaredError
 from dreamwarp.report import figures
-from dreamwarp.report.pairs import MAX_DRAWS, displacement_spread, draw_alignment
+from dreamwarp.report.one_pair import MAX_DRAWS, displacement_spread, draw_alignment
 
 SPACE = WarpSpace((3, 2))
 SOURCE, TARGET = np.random.default_rng(0).integers(0, 256, size=(2, 12, 16)).astype(np.uint8)

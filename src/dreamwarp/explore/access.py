@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import json
 from collections.abc import Iterable
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, RedirectResponse
 
 from dreamwarp.explore.uploads import MAX_BYTES
 
@@ -71,23 +72,32 @@ class Guard:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        headers = _read_headers(scope)
+        request, send = Request(scope, receive), _with_headers(send)
         try:
-            self._check_origin(headers)
-            if self._has_token(scope):
-                await self._set_cookie(send)
+            self._check_origin(request.headers)
+            shown = request.query_params.get("token") if scope["path"] == "/" else None
+            if self.token is not None and shown is not None and self._is_token(shown):
+                # Store the token in a cookie, and redirect to the URL without it.
+                cookie = f"{COOKIE}={self.token}; HttpOnly; SameSite=Strict; Path=/"
+                await RedirectResponse("/", 303, {"set-cookie": cookie})(scope, receive, send)
                 return
-            self._check_token(headers)
-            body = await _read_body(scope, headers, receive)
+            if not self._is_token(request.cookies.get(COOKIE, "")):
+                raise Refused(
+                    401, "a token is required: open the address that `dreamwarp explore` printed."
+                )
+            body = await _read_body(request)
         except Refused as refused:
-            await _answer(send, refused)
+            # The rest of an oversized body is not read.
+            more = {"connection": "close"} if refused.status in (408, 413) else None
+            await JSONResponse({"error": refused.words}, refused.status, more)(scope, receive, send)
             return
-        await self.app(scope, _replay(body, receive), _with_headers(send))
+        await self.app(scope, _replay(body, receive), send)
 
-    def _check_origin(self, headers: dict[str, str]) -> None:
-        """Raise for requests to another Host, or from another Origin."""
+    def _check_origin(self, headers: Headers) -> None:
+        """Raise for requests to another Host, or to several, or from another Origin."""
         host = headers.get("host", "").lower()
-        if self.hosts is not None and host not in self.hosts:
+        is_repeated = len(headers.getlist("host")) > 1
+        if is_repeated or (self.hosts is not None and host not in self.hosts):
             raise Refused(
                 403, "the Host header must be the address that `dreamwarp explore` printed."
             )
@@ -99,72 +109,33 @@ class Guard:
         if is_foreign and headers.get("sec-fetch-mode") != "navigate":
             raise Refused(403, "requests from other web pages are refused.")
 
-    def _has_token(self, scope: Any) -> bool:
-        if self.token is None or scope["path"] != "/":
-            return False
-        query = parse_qs(scope.get("query_string", b"").decode("latin-1"), max_num_fields=16)
-        return _is_same(query.get("token", [""])[0], self.token)
-
-    def _check_token(self, headers: dict[str, str]) -> None:
-        if self.token is None:
-            return
-        cookie: SimpleCookie = SimpleCookie()
-        try:
-            cookie.load(headers.get("cookie", ""))
-        except CookieError:
-            cookie = SimpleCookie()
-        shown = cookie[COOKIE].value if COOKIE in cookie else ""
-        if not _is_same(shown, self.token):
-            raise Refused(
-                401, "a token is required: open the address that `dreamwarp explore` printed."
-            )
-
-    async def _set_cookie(self, send: Any) -> None:
-        """Store the token in a cookie, and redirect to the URL without it."""
-        cookie = f"{COOKIE}={self.token}; HttpOnly; SameSite=Strict; Path=/"
-        headers = {"location": "/", "set-cookie": cookie, "content-length": "0", **HEADERS}
-        await send({"type": "http.response.start", "status": 303, "headers": _encode(headers)})
-        await send({"type": "http.response.body", "body": b""})
+    def _is_token(self, shown: str) -> bool:
+        """Whether a visitor showed the token, or needs none."""
+        return self.token is None or hmac.compare_digest(shown.encode(), self.token.encode())
 
 
-def _is_same(first: str, second: str) -> bool:
-    return hmac.compare_digest(first.encode(), second.encode())
-
-
-def _read_headers(scope: Any) -> dict[str, str]:
-    """Return headers by lower-case name; the last of duplicates, but no Host if it is repeated."""
-    pairs = [(k.decode("latin-1").lower(), v.decode("latin-1")) for k, v in scope["headers"]]
-    found = dict(pairs)
-    if sum(name == "host" for name, _ in pairs) != 1:
-        found.pop("host", None)
-    return found
-
-
-async def _read_body(scope: Any, headers: dict[str, str], receive: Any) -> bytes:
+async def _read_body(request: Request) -> bytes:
     """Read the body; raise if it is too large or too slow."""
-    limit = MAX_BYTES if scope["path"] == UPLOAD_PATH else MAX_REQUEST
+    limit = MAX_BYTES if request.scope["path"] == UPLOAD_PATH else MAX_REQUEST
     too_large = Refused(413, f"the request must have at most {limit:,} bytes.")
-    length = headers.get("content-length", "0")
+    length = request.headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > limit:
         raise too_large
+
+    async def collect() -> bytes:
+        body = bytearray()
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > limit:
+                raise too_large
+        return bytes(body)
+
     try:
-        return await asyncio.wait_for(_collect(receive, limit, too_large), PATIENCE_SECONDS)
+        return await asyncio.wait_for(collect(), PATIENCE_SECONDS)
+    except ClientDisconnect:
+        raise Refused(400, "the request ended early.") from None
     except asyncio.TimeoutError:
         raise Refused(408, "the request took too long to arrive.") from None
-
-
-async def _collect(receive: Any, limit: int, too_large: Refused) -> bytes:
-    parts, size = [], 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise Refused(400, "the request ended early.")
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
-        if size > limit:
-            raise too_large
-        if not message.get("more_body", False):
-            return b"".join(parts)
 
 
 def _replay(body: bytes, receive: Any) -> Any:
@@ -184,22 +155,7 @@ def _replay(body: bytes, receive: Any) -> Any:
 def _with_headers(send: Any) -> Any:
     async def forward(message: Any) -> None:
         if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", []), *_encode(HEADERS)]}
+            MutableHeaders(scope=message).update(HEADERS)
         await send(message)
 
     return forward
-
-
-async def _answer(send: Any, refused: Refused) -> None:
-    body = json.dumps({"error": refused.words}).encode()
-    headers = {"content-type": "application/json", "content-length": str(len(body)), **HEADERS}
-    # The rest of an oversized body is not read.
-    if refused.status in (408, 413):
-        headers["connection"] = "close"
-    start = {"type": "http.response.start", "status": refused.status, "headers": _encode(headers)}
-    await send(start)
-    await send({"type": "http.response.body", "body": body})
-
-
-def _encode(headers: dict[str, str]) -> list[tuple[bytes, bytes]]:
-    return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]

@@ -1,0 +1,20 @@
+"""Files for tests of readers."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dreamwarp.data.idx import CODES, TYPES, encode_header
+
+
+def write_idx(path: Path, array: ArrayLike) -> Path:
+    """Write an array as IDX, compressed if the name ends in ``.gz``."""
+    values = np.asarray(array)
+    content = encode_header(values)
+    content += values.astype(TYPES[CODES[values.dtype.newbyteorder("=")]]).tobytes()
+    path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
+    return path
