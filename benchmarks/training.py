@@ -89,7 +89,7 @@ def _contest_loaders(
     import torch
     from torch.utils.data import DataLoader, TensorDataset
 
-    from dreamwarp.torch import LearnedWarp, WarpedDataset
+    from dreamwarp.torch import LearnedWarp, WarpCollate, WarpedDataset, WithIndex
 
     data = TensorDataset(torch.tensor(images[:, None]), torch.arange(len(images)) % N_CLASSES)
     load = partial(
@@ -97,11 +97,12 @@ def _contest_loaders(
         multiprocessing_context="spawn" if n_workers else None,
     )  # fmt: skip
     warp, plain = LearnedWarp(model, seed=settings.seed), load(data)
-    dataset = WarpedDataset(data, model)
+    dataset, collate = WarpedDataset(data, model), WarpCollate(model)
     passes: dict[str, Callable[[], object]] = {
         "no warps": lambda: _exhaust(plain),
         "LearnedWarp on its batches": lambda: _exhaust(warp(*batch) for batch in plain),
         "WarpedDataset": _epochs(dataset, load(dataset)),
+        "WarpCollate": _epochs(collate, load(WithIndex(data), collate_fn=collate)),
     }
     contestants = [Contestant(name, call, len(images)) for name, call in passes.items()]
     timings = measure(contestants, n_rounds=settings.pick(5, 1))

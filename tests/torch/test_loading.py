@@ -1,4 +1,4 @@
-"""WarpedDataset: batches are the same whatever the workers."""
+"""WarpedDataset and WarpCollate: batches are the same whatever the workers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
-from dreamwarp.torch import LearnedWarp, WarpedDataset
+from dreamwarp.torch import LearnedWarp, WarpCollate, WarpedDataset, WithIndex
 from dreamwarp.torch.epochs import N_REMEMBERED
+from dreamwarp.torch.loading import Indexed
 from tests.torch.cases import (
     Mappings,
     Pictures,
@@ -76,6 +77,18 @@ def test_batches_do_not_depend_on_workers(start: str, n_workers: int) -> None:
 
 @quietly
 @pytest.mark.parametrize("start", ["fork", slow("spawn")])
+def test_collated_batches_are_those_of_the_dataset(start: str) -> None:
+    options = {"seed": 7, "epoch": 2, "p": 0.8}
+    expected = load(WarpedDataset(Pictures(), make_model(), **options))
+    collate = WarpCollate(make_model(), **options)
+    assert same(load(WithIndex(Pictures()), collate_fn=collate), expected)
+    collate.set_epoch(2)
+    workers = {"num_workers": 1, "multiprocessing_context": start}
+    assert same(load(WithIndex(Pictures()), collate_fn=collate, **workers), expected)
+
+
+@quietly
+@pytest.mark.parametrize("start", ["fork", slow("spawn")])
 def test_workers_that_stay_hear_of_the_epoch(start: str) -> None:
     dataset = WarpedDataset(Pictures(6), make_model())
     loader = DataLoader(
@@ -113,6 +126,10 @@ def test_a_forgotten_epoch_is_noticed() -> None:
     with pytest.warns(UserWarning, match=r"sample \d+ was drawn twice in epoch 0.*set_epoch\("):
         assert same(load(dataset), first)
     load(dataset)  # said once
+    collate = WarpCollate(make_model())
+    assert same(load(WithIndex(Pictures()), collate_fn=collate), first)
+    with pytest.warns(UserWarning, match=r"sample \d+ was drawn twice in epoch 0"):
+        load(WithIndex(Pictures()), collate_fn=collate)
 
 
 @pytest.mark.parametrize("shuffle", [slow(False), True])
@@ -195,6 +212,11 @@ def test_samples_keep_their_type() -> None:
         assert warped[1].shape == image.shape and not torch.equal(warped[1], image)
     mapped = WarpedDataset(Mappings(), make_model(), keys=("pixels", "class"))
     assert torch.equal(mapped[4]["pixels"], WarpedDataset(Pictures(), make_model())[4][0])
+    mapped.set_epoch(0)
+    collated = next(iter(DataLoader(
+        WithIndex(Mappings()), 5, collate_fn=WarpCollate(make_model(), keys=("pixels", "class"))
+    )))  # fmt: skip
+    assert torch.equal(collated["pixels"][4], mapped[4]["pixels"])
 
 
 def test_samples_without_labels_get_warps_of_all_classes() -> None:
@@ -220,7 +242,12 @@ def test_templates_follow_the_index() -> None:
     model, images = make_template_model(), make_images(24, 8, 8)
     dataset = TensorDataset(images, torch.arange(24) // 12)
     warped = load(WarpedDataset(dataset, model, templates=range(24)))
+    collate = WarpCollate(model, templates=np.arange(24))
+    assert same(warped, load(WithIndex(dataset), collate_fn=collate))
     assert not same(warped, load(WarpedDataset(dataset, model)))
+    short = WarpCollate(model, templates=[0, 1])
+    with pytest.raises(ValueError, match=r"one entry for each sample .* got 2 .* index 4"):
+        short([Indexed(number, dataset[number]) for number in (1, 4)])
     with pytest.raises(ValueError, match=r"each of 24 samples, got 3"):
         WarpedDataset(dataset, model, templates=[1, 2, 3])
 
@@ -233,7 +260,7 @@ def test_epochs() -> None:
     with pytest.raises(ValueError, match=r"`epoch` must be a whole number, at least 0, got -1"):
         dataset.set_epoch(-1)
     with pytest.raises(ValueError, match=r"got 0.5"):
-        WarpedDataset(Pictures(), make_model(), epoch=0.5)  # type: ignore[arg-type]
+        WarpCollate(make_model(), epoch=0.5)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda d: pickle.loads(pickle.dumps(d))])
@@ -254,7 +281,7 @@ class Stream(IterableDataset[Tensor]):
 def test_wrong_input_is_refused() -> None:
     model = make_model()
     with pytest.raises(TypeError, match=r"have __getitem__ and __len__, got Stream.*LearnedWarp"):
-        WarpedDataset(Stream(), model)
+        WithIndex(Stream())
     with pytest.raises(TypeError, match=r"have __getitem__ and __len__, got generator"):
         WarpedDataset((i for i in range(3)), model)
     with pytest.raises(ValueError, match=r"`keys` must be two.*got 'image'"):
@@ -267,3 +294,5 @@ def test_wrong_input_is_refused() -> None:
         WarpedDataset(Mappings(), model)[0]
     with pytest.raises(TypeError, match=r"an image at 0.*got a int"):
         WarpedDataset([3], model)[0]
+    with pytest.raises(TypeError, match=r"index.*got a tuple of Tensor, int, str.*WithIndex"):
+        WarpCollate(model)([Pictures()[0]])
