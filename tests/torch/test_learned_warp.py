@@ -185,15 +185,19 @@ def test_numbers_that_come_again_in_an_epoch_are_noticed() -> None:
     for epoch in (0, 1, 1):
         warp.set_epoch(epoch)
         first = draws(warp, numbers=range(8))
-    draws(warp)
+    draws(warp), draws(warp, generator=torch.Generator(), numbers=range(8))
     with pytest.warns(UserWarning, match=r"sample 5 .* twice in epoch 1.*set_epoch.*`numbers`"):
         assert torch.equal(draws(warp, LABELS[5:], numbers=range(5, 8)), first[5:])
     draws(warp, numbers=range(8))  # said once
 
 
-def test_draws_leave_the_random_state_of_torch_alone() -> None:
+def test_generator_decides() -> None:
+    warp = LearnedWarp(make_model())
     before = torch.get_rng_state()
-    draws(LearnedWarp(make_model()))
+    generator = torch.Generator().manual_seed(1)
+    first, second = draws(warp, generator=generator), draws(warp, generator=generator)
+    again = draws(LearnedWarp(make_model(), seed=9), generator=torch.Generator().manual_seed(1))
+    assert torch.equal(first, again) and not torch.equal(first, second)
     assert torch.equal(torch.get_rng_state(), before)
 
 

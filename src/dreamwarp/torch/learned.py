@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 # Advice where images can't be counted, and where a number is repeated in an epoch.
-COUNTING = "Pass `numbers`, or use WarpedDataset."
+COUNTING = "Pass `numbers`, or use WarpedDataset or WarpCollate."
 REPEATS = (
     "Call set_epoch(epoch) before each epoch, or leave out `numbers`: every image then gets a new "
     "warp."
@@ -64,8 +64,10 @@ class LearnedWarp(nn.Module):
       before each epoch; a number repeated within an epoch gets the same warp, and a warning.
     - Otherwise images are numbered in order of arrival, from 0 after each :meth:`set_epoch`.
 
-    In DataLoader workers, which can't count together, use :class:`WarpedDataset`. In distributed
-    training, give each process its own seed, or numbers.
+    With ``generator``, its next 63 bits replace (seed, epoch), and images count from 0.
+
+    In DataLoader workers, which can't count together, use :class:`WarpedDataset` or
+    :class:`WarpCollate`. In distributed training, give each process its own seed, or numbers.
 
     Examples
     --------
@@ -112,6 +114,7 @@ class LearnedWarp(nn.Module):
         theta: Tensor | None = None,
         numbers: Any = None,
         templates: Any = None,
+        generator: torch.Generator | None = None,
         return_theta: bool = False,
     ) -> tuple[Tensor, Any] | tuple[Tensor, Any, Tensor]:
         """Warp images; return them and their labels.
@@ -129,6 +132,7 @@ class LearnedWarp(nn.Module):
         templates : (n,) int, optional
             For models of kind ``"template"``: index of each image among the samples of the fit, -1
             for others. Default: the warps of its class.
+        generator : torch.Generator, optional
         return_theta : bool
 
         Returns
@@ -140,7 +144,7 @@ class LearnedWarp(nn.Module):
         if theta is not None:
             rows = self._warps.check_theta(theta, images)
         elif self.training or self.in_eval:
-            drawn = self._draw(labels, len(images), numbers, templates)
+            drawn = self._draw(labels, len(images), numbers, templates, generator)
             rows = self._warps.check_theta(torch.from_numpy(drawn), images)
         else:
             rows = self._warps.check_theta(torch.zeros(self.model.space.dim), images)
@@ -151,7 +155,14 @@ class LearnedWarp(nn.Module):
         """What ``print`` shows between the brackets."""
         return repr(self._warps)
 
-    def _draw(self, labels: Any, n: int, numbers: Any, templates: Any) -> NDArray[np.float64]:
+    def _draw(
+        self,
+        labels: Any,
+        n: int,
+        numbers: Any,
+        templates: Any,
+        generator: torch.Generator | None,
+    ) -> NDArray[np.float64]:
         if labels is not None and (np.ndim(labels) == 0 or len(labels) != n):
             found = "one label" if np.ndim(labels) == 0 else f"{len(labels)} labels"
             raise ValueError(
@@ -160,18 +171,24 @@ class LearnedWarp(nn.Module):
             )
         is_numbered = numbers is not None
         if not is_numbered:
-            first = self._epoch.count_on(n, COUNTING)
+            first = 0 if generator is not None else self._epoch.count_on(n, COUNTING)
             numbers = np.arange(first, first + n)
         rows = check_numbers(_on_cpu(numbers))
         if len(rows) != n:
             raise ValueError(
                 f"`numbers` must have one entry for each of {n} images, got {len(rows)}."
             )
-        key = self._warps.epoch_key(self._epoch.get())
+        epoch_key = self._warps.epoch_key(self._epoch.get())
+        key = epoch_key if generator is None else _next_key(generator)
         theta = self._warps.draw(labels, rows, key=key, templates=_on_cpu(templates))
-        if is_numbered:
+        if is_numbered and generator is None:
             self._epoch.warn_of_repeats(rows, REPEATS)
         return theta
+
+
+def _next_key(generator: torch.Generator) -> int:
+    device = generator.device
+    return int(torch.randint(2**63 - 1, (), generator=generator, device=device).item())
 
 
 def _on_cpu(values: Any) -> Any:
