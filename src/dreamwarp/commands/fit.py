@@ -29,13 +29,10 @@ from dreamwarp.commands.options import (
     refuse_empty,
     warp_option,
 )
-from dreamwarp.core.defaults import LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
+from dreamwarp.core.defaults import DEFAULT_CELLS, LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
 
 if TYPE_CHECKING:
     from dreamwarp.data import DataSet
-
-# By the number of spatial axes.
-DEFAULT_CELLS = {1: (10,), 2: (4, 4), 3: (3, 3, 3)}
 
 
 @reads_data
