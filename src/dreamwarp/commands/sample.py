@@ -61,10 +61,10 @@ def sample(
         ),
     ] = None,
     format: Annotated[
-        Literal["idx", "npz", "parquet", "webdataset", "folder"] | None,
+        Literal["idx", "npz", "parquet", "webdataset", "folder", "nifti"] | None,
         output_option(
-            help="File format. Default: folder for image folders, parquet for Parquet files, else "
-            "idx for integer labels and npz for strings."
+            help="File format. Default: folder for image folders, nifti for folders of volumes, "
+            "parquet for Parquet files, else idx for integer labels and npz for strings."
         ),
     ] = None,
     resume: Annotated[
@@ -169,13 +169,14 @@ def sample_meshes(
 def choose_format(source: str, data: DataSet) -> Format:
     """Choose the format of the input or, if it can't hold the samples, one that can."""
     from dreamwarp.augment.source import SampleForm
-    from dreamwarp.data.readers import PARQUET, PICTURES, SUFFIXES, find_kind
+    from dreamwarp.data.readers import PARQUET, PICTURES, SUFFIXES, VOLUMES, find_kind
     from dreamwarp.generation.formats import first_that_holds
 
     suffix = Path(source).suffix.lower()
     kind = SUFFIXES.get(suffix) if is_address(source) else find_kind(source)
-    own: tuple[Format, ...] = ("folder",) if kind is PICTURES else ()
-    own = ("parquet",) if kind is PARQUET else own
+    own: tuple[Format, ...] = ()
+    for known, format in ((PICTURES, "folder"), (PARQUET, "parquet"), (VOLUMES, "nifti")):
+        own = (format,) if kind is known else own  # type: ignore[assignment]
     form = SampleForm(data.X.shape[1:], data.X.dtype.newbyteorder("="), data.classes)
     return first_that_holds(form, (*own, "idx", "npz"))
 

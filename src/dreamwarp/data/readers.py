@@ -57,6 +57,7 @@ SET_KINDS = {
     "parquet": PARQUET,
     "webdataset": WEBDATASET,
     "folder": replace(PICTURES, read_fn=images.read_numbered),
+    "nifti": replace(VOLUMES, read_fn=volumes.read_numbered),
 }
 SUFFIXES = {
     ".npz": NPZ,
