@@ -284,7 +284,7 @@ METHODS: dict[str, Callable[[Task, int, Setup], tuple[Predicted, dict[str, Any]]
     "warp distance": by_warp_distance,
     "mean": by_mean,
     "DBA": by_barycenter,
-    "Fréchet mean": by_frechet,
+    "mean under warps": by_frechet,
 }
 # Rows of the table: classifier, method, and what they are called.
 OURS = ("1-NN", "learned")
@@ -296,7 +296,7 @@ ROWS = {
     OURS: "1-NN, learned warps, defaults",
     ("centroid", "mean"): "centroid, Euclid",
     ("centroid", "DBA"): "centroid, DBA",
-    ("centroid", "Fréchet mean"): "centroid, Fréchet mean under warps",
+    ("centroid", "mean under warps"): "centroid, Fréchet mean under warps",
     ("CNN", "nothing"): "CNN",
     ("CNN", "random"): "CNN, random warps and jitter",
     ("CNN", "learned"): "CNN, learned warps, defaults",

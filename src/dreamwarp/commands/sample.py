@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dreamwarp.commands.interruption import resumable
-from dreamwarp.commands.models import load_model
+from dreamwarp.commands.models import load_model, load_shapes_of
 from dreamwarp.commands.options import (
     DataArgument,
     ModelArgument,
@@ -148,13 +148,11 @@ def sample_meshes(
     """Write meshes, in the format of the input meshes."""
     from dreamwarp.augment.shapes import sample_shapes
     from dreamwarp.core.files import refuse_address
-    from dreamwarp.data import load_shapes
     from dreamwarp.data.meshes import SUFFIXES
     from dreamwarp.generation.shape_files import write_shapes
 
     refuse_address(output)
-    normalize = model.settings.get("shapes", "set")
-    shapes = load_shapes(data, normalize="each" if normalize == "each" else "set")
+    shapes = load_shapes_of(model, data)
     n, per_class = total
     count = n if n is not None else (per_class or 0) * len(shapes.classes)
     suffix = next(s for s in SUFFIXES if any(Path(data).rglob(f"*{s}")))
