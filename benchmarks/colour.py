@@ -54,7 +54,8 @@ def run(settings: Settings) -> Report:
     report.targets.append(
         Target("colour images, a pair", PAIR_BOUND, timings[0].seconds, "s", at_least=False)
     )
-    share = align("auto").loss_after / align("auto").loss_before
+    found = align("auto")
+    share = found.loss_after / found.loss_before
     report.errors.append(ErrorRow.of("noise estimated", "left over", "share of the squares", share))
     images = (255 * sources[np.arange(n_samples) % n_pairs]).astype(np.uint8)
     theta = prior.sample(n_samples, seed=settings.seed)

@@ -42,7 +42,8 @@ def test_meshes_in_meshes_out(tmp_path: Path, capsys: Any) -> None:
     assert "8 meshes of 8 points in 3 dimensions, 1 class" in capsys.readouterr().out
     assert run("fit", source, "-o", model, "--neighbors", "2") == 0
     assert "pairs aligned" in capsys.readouterr().out
-    assert WarpModel.load(model).space.cells == (2, 2, 2)
+    space = WarpModel.load(model).space
+    assert space.cells == (2, 2, 2) and space.boundary == "zero"
     assert run("sample", model, source, "-n", "5", "-o", out, "--seed", "3") == 0
     made = load_shapes(out)
     assert len(made) == 5 and np.array_equal(made.meshes[0].faces, box.faces)

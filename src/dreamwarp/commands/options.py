@@ -193,14 +193,12 @@ CellsOption = Annotated[
         "picks one of these, where it is the default.",
     ),
 ]
-BoundaryOption = Annotated[
-    Literal["zero", "slip", "free", "periodic"],
-    warp_option(
-        "--boundary",
-        help="How warps treat the border. zero: fixed; slip: points move along it; free: points "
-        "may cross it; periodic: opposite sides are joined.",
-    ),
-]
+Boundary = Literal["zero", "slip", "free", "periodic"]
+BOUNDARY_HELP = (
+    "How warps treat the border. zero: fixed; slip: points move along it; free: points may cross "
+    "it; periodic: opposite sides are joined."
+)
+BoundaryOption = Annotated[Boundary, warp_option("--boundary", help=BOUNDARY_HELP)]
 _displacement = alignment_option(
     "--displacement",
     help="Typical distance that warps move points, as a fraction of the image width.",
