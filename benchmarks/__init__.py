@@ -11,6 +11,7 @@ QUESTIONS = (
     "images",
     "volumes",
     "series",
+    "colour",
     "align",
     "training",
     "landmarks",

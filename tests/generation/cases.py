@@ -10,7 +10,10 @@ import numpy as np
 
 from dreamwarp import WarpModel, WarpSpace
 from dreamwarp.data import DataSet
+from dreamwarp.generation.formats import FORMATS
 
+# Formats that hold images.
+IMAGE_FORMATS = tuple(name for name in FORMATS if name != "nifti")
 SHAPE = (9, 11)
 
 

@@ -17,10 +17,10 @@ from PIL import Image
 from dreamwarp.augment import SampleSource
 from dreamwarp.augment.source import SampleForm
 from dreamwarp.generation import generate, verify
-from dreamwarp.generation.formats import FORMATS, make_format
+from dreamwarp.generation.formats import make_format
 from dreamwarp.generation.formats.png import encode_png
 from dreamwarp.generation.formats.webdataset import _header
-from tests.generation.cases import SHAPE, files_of, make_data, make_model
+from tests.generation.cases import IMAGE_FORMATS, SHAPE, files_of, make_data, make_model
 
 N = 25
 NAMES = ("cat", "dog", "ox")
@@ -112,7 +112,7 @@ def test_folder_is_read_by_torchvision_and_pillow(tmp_path: Path) -> None:
 # -- bytes
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", IMAGE_FORMATS)
 def test_hashes_are_those_of_the_files_and_repeat(tmp_path: Path, name: str) -> None:
     for folder in ("a", "b"):
         write(tmp_path / folder, name)

@@ -21,12 +21,12 @@ from dreamwarp.data import load
 from dreamwarp.generation import generate, stream, verify
 from dreamwarp.generation import generating as module
 from dreamwarp.generation.ahead import map_ahead
-from dreamwarp.generation.formats import FORMATS, make_format
+from dreamwarp.generation.formats import make_format
 from dreamwarp.generation.manifest import Manifest, read_manifest
 from dreamwarp.generation.shards import Plan
 from dreamwarp.generation.stores import LocalStore, open_store
 from tests.conftest import SOURCE
-from tests.generation.cases import files_of, make_data, make_model
+from tests.generation.cases import IMAGE_FORMATS, files_of, make_data, make_model
 
 N, SHARD = 50, 8
 
@@ -62,14 +62,14 @@ def test_what_is_made(tmp_path: Path) -> None:
     assert told[-1] == (N, N) and told == sorted(told)
 
 
-@pytest.mark.parametrize("format", list(FORMATS))
+@pytest.mark.parametrize("format", IMAGE_FORMATS)
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_threads_leave_no_trace(tmp_path: Path, whole: Any, format: str, n_threads: int) -> None:
     make(tmp_path, format=format, n_threads=n_threads)
     assert files_of(tmp_path) == whole(format)
 
 
-@pytest.mark.parametrize("format", list(FORMATS))
+@pytest.mark.parametrize("format", IMAGE_FORMATS)
 def test_order_and_blocks_leave_no_trace_in_samples(
     tmp_path: Path, monkeypatch: Any, whole: Any, format: str
 ) -> None:
@@ -106,7 +106,7 @@ def test_addresses_of_fsspec(tmp_path: Path, whole: Any) -> None:
     make(f"file://{tmp_path}/set")
     assert files_of(tmp_path / "set") == whole()
     memory = fsspec.filesystem("memory")
-    for format in FORMATS:
+    for format in IMAGE_FORMATS:
         address = f"memory://sets/{format}"
         make(address, format=format)
         paths = memory.find(f"/sets/{format}")
@@ -126,7 +126,7 @@ def test_addresses_of_fsspec(tmp_path: Path, whole: Any) -> None:
 # -- interruptions
 
 
-@pytest.mark.parametrize("format", list(FORMATS))
+@pytest.mark.parametrize("format", IMAGE_FORMATS)
 def test_resuming_makes_what_is_missing_and_checks_the_rest(
     tmp_path: Path, whole: Any, format: str
 ) -> None:
@@ -143,7 +143,7 @@ def test_resuming_makes_what_is_missing_and_checks_the_rest(
     assert make(tmp_path, format=format, resume=True).n_made == 0
 
 
-@pytest.mark.parametrize("format", list(FORMATS))
+@pytest.mark.parametrize("format", IMAGE_FORMATS)
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left")])
 def test_what_breaks_off_leaves_whole_shards(
     tmp_path: Path, monkeypatch: Any, whole: Any, format: str, error: BaseException

@@ -16,11 +16,10 @@ from dreamwarp.augment import SampleSource
 from dreamwarp.data.sample_sets import MANIFEST as NAME
 from dreamwarp.data.sample_sets import MAX_BYTES
 from dreamwarp.generation import generate, verify
-from dreamwarp.generation.formats import FORMATS
 from dreamwarp.generation.manifest import read_manifest
 from dreamwarp.generation.stores import LocalStore
 from tests.data.test_fuzz import AMOUNTS, fuzz
-from tests.generation.cases import make_data, make_model
+from tests.generation.cases import IMAGE_FORMATS, make_data, make_model
 
 TELLING = [b"null", b"-1", b"1e999", b"NaN", b"[" * 50, b"{}", b'"\\ud800"', b"9" * 50, b"\xff"]
 
@@ -158,7 +157,7 @@ def test_listings_can_name_no_other_files(tmp_path: Path) -> None:
         assert verify(out).damaged == [0]
 
 
-@pytest.mark.parametrize("format", list(FORMATS))
+@pytest.mark.parametrize("format", IMAGE_FORMATS)
 @pytest.mark.parametrize("n", [19, 21, 40])
 def test_a_manifest_that_lies_about_the_count_is_found_out(
     tmp_path: Path, format: Any, n: int
@@ -170,7 +169,7 @@ def test_a_manifest_that_lies_about_the_count_is_found_out(
     assert verify(tmp_path).damaged == [0]
 
 
-@pytest.mark.parametrize("format", list(FORMATS))
+@pytest.mark.parametrize("format", IMAGE_FORMATS)
 def test_shards_of_other_content_are_damaged_whatever_the_hashes(
     tmp_path: Path, format: Any
 ) -> None:

@@ -12,11 +12,11 @@ import pytest
 from dreamwarp import cli
 from dreamwarp.augment import SampleSource
 from dreamwarp.augment.source import SampleForm
-from dreamwarp.data import DataSet, load
+from dreamwarp.data import DataSet, load, read_volume, write_volume
 from dreamwarp.data.sample_sets import MANIFEST
 from dreamwarp.generation import generate
 from dreamwarp.generation.formats import FORMATS, make_format
-from tests.generation.cases import SHAPE, make_model
+from tests.generation.cases import IMAGE_FORMATS, SHAPE, make_model
 
 N, FIRST, SHARD = 25, 4, 10
 WORDS, NUMBERS, DIGITS = ("cat", "a dog", "œil"), (-7, 0, 300), ("0", "01", "2")
@@ -28,6 +28,7 @@ HELD: dict[str, tuple[set[str], set[str]]] = {
     "parquet": (set(DTYPES) - {"bool"}, {"words", "numbers", "digits"}),
     "webdataset": (set(DTYPES), {"words", "numbers", "digits"}),
     "folder": ({"uint8", "uint16"}, {"words", "numbers", "digits"}),
+    "nifti": (set(), set()),
 }
 LABELS = {"words": WORDS, "numbers": NUMBERS, "digits": DIGITS}
 
@@ -113,12 +114,12 @@ def test_samples_of_all_shapes_are_read_back_or_refused(
         expected = write(out, name, data, cells)
     except ValueError:
         assert_refused(out, lambda: write(out, name, data, cells), data)
-        assert name == "folder" or dtype in ("float16", "int64", "uint16")
+        assert name in ("folder", "nifti") or dtype in ("float16", "int64", "uint16")
     else:
         assert_read(out, *expected)
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", IMAGE_FORMATS)
 def test_without_its_manifest_a_set_is_plain_files(tmp_path: Path, name: str) -> None:
     X, y = write(tmp_path, name, make_data())
     (tmp_path / MANIFEST).unlink()
@@ -128,7 +129,7 @@ def test_without_its_manifest_a_set_is_plain_files(tmp_path: Path, name: str) ->
     assert data.y.astype(int).tolist() == y[order].tolist()
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", IMAGE_FORMATS)
 def test_options_of_a_format_are_those_of_its_sets(tmp_path: Path, name: str) -> None:
     X, _ = write(tmp_path, name, make_data(shape=(1, *SHAPE)))
     if name in ("webdataset", "folder"):
@@ -152,7 +153,7 @@ def test_one_shard_may_stay_on_disk(tmp_path: Path) -> None:
 # -- what is refused
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", IMAGE_FORMATS)
 def test_a_set_that_lacks_files_is_refused(tmp_path: Path, name: str) -> None:
     write(tmp_path, name, make_data())
     lost = {"idx": "*-00001-*", "folder": "*/000000000011.png"}.get(name, "shard-00001.*")
@@ -162,7 +163,7 @@ def test_a_set_that_lacks_files_is_refused(tmp_path: Path, name: str) -> None:
         load(tmp_path)
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", IMAGE_FORMATS)
 def test_a_set_that_is_not_complete_is_refused(tmp_path: Path, name: Any) -> None:
     def stop(done: int, total: int) -> None:
         if done >= SHARD:
@@ -213,7 +214,7 @@ def run(*arguments: str) -> int:
     return exit_.value.code or 0
 
 
-@pytest.mark.parametrize("name", list(FORMATS))
+@pytest.mark.parametrize("name", IMAGE_FORMATS)
 def test_commands_read_what_commands_write(tmp_path: Path, capsys: Any, name: str) -> None:
     dtype = "uint8" if name == "folder" else "float32"
     data, out = make_data(dtype), str(tmp_path / "out")
@@ -230,3 +231,23 @@ def test_commands_read_what_commands_write(tmp_path: Path, capsys: Any, name: st
         "    0         3",
         "  300         3",
     ]
+
+
+def test_volumes_come_back_as_nifti_with_their_affine(tmp_path: Path, capsys: Any) -> None:
+    affine = np.diag([1.0, 1.5, 3.0, 1.0])
+    affine[:3, 3] = -10.0, 4.0, 2.0
+    rng = np.random.default_rng(0)
+    for k in range(6):
+        write_volume(
+            tmp_path / "in" / "ab"[k % 2] / f"{k}.nii.gz", rng.random((5, 6, 7), np.float32), affine
+        )
+    make_model(("a", "b"), (2, 2, 2)).save(tmp_path / "m.dwm")
+    out = tmp_path / "out"
+    source, model = str(tmp_path / "in"), str(tmp_path / "m.dwm")
+    assert run("sample", model, source, "-n", "5", "-o", str(out)) == 0
+    assert "as nifti" in capsys.readouterr().out
+    volume, grid = read_volume(out / "b" / f"{1:012d}.nii.gz")
+    assert volume.shape == (5, 6, 7) and volume.dtype == np.float32
+    np.testing.assert_allclose(grid.affine, affine)
+    assert load(out).y.tolist() == ["a", "b", "a", "b", "a"]
+    assert run("verify", str(out)) == 0

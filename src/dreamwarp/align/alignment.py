@@ -224,7 +224,7 @@ def align_pairs(
     flat = is_flat(pairs.sources)[pairs.edges[:, 0]] | is_flat(pairs.targets)[pairs.edges[:, 1]]
     with silenced(progress):
         if not calibrated:
-            some = choose_some(np.flatnonzero(~flat))
+            some = choose_some(np.flatnonzero(~flat), pairs.sources[0].size)
             problem = calibrate(problem, *pairs.take(some), progress, n_threads)
         keep = _decide_to_keep(keep_chains, problem, len(pairs))
         with track(len(pairs), "aligning", progress) as advance:
@@ -263,9 +263,10 @@ def _align_all(
     )  # fmt: skip
 
 
-def choose_some(candidates: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Evenly spaced candidates (n,) on which to calibrate a similarity."""
-    spaced = np.linspace(0, len(candidates) - 1, min(noise.N_PAIRS, len(candidates)))
+def choose_some(candidates: NDArray[np.int64], n_values: int) -> NDArray[np.int64]:
+    """Evenly spaced pairs of samples of ``n_values`` values, to calibrate a similarity on."""
+    n_pairs = min(noise.count_pairs(n_values), len(candidates))
+    spaced = np.linspace(0, len(candidates) - 1, n_pairs)
     return candidates[spaced.round().astype(np.int64)]
 
 

@@ -267,7 +267,7 @@ class EvidenceFinder:
             0,
         )  # fmt: skip
         if not calibrated:
-            sources, targets = edges[choose_some(np.arange(len(edges)))].T
+            sources, targets = edges[choose_some(np.arange(len(edges)), values[0].size)].T
             sample = values[sources], values[targets]
             if isinstance(chosen, SquaredError):
                 problem = replace(problem, similarity=noise.first_guess(chosen, *sample))

@@ -36,12 +36,19 @@ from dreamwarp.align.similarity import (
 Array = NDArray[np.float64]
 Images = NDArray[np.float32]
 
-# Pairs that are aligned for the estimate, and number of fixed-point iterations.
+# Pairs that are aligned for the estimate, and number of fixed-point iterations. Of large samples
+# fewer pairs will do: as many as have N_VALUES values, but no fewer than MIN_PAIRS.
 N_PAIRS, N_ROUNDS = 128, 4
+N_VALUES, MIN_PAIRS = 2**18, 24
 # First guess of σ relative to the rms difference of images, and lowest σ relative to their spread.
 FIRST_SHARE, LOWEST_SHARE = 1.0, 0.05
 # Bounds on the effective share of independent pixels.
 SMALLEST_SHARE, LARGEST_SHARE = 1e-3, 1.0
+
+
+def count_pairs(n_values: int) -> int:
+    """Number of pairs of samples of ``n_values`` values to calibrate a similarity on."""
+    return min(max(N_VALUES // n_values, MIN_PAIRS), N_PAIRS)
 
 
 def check_sigma(sigma: Any) -> float | Literal["auto"]:

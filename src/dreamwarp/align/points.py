@@ -19,6 +19,7 @@ from scipy.spatial import cKDTree
 
 from dreamwarp.align.noise import check_sigma
 from dreamwarp.align.prior import Prior, check_prior
+from dreamwarp.core.compiled import single_threaded_algebra
 from dreamwarp.core.progress import ProgressOption, silenced, track
 from dreamwarp.core.validation import as_finite_array, check_choice, check_whole, warn_user
 from dreamwarp.space import WarpSpace
@@ -114,7 +115,8 @@ def align_points(
     pairs = [_thin_pair(s, t, max_points, match) for s, t in pairs]
     root = _leading_root(check_prior(space, prior))
     searches = [_Search(space, s, t, match == "known", root, max_steps) for s, t in pairs]
-    with silenced(progress):
+    # Matrices are small: threads of the linear algebra would mostly wait for each other.
+    with silenced(progress), single_threaded_algebra():
         noise = check_sigma(sigma)
         if noise == "auto":
             noise = _estimate_sigma(searches, progress)

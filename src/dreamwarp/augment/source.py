@@ -49,11 +49,14 @@ class SampleForm(NamedTuple):
         In native byte order.
     classes : (n_classes,)
         Labels, once each, in order.
+    affine : (4, 4) or None
+        Of volumes; see :class:`~dreamwarp.data.DataSet`.
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     classes: Array
+    affine: Array | None = None
 
     @property
     def n_bytes(self) -> int:
@@ -154,7 +157,8 @@ class SampleSource:
         _check_classes(model, self.data)
         check_finite(self.data.name, self.data.X)
         classes, self.codes = np.unique(self.data.y, return_inverse=True)
-        self.form = SampleForm(self.data.X.shape[1:], self.data.X.dtype.newbyteorder("="), classes)
+        dtype = self.data.X.dtype.newbyteorder("=")
+        self.form = SampleForm(self.data.X.shape[1:], dtype, classes, self.data.affine)
         fitted = model.settings.get("samples")
         self.knows_templates = (
             model.kind != "template" or fitted is None or fitted == fingerprint(self.data.X)

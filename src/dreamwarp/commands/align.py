@@ -29,7 +29,7 @@ from dreamwarp.commands.options import (
     parse_amount,
     parse_cells,
 )
-from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, MAX_DRAWS, MAX_STEPS
+from dreamwarp.core.defaults import DEFAULT_CELLS, DISPLACEMENT, LENGTH, MAX_DRAWS, MAX_STEPS
 from dreamwarp.core.files import check_suffix, refuse_existing, write_beside
 
 if TYPE_CHECKING:
@@ -41,16 +41,17 @@ PICTURE = Path("align.png")
 
 def align(
     source: Annotated[
-        Path,
+        str,
         typer.Argument(
             metavar="A",
-            help="Sample to warp: a PNG or JPEG picture, or a .npy array, channels first.",
+            help="Sample to warp: a picture, a NIfTI volume, a .npy array with channels first, or "
+            "DATA:K, sample K (from 0) of the training part of a data set.",
         ),
     ],
     target: Annotated[
-        Path, typer.Argument(metavar="B", help="Sample to align it to, of the same shape.")
+        str, typer.Argument(metavar="B", help="Sample to align it to, of the same shape.")
     ],
-    cells: CellsOption = "4x4",
+    cells: CellsOption = "auto",
     boundary: BoundaryOption = "free",
     method: MethodOption = "map",
     similarity: SimilarityOption = "ssd",
@@ -81,7 +82,11 @@ def align(
 
     dreamwarp align a.png b.png --method hmc --cells 6x6 --output out/pair.svg --theta pair.json
 
-    dreamwarp align heart1.npy heart2.npy --cells 16
+    dreamwarp align heart1.npy heart2.npy
+
+    dreamwarp align GunPoint/:0 GunPoint/:7
+
+    dreamwarp align scan1.nii.gz scan2.nii.gz --similarity mi
     """
     from dreamwarp import SmoothPrior, WarpSpace, align_pairs
     from dreamwarp.report.figures import check_picture_path, save_figure
@@ -95,8 +100,13 @@ def align(
         if path is not None and not overwrite:
             refuse_existing(path)
     noise = parse_amount("sigma", sigma)
-    space = WarpSpace(parse_cells(cells), boundary)
-    pair = [_read_sample(space, path) for path in (source, target)]
+    chosen = None if cells == "auto" else parse_cells(cells)
+    read = [read_sample(place) for place in (source, target)]
+    chosen = chosen or DEFAULT_CELLS[read[0][1]]
+    space = WarpSpace(chosen, boundary)
+    pair = [values for values, _ in read]
+    for place, values in zip((source, target), pair, strict=True):
+        check_sample(place, values, space.ndim)
     if pair[0].shape != pair[1].shape:
         raise ValueError(
             f"`{source}` and `{target}` must have the same shape, got {pair[0].shape} and "
@@ -167,22 +177,42 @@ def write_theta(path: Path, space: WarpSpace, result: Alignments, method: str) -
         temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def _read_sample(space: WarpSpace, path: Path) -> NDArray[Any]:
-    """Read a sample (*spatial) or (channels, *spatial); raise if it can't be aligned."""
-    from dreamwarp.data import read_image
+def read_sample(place: str) -> tuple[NDArray[Any], int]:
+    """Read a sample, and count its spatial axes: a file, or ``DATA:K`` for one of a data set."""
+    from dreamwarp.data import load, read_image, read_volume
+    from dreamwarp.data.dataset import count_spatial_axes, guess_axes
     from dreamwarp.data.numpy_files import read_npy
+    from dreamwarp.data.volumes import SUFFIXES
 
-    values = read_npy(path) if path.suffix.lower() == ".npy" else read_image(path)
+    path = Path(place)
+    data_name, _, number = place.rpartition(":")
+    if data_name and number.isdecimal() and not path.exists():
+        data = load(data_name)
+        if int(number) >= len(data.X):
+            raise ValueError(
+                f"`{place}` must name one of the {len(data.X):,} training samples of "
+                f"`{data_name}`, 0 to {len(data.X) - 1}."
+            )
+        return np.asarray(data.X[int(number)]), count_spatial_axes(data)
+    if path.name.lower().endswith(SUFFIXES):
+        return read_volume(path)[0], 3
+    if path.suffix.lower() == ".npy":
+        values = read_npy(path)
+        return values, guess_axes(values.shape) if values.ndim else 1
+    return read_image(path), 2
+
+
+def check_sample(place: str, values: NDArray[Any], n_axes: int) -> None:
+    """Raise if a sample (*spatial) or (channels, *spatial) can't be aligned."""
     if values.dtype.kind not in "biuf":
-        raise ValueError(f"`{path}` must hold real numbers, got {values.dtype}.")
-    if values.ndim not in (space.ndim, space.ndim + 1) or values.size == 0:
+        raise ValueError(f"`{place}` must hold real numbers, got {values.dtype}.")
+    if values.ndim not in (n_axes, n_axes + 1) or values.size == 0:
         raise ValueError(
-            f"`{path}` must have {space.ndim} spatial axes, as many as --cells, after optional "
-            f"channels, got shape {values.shape}. Use --cells 16 for signals, 4x4 for images, "
-            "4x4x4 for volumes."
+            f"`{place}` must have {n_axes} spatial {'axis' if n_axes == 1 else 'axes'}, as many as "
+            f"--cells, after optional channels, got shape {values.shape}. Use --cells 10 for "
+            "series, 4x4 for images, 3x3x3 for volumes."
         )
     if not np.isfinite(values).all():
-        raise ValueError(f"`{path}` must be finite, got NaN or infinity.")
+        raise ValueError(f"`{place}` must be finite, got NaN or infinity.")
     if values.min() == values.max():
-        raise ValueError(f"`{path}` is constant, {values.flat[0]}: there is nothing to align.")
-    return values
+        raise ValueError(f"`{place}` is constant, {values.flat[0]}: there is nothing to align.")

@@ -53,7 +53,13 @@ def explore(
     dreamwarp explore leaves.dwm leaves/ --resize 64x64 --port 0 --no-browser
     """
     from dreamwarp.data import load
+    from dreamwarp.data.readers import are_meshes
 
+    if are_meshes(data):
+        raise ValueError(
+            f"the page shows signals and images, and `{data}` holds meshes. Use `dreamwarp report` "
+            "or `dreamwarp figure`, which draw them."
+        )
     try:
         from dreamwarp.explore.server import Serving
     except ImportError as error:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from dreamwarp.commands.models import check_target, load_model
+from dreamwarp.commands.models import check_target, load_model, load_shapes_of
 from dreamwarp.commands.options import (
     DataArgument,
     MaxSamplesOption,
@@ -62,7 +62,7 @@ def figure(
     """Draw one figure of a model: samples, warps or alignments.
 
     The figures warp, alignments, strength and traces align neighbours again, with the settings
-    stored in the model.
+    stored in the model. Meshes have the figures samples, components, spectrum and similarity.
 
     [bold]Examples[/bold]
 
@@ -75,10 +75,22 @@ def figure(
     dreamwarp figure components digits.dwm mnist --label 3 -o three.gif
     """
     from dreamwarp.data import load
+    from dreamwarp.data.readers import are_meshes
     from dreamwarp.report.catalog import Request, check_figure, write_figure
 
     check_figure(name, output)
     check_target(str(output), overwrite=overwrite)
+    if are_meshes(data):
+        from dreamwarp.report.figures import save_figure
+        from dreamwarp.report.shapes import draw_shape_figure
+
+        shape_model = load_model(model)
+        drawn = draw_shape_figure(
+            name, shape_model, load_shapes_of(shape_model, data), label=label, component=component,
+            strength=strength, seed=seed,
+        )  # fmt: skip
+        typer.echo(f"figure written to {save_figure(drawn, output, dpi=200)}")
+        return
     request = Request(
         load_model(model), load(data, **options), label, component, strength, seed, max_samples
     )

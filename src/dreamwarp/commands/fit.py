@@ -9,7 +9,8 @@ import typer
 
 from dreamwarp.commands.models import check_target, save_model
 from dreamwarp.commands.options import (
-    BoundaryOption,
+    BOUNDARY_HELP,
+    Boundary,
     CellsOption,
     LearnedDisplacementOption,
     LengthOption,
@@ -29,13 +30,10 @@ from dreamwarp.commands.options import (
     refuse_empty,
     warp_option,
 )
-from dreamwarp.core.defaults import LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
+from dreamwarp.core.defaults import DEFAULT_CELLS, LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
 
 if TYPE_CHECKING:
     from dreamwarp.data import DataSet
-
-# By the number of spatial axes.
-DEFAULT_CELLS = {1: (10,), 2: (4, 4), 3: (3, 3, 3)}
 
 
 @reads_data
@@ -58,7 +56,10 @@ def fit(
         ),
     ],
     cells: CellsOption = "auto",
-    boundary: BoundaryOption = "free",
+    boundary: Annotated[
+        Boundary | None,
+        warp_option(help=f"{BOUNDARY_HELP} Default: free; zero for meshes.", show_default=False),
+    ] = None,
     kind: Annotated[
         Literal["gaussian", "kde", "template"],
         warp_option(
@@ -125,7 +126,7 @@ def fit(
     moved = parse_amount("displacement", displacement)
     if are_meshes(data):
         fit_meshes(
-            data, output, cells=parsed, boundary=boundary, n_neighbors=neighbors,
+            data, output, cells=parsed, boundary=boundary or "zero", n_neighbors=neighbors,
             sigma=parse_amount("sigma", sigma), strength=1.0 if factor == "auto" else factor,
             length=length, seed=seed, **{} if moved == "auto" else {"displacement": moved},
         )  # fmt: skip
@@ -134,7 +135,7 @@ def fit(
     parsed = parsed or choose_cells(samples)
     check_axes(samples, parsed)
     augmenter = Augmenter(
-        cells=parsed, boundary=boundary, n_neighbors=neighbors, method=method,
+        cells=parsed, boundary=boundary or "free", n_neighbors=neighbors, method=method,
         similarity=similarity, sigma=parse_amount("sigma", sigma), displacement=moved,
         length=length, max_steps=max_steps, max_draws=max_draws, max_pairs=max_pairs, model=kind,
         strength=factor, seed=seed,

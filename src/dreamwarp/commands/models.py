@@ -15,6 +15,7 @@ from dreamwarp.core.files import (
 )
 
 if TYPE_CHECKING:
+    from dreamwarp.data.shapes import ShapeSet
     from dreamwarp.generation.stores import Store
     from dreamwarp.model import WarpModel
 
@@ -26,6 +27,14 @@ def load_model(source: str) -> WarpModel:
 
     with local_copy(source) as file:
         return WarpModel.load(check_file(file))
+
+
+def load_shapes_of(model: WarpModel, data: str) -> ShapeSet:
+    """Load meshes, scaled as those that a model was fitted to."""
+    from dreamwarp.data import load_shapes
+
+    normalize = model.settings.get("shapes", "set")
+    return load_shapes(data, normalize="each" if normalize == "each" else "set")
 
 
 def check_target(output: str, *, overwrite: bool) -> None:

@@ -189,21 +189,17 @@ CellsOption = Annotated[
         "picks one of these, where it is the default.",
     ),
 ]
-BoundaryOption = Annotated[
-    Literal["zero", "slip", "free", "periodic"],
-    warp_option(
-        "--boundary",
-        help="How warps treat the border. zero: fixed; slip: points move along it; free: points "
-        "may cross it; periodic: opposite sides are joined.",
-    ),
-]
-DisplacementOption = Annotated[
-    float,
-    alignment_option(
-        "--displacement",
-        help="Typical distance that warps move points, as a fraction of the image width.",
-    ),
-]
+Boundary = Literal["zero", "slip", "free", "periodic"]
+BOUNDARY_HELP = (
+    "How warps treat the border. zero: fixed; slip: points move along it; free: points may cross "
+    "it; periodic: opposite sides are joined."
+)
+BoundaryOption = Annotated[Boundary, warp_option("--boundary", help=BOUNDARY_HELP)]
+_displacement = alignment_option(
+    "--displacement",
+    help="Typical distance that warps move points, as a fraction of the image width.",
+)
+DisplacementOption = Annotated[float, _displacement]
 LearnedDisplacementOption = Annotated[
     str,
     alignment_option(

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dreamwarp.commands.models import check_target, load_model
+from dreamwarp.commands.models import check_target, load_model, load_shapes_of
 from dreamwarp.commands.options import (
     DataArgument,
     MaxSamplesOption,
@@ -40,14 +40,24 @@ def report(
     dreamwarp report digits.dwm mnist -o report.html
 
     dreamwarp report leaves.dwm leaves/ --resize 64x64 -o leaves.html
+
+    dreamwarp report bones.dwm meshes/ -o bones.html
     """
     from dreamwarp.data import load
+    from dreamwarp.data.readers import are_meshes
     from dreamwarp.report.page import check_page_path
     from dreamwarp.report.story import write_report
     from dreamwarp.report.study import make_study
 
     check_page_path(output)
     check_target(str(output), overwrite=overwrite)
+    if are_meshes(data):
+        from dreamwarp.report.shapes import write_shape_report
+
+        shape_model = load_model(model)
+        path = write_shape_report(shape_model, load_shapes_of(shape_model, data), output)
+        typer.echo(f"report written to {path}")
+        return
     warps, samples = load_model(model), load(data, **options)
     study = make_study(warps, samples, max_samples=max_samples, seed=seed)
     path = write_report(study, output, model_name=model, data_name=data)

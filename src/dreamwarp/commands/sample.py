@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dreamwarp.commands.interruption import resumable
-from dreamwarp.commands.models import load_model
+from dreamwarp.commands.models import load_model, load_shapes_of
 from dreamwarp.commands.options import (
     DataArgument,
     ModelArgument,
@@ -61,10 +61,10 @@ def sample(
         ),
     ] = None,
     format: Annotated[
-        Literal["idx", "npz", "parquet", "webdataset", "folder"] | None,
+        Literal["idx", "npz", "parquet", "webdataset", "folder", "nifti"] | None,
         output_option(
-            help="File format. Default: folder for image folders, parquet for Parquet files, else "
-            "idx for integer labels and npz for strings."
+            help="File format. Default: folder for image folders, nifti for folders of volumes, "
+            "parquet for Parquet files, else idx for integer labels and npz for strings."
         ),
     ] = None,
     resume: Annotated[
@@ -148,13 +148,11 @@ def sample_meshes(
     """Write meshes, in the format of the input meshes."""
     from dreamwarp.augment.shapes import sample_shapes
     from dreamwarp.core.files import refuse_address
-    from dreamwarp.data import load_shapes
     from dreamwarp.data.meshes import SUFFIXES
     from dreamwarp.generation.shape_files import write_shapes
 
     refuse_address(output)
-    normalize = model.settings.get("shapes", "set")
-    shapes = load_shapes(data, normalize="each" if normalize == "each" else "set")
+    shapes = load_shapes_of(model, data)
     n, per_class = total
     count = n if n is not None else (per_class or 0) * len(shapes.classes)
     suffix = next(s for s in SUFFIXES if any(Path(data).rglob(f"*{s}")))
@@ -169,13 +167,14 @@ def sample_meshes(
 def choose_format(source: str, data: DataSet) -> Format:
     """Choose the format of the input or, if it can't hold the samples, one that can."""
     from dreamwarp.augment.source import SampleForm
-    from dreamwarp.data.readers import PARQUET, PICTURES, SUFFIXES, find_kind
+    from dreamwarp.data.readers import PARQUET, PICTURES, SUFFIXES, VOLUMES, find_kind
     from dreamwarp.generation.formats import first_that_holds
 
     suffix = Path(source).suffix.lower()
     kind = SUFFIXES.get(suffix) if is_address(source) else find_kind(source)
-    own: tuple[Format, ...] = ("folder",) if kind is PICTURES else ()
-    own = ("parquet",) if kind is PARQUET else own
+    own: tuple[Format, ...] = ()
+    for known, format in ((PICTURES, "folder"), (PARQUET, "parquet"), (VOLUMES, "nifti")):
+        own = (format,) if kind is known else own  # type: ignore[assignment]
     form = SampleForm(data.X.shape[1:], data.X.dtype.newbyteorder("="), data.classes)
     return first_that_holds(form, (*own, "idx", "npz"))
 

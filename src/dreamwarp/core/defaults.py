@@ -9,3 +9,5 @@ DISPLACEMENT, LENGTH = 0.08, 0.25
 MAX_STEPS, MAX_DRAWS = 50, 1600
 # Neighbour graph.
 N_NEIGHBORS = 5
+# Cells by the number of spatial axes: series, images, volumes.
+DEFAULT_CELLS = {1: (10,), 2: (4, 4), 3: (3, 3, 3)}

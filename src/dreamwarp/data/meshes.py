@@ -125,7 +125,8 @@ def refuse_as_arrays(path: str | os.PathLike[str]) -> DataSet:
     """Raise the error of ``load`` for meshes."""
     raise ValueError(
         f"`{path}` holds meshes, and `load` returns arrays. Read them with "
-        "`dreamwarp.data.load_shapes`, or pass the folder to `dreamwarp fit` or `dreamwarp sample`."
+        "`dreamwarp.data.load_shapes`, or pass the folder to `dreamwarp fit`, `sample`, `report` "
+        "or `figure`."
     )
 
 

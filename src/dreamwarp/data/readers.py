@@ -57,6 +57,7 @@ SET_KINDS = {
     "parquet": PARQUET,
     "webdataset": WEBDATASET,
     "folder": replace(PICTURES, read_fn=images.read_numbered),
+    "nifti": replace(VOLUMES, read_fn=volumes.read_numbered),
 }
 SUFFIXES = {
     ".npz": NPZ,
@@ -114,7 +115,7 @@ def load(
     -------
     DataSet
         Samples (n, *spatial) or (n, channels, *spatial), in the stored dtype. Up to 4 channels
-        stored last are moved before the spatial axes.
+        of series or images, stored last, are moved before the spatial axes.
 
     Raises
     ------
@@ -147,7 +148,7 @@ def load(
     if sample_shape is not None:
         data = _map_samples(data, lambda X: _reshape(data.name, X, sample_shape))
     # A manifest states the shape: channels need not be guessed.
-    return _map_samples(data, _move_colors) if "shape" in kind.options and found is None else data
+    return _map_samples(data, _move_channels) if "shape" in kind.options and found is None else data
 
 
 def check_address(address: str) -> None:
@@ -229,9 +230,9 @@ def _reshape(name: str, X: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]
     return X.reshape(len(X), *shape)
 
 
-def _move_colors(X: NDArray[Any]) -> NDArray[Any]:
-    """Move channels before the spatial axes, if they seem to be last."""
-    if are_channels_last(X.shape[1:], 2):
+def _move_channels(X: NDArray[Any]) -> NDArray[Any]:
+    """Move channels before the axes of series or images, if they seem to be last."""
+    if are_channels_last(X.shape[1:], 1) or are_channels_last(X.shape[1:], 2):
         X = np.moveaxis(X, -1, 1)
         X = X if isinstance(X, np.memmap) else np.ascontiguousarray(X)
     return X

@@ -32,7 +32,7 @@ MAX_LABEL, MAX_CLASSES_BYTES = 2**63 - 2, 2**28
 DTYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
 # Longest value that an error quotes in full, such as a hash.
 MAX_WORDS = 70
-FORMATS = ("idx", "npz", "parquet", "webdataset", "folder")
+FORMATS = ("idx", "npz", "parquet", "webdataset", "folder", "nifti")
 # Whether classes take turns, or are drawn with their frequencies in the data.
 BALANCES = ("classes", "data")
 SHA256 = re.compile(r"[0-9a-f]{64}")

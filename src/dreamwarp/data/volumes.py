@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from dreamwarp.core.files import write_beside
 from dreamwarp.core.progress import Meter, map_tracked
 from dreamwarp.core.validation import as_finite_array, warn_user
-from dreamwarp.data.class_folders import ClassFile, list_classes
+from dreamwarp.data.class_folders import ClassFile, list_classes, list_part
 from dreamwarp.data.dataset import DataSet, Part
 from dreamwarp.data.guards import check_expansion, check_file, count_bytes
 
@@ -102,10 +102,17 @@ def read_volume(path: str | os.PathLike[str]) -> tuple[NDArray[Any], VoxelGrid]:
 
 def write_volume(path: str | os.PathLike[str], values: NDArray[Any], affine: ArrayLike) -> None:
     """Write a volume (x, y, z) or (channels, x, y, z) as NIfTI, atomically."""
-    nibabel = _import_nibabel()
     file = Path(path)
     if not file.name.endswith(SUFFIXES):
         raise ValueError(f"`path` must end in .nii or .nii.gz, got {file.name!r}.")
+    content = encode_volume(values, affine, packed=file.name.endswith(".gz"))
+    with write_beside(file) as temporary:
+        temporary.write_bytes(content)
+
+
+def encode_volume(values: NDArray[Any], affine: ArrayLike, *, packed: bool = True) -> bytes:
+    """A volume as NIfTI; the same volume gives the same bytes."""
+    nibabel = _import_nibabel()
     array = np.asarray(values)
     if array.ndim not in (3, 4) or array.dtype.kind not in "biuf":
         raise ValueError(
@@ -116,10 +123,8 @@ def write_volume(path: str | os.PathLike[str], values: NDArray[Any], affine: Arr
     stored = np.moveaxis(stored, 0, -1) if stored.ndim == 4 else stored
     image = nibabel.Nifti1Image(stored, np.asarray(affine, np.float64), dtype=stored.dtype)
     content = image.to_bytes()
-    with write_beside(file) as temporary:
-        # Without a time stamp: the same volume gives the same bytes.
-        is_packed = file.name.endswith(".gz")
-        temporary.write_bytes(gzip.compress(content, mtime=0) if is_packed else content)
+    # Noise hardly compresses: level 1 takes a fifth of the time of level 9.
+    return gzip.compress(content, compresslevel=1, mtime=0) if packed else content
 
 
 def read_nifti_folder(
@@ -144,7 +149,27 @@ def read_nifti_folder(
         scaled or resized. ``affine`` is that of the first volume.
     """
     root = Path(path)
-    listed = list_classes(root, SUFFIXES, "NIfTI volumes")
+    return _read_listed(root, list_classes(root, SUFFIXES, "NIfTI volumes"), resize)
+
+
+def read_numbered(
+    path: str | os.PathLike[str], *, resize: tuple[int, ...] | None = None
+) -> DataSet:
+    """As :func:`read_nifti_folder`, for files named by numbers: sorted by number over all classes.
+
+    Every folder is a class, even ``train`` and ``test``.
+    """
+    root = Path(path)
+    listed = list_part(root, SUFFIXES, "NIfTI volumes")
+    # Numbers are padded with zeros; longer ones are larger.
+    listed.sort(key=lambda file: (len(file.path.name), file.path.name))
+    return _read_listed(root, [listed], resize)
+
+
+def _read_listed(
+    root: Path, listed: list[list[ClassFile]], resize: tuple[int, ...] | None
+) -> DataSet:
+    """Volumes and their classes, of one part or two."""
     files = [file for part in listed for file in part]
     forms = map_tracked("checking volumes", lambda file: _read_form(check_file(file.path)), files)
     _check_affines(files, forms)

@@ -35,7 +35,7 @@ from dreamwarp.model import WarpModel
 if TYPE_CHECKING:
     from distributed import Client
 
-Format = Literal["idx", "npz", "parquet", "webdataset", "folder"]
+Format = Literal["idx", "npz", "parquet", "webdataset", "folder", "nifti"]
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def generate(
         A new or empty folder, or an address that fsspec supports, such as ``s3://bucket/folder``.
     n, per_class : int
         Number of samples in all, or of each class. Give one of the two.
-    format : {"idx", "npz", "parquet", "webdataset", "folder"}
+    format : {"idx", "npz", "parquet", "webdataset", "folder", "nifti"}
     seed : int, numpy.random.Generator or None
     first : int
         Number of the first sample.

@@ -1,13 +1,13 @@
-"""An image folder: a folder per class, a PNG file per sample."""
+"""A folder per class, a PNG or NIfTI file per sample."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
@@ -24,7 +24,7 @@ RESERVED = re.compile(
     r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?|manifest\.json|listing-\d{5}\.txt", re.IGNORECASE
 )
 MAX_NAME = 200
-LISTED = re.compile(r"([0-9a-f]{64})  ([^/]+)/(\d{12,19})\.png")
+LISTED = re.compile(r"([0-9a-f]{64})  ([^/]+)/(\d{12,19})(\.png|\.nii\.gz)")
 
 
 def is_folder_name(name: str) -> bool:
@@ -41,15 +41,24 @@ class FolderFormat(ShardFormat):
     """
 
     name = "folder"
+    ending: ClassVar[str] = ".png"
+
+    @classmethod
+    def find_misfit(cls, form: SampleForm) -> str | None:
+        """Why files can't hold samples of a form, or None."""
+        if fits_png(form):
+            return None
+        return (
+            "holds PNG images, grey of 8 or 16 bits or coloured of 8, of at most 2^26 pixels, and "
+            f"the data is {form.dtype} of shape {form.shape}"
+        )
 
     @classmethod
     def find_fault(cls, form: SampleForm) -> str | None:
         """Why the format can't hold samples of a form, or None."""
-        if not fits_png(form):
-            return (
-                "holds PNG images, grey of 8 or 16 bits or coloured of 8, of at most 2^26 "
-                f"pixels, and the data is {form.dtype} of shape {form.shape}"
-            )
+        misfit = cls.find_misfit(form)
+        if misfit is not None:
+            return misfit
         folders: dict[str, Any] = {}
         for label in form.labels:
             name = str(label)
@@ -73,12 +82,16 @@ class FolderFormat(ShardFormat):
         """Name of the listing."""
         return (f"listing-{shard.number:05d}.txt",)
 
+    def encode_files(self, X: NDArray[Any]) -> Iterable[bytes]:
+        """Contents of the files of samples."""
+        return encode_png(X)
+
     def encode(self, first: int, X: NDArray[Any], y: NDArray[Any]) -> list[tuple[str, bytes]]:
-        """Names and contents of image files."""
-        images = zip(encode_png(X), y.tolist(), strict=True)
+        """Names and contents of the files of samples."""
+        files = zip(self.encode_files(X), y.tolist(), strict=True)
         return [
-            (f"{label}/{number:012d}.png", content)
-            for number, (content, label) in enumerate(images, start=first)
+            (f"{label}/{number:012d}{self.ending}", content)
+            for number, (content, label) in enumerate(files, start=first)
         ]
 
     @contextmanager
@@ -118,6 +131,7 @@ class FolderFormat(ShardFormat):
     def _read_line(self, line: bytes, number: int) -> tuple[str, str]:
         """Hash and name of an image. A hostile listing can't name other files."""
         match = LISTED.fullmatch(line.decode("utf-8", "replace").rstrip("\n"))
-        if match is None or match[2] not in self._folders or int(match[3]) != number:
+        is_own = match is not None and match[4] == self.ending and match[2] in self._folders
+        if match is None or not is_own or int(match[3]) != number:
             raise ValueError(f"sample {number} has an invalid line in the listing: {line!r}.")
-        return match[1], f"{match[2]}/{match[3]}.png"
+        return match[1], f"{match[2]}/{match[3]}{self.ending}"

@@ -1,0 +1,212 @@
+"""Figures and a page about models of point sets and meshes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from dreamwarp.augment.shapes import sample_shapes
+from dreamwarp.data.shapes import Box, ShapeSet
+from dreamwarp.model import WarpModel
+from dreamwarp.report import figures, learned
+from dreamwarp.report.page import Page, check_page_path
+from dreamwarp.report.sheets import shorten
+from dreamwarp.space import Warp
+
+Array = NDArray[np.float64]
+
+# Figures of `dreamwarp figure` that meshes have.
+NAMES = ("samples", "components", "spectrum", "similarity")
+# Rows and columns of a figure, and inches of a cell.
+MAX_ROWS, N_COLUMNS, CELL = 6, 6, 1.5
+DEVIATIONS = (-2.0, -1.0, 0.0, 1.0, 2.0)
+# Faces or points drawn of a shape: no screen shows more.
+MAX_DRAWN = 20_000
+# Directions on the page, to the right and up, from half right and above, and that of the light.
+RIGHT, UP = np.array([0.87, 0.5, 0.0]), np.array([-0.2, 0.35, 0.92])
+LIGHT = np.array([0.3, -0.6, 0.75])
+
+
+def draw_shape_samples(
+    model: WarpModel,
+    shapes: ShapeSet,
+    *,
+    label: Any = None,
+    strength: float | None = None,
+    seed: int = 0,
+) -> Figure:
+    """Draw a shape of each class, left, and random samples of the class beside it."""
+    rows = []
+    for code in _choose_classes(shapes, label):
+        members = np.flatnonzero(shapes.y == shapes.classes[code])
+        own = _only(shapes, members)
+        made = sample_shapes(model, own, N_COLUMNS - 1, seed=seed, strength=strength)
+        rows.append((str(shapes.classes[code]), [_at(own, 0), *_each(made)]))
+    return _draw_rows(rows, shapes.ndim, ["original", "samples"])
+
+
+def draw_shape_components(
+    model: WarpModel, shapes: ShapeSet, *, label: Any = None, component: int = 1
+) -> Figure:
+    """Draw a shape of each class along a principal component of its warps."""
+    rows = []
+    for code in _choose_classes(shapes, label):
+        name = shapes.classes[code].item()
+        found = model.components(name)
+        if not 1 <= component <= found.directions.shape[1]:
+            raise ValueError(
+                f"`component` must be from 1 to {found.directions.shape[1]}, got {component}."
+            )
+        direction = found.directions[:, component - 1] * found.standard_deviations[component - 1]
+        place = int(np.flatnonzero(shapes.y == shapes.classes[code])[0])
+        points, faces = _at(shapes, place)
+        moved = [
+            (_move(model, points, shapes.boxes[place], size * direction), faces)
+            for size in DEVIATIONS
+        ]
+        rows.append((str(name), moved))
+    titles = [f"{size:+g} σ".replace("-", "−") if size else "0" for size in DEVIATIONS]
+    return _draw_rows(rows, shapes.ndim, titles)
+
+
+def draw_shape_figure(name: str, model: WarpModel, shapes: ShapeSet, **options: Any) -> Figure:
+    """Draw a figure by its name."""
+    if name == "samples":
+        options.pop("component")
+        return draw_shape_samples(model, shapes, **options)
+    if name == "components":
+        return draw_shape_components(
+            model, shapes, label=options["label"], component=options["component"]
+        )
+    if name in NAMES:
+        draw = learned.draw_spectrum if name == "spectrum" else learned.draw_class_similarity
+        return draw(model)
+    raise ValueError(
+        f"the figure {name!r} needs series, images or volumes, and `{shapes.name}` holds meshes. "
+        f"For meshes there are {', '.join(NAMES)}."
+    )
+
+
+def write_shape_report(model: WarpModel, shapes: ShapeSet, path: str | os.PathLike[str]) -> Path:
+    """Write a page about a model of shapes as one HTML file."""
+    page = Page(f"Learned warps of {shapes.name}")
+    page.text(f"{shapes.describe()}.")
+    counts = [f"{label}: {int((shapes.y == label).sum()):,}" for label in shapes.classes]
+    page.facts(
+        [
+            (f"{len(shapes):,}", "shapes"),
+            (f"{len(shapes.classes):,}", "classes"),
+            ("x".join(map(str, model.space.cells)), f"cells, {model.space.dim} parameters"),
+        ]
+    )
+    page.text(f"Shapes by class: {', '.join(counts)}.")
+    page.heading("Samples")
+    page.figure(draw_shape_samples(model, shapes), "A shape of each class, and samples from it.")
+    page.heading("Principal components")
+    for component in (1, 2):
+        page.figure(
+            draw_shape_components(model, shapes, component=component),
+            f"A shape of each class along component {component}, in standard deviations.",
+        )
+    page.figure(learned.draw_spectrum(model), "Standard deviations and variance by component.")
+    if len(model.classes) > 1:
+        page.heading("Classes")
+        page.figure(learned.draw_class_similarity(model), "Similarity of the warps of classes.")
+    return page.save(check_page_path(path))
+
+
+# -- drawing
+
+Drawn = tuple[Array, NDArray[np.int64]]
+
+
+def _draw_rows(rows: Sequence[tuple[str, list[Drawn]]], ndim: int, titles: Sequence[str]) -> Figure:
+    n_columns = max(len(drawn) for _, drawn in rows)
+    figure = figures.new_figure(CELL * n_columns + 0.4, CELL * len(rows) + 0.3)
+    axes = figure.subplots(len(rows), n_columns, squeeze=False)
+    for row, (name, drawn) in enumerate(rows):
+        flat = [_project(points, ndim) for points, _ in drawn]
+        low = np.min([page.min(axis=0) for page, _ in flat], axis=0)
+        high = np.max([page.max(axis=0) for page, _ in flat], axis=0)
+        for column, ((page, depth), (points, faces)) in enumerate(zip(flat, drawn, strict=True)):
+            _draw_shape(axes[row, column], page, depth, points, faces)
+            axes[row, column].set_xlim(low[0], high[0])
+            axes[row, column].set_ylim(low[1], high[1])
+        axes[row, 0].set_ylabel(shorten(name, 18), fontsize=9, color=figures.INK)
+    for column, title in enumerate(titles):
+        axes[0, column].set_title(title, fontsize=9, color=figures.INK)
+    return figure
+
+
+def _draw_shape(
+    axes: Axes, page: Array, depth: Array, points: Array, faces: NDArray[np.int64]
+) -> None:
+    """Draw faces, those behind first, or points if there are none."""
+    axes.set_aspect("equal")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    if not len(faces):
+        chosen = np.linspace(0, len(page) - 1, min(len(page), MAX_DRAWN)).astype(np.int64)
+        axes.plot(*page[chosen].T, ".", color=figures.GRID, markersize=2.5)
+        return
+    chosen = np.linspace(0, len(faces) - 1, min(len(faces), MAX_DRAWN)).astype(np.int64)
+    some = faces[chosen]
+    some = some[np.argsort(depth[some].mean(axis=1), kind="stable")]
+    a, b, c = np.moveaxis(points[some], 1, 0)
+    normals = np.cross(b - a, c - a)
+    lengths = np.linalg.norm(normals, axis=1)
+    # Faces without area have no normal.
+    shade = np.abs(normals @ LIGHT) / np.where(lengths > 0.0, lengths, 1.0)
+    colors = figures.SPEED_FROM_WHITE(np.clip(0.75 - 0.6 * shade, 0.0, 1.0))
+    axes.add_collection(
+        PolyCollection(list(page[some]), facecolors=colors, edgecolors=colors, lw=0.2)
+    )
+
+
+def _project(points: Array, ndim: int) -> tuple[Array, Array]:
+    """Places on the page (m, 2), and how near the viewer points are (m,)."""
+    if ndim == 2:  # rows go down, columns to the right
+        return np.stack([points[:, 1], -points[:, 0]], axis=1), np.zeros(len(points))
+    return points @ np.stack([RIGHT, UP], axis=1), points @ np.cross(RIGHT, UP)
+
+
+# -- shapes
+
+
+def _choose_classes(shapes: ShapeSet, label: Any) -> list[int]:
+    if label is None:
+        return list(range(len(shapes.classes)))[:MAX_ROWS]
+    names = [str(each) for each in shapes.classes]
+    if str(label) not in names:
+        raise ValueError(f"`label` must be one of {', '.join(names)}, got {label!r}.")
+    return [names.index(str(label))]
+
+
+def _only(shapes: ShapeSet, chosen: NDArray[np.int64]) -> ShapeSet:
+    points, boxes = (tuple(part[k] for k in chosen) for part in (shapes.points, shapes.boxes))
+    meshes = tuple(shapes.meshes[k] for k in chosen) if shapes.meshes else ()
+    return ShapeSet(shapes.name, points, shapes.y[chosen], boxes, meshes)
+
+
+def _each(shapes: ShapeSet) -> list[Drawn]:
+    return [_at(shapes, k) for k in range(len(shapes))]
+
+
+def _at(shapes: ShapeSet, place: int) -> Drawn:
+    """Points (m, ndim) and faces (f, 3) of a shape; none if it has no faces."""
+    faces = getattr(shapes.meshes[place], "faces", None) if shapes.meshes else None
+    return shapes.points[place], np.asarray(np.empty((0, 3)) if faces is None else faces, np.int64)
+
+
+def _move(model: WarpModel, points: Array, box: Box, theta: Array) -> Array:
+    return box.to_world(Warp(model.space, theta).points(box.to_unit(points)))
