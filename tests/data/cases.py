@@ -16,5 +16,6 @@ def write_idx(path: Path, array: ArrayLike) -> Path:
     values = np.asarray(array)
     content = encode_header(values)
     content += values.astype(TYPES[CODES[values.dtype.newbyteorder("=")]]).tobytes()
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
     return path

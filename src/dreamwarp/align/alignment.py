@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import warnings
 from collections.abc import Callable
@@ -224,7 +225,7 @@ def align_pairs(
     flat = is_flat(pairs.sources)[pairs.edges[:, 0]] | is_flat(pairs.targets)[pairs.edges[:, 1]]
     with silenced(progress):
         if not calibrated:
-            some = choose_some(np.flatnonzero(~flat), pairs.sources[0].size)
+            some = choose_some(np.flatnonzero(~flat), math.prod(pairs.sources.shape[1:]))
             problem = calibrate(problem, *pairs.take(some), progress, n_threads)
         keep = _decide_to_keep(keep_chains, problem, len(pairs))
         with track(len(pairs), "aligning", progress) as advance:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dreamwarp.augment.shapes import sample_shapes
 from dreamwarp.data.shapes import Box, ShapeSet
 from dreamwarp.model import WarpModel
-from dreamwarp.report import figures, learned
+from dreamwarp.report import figures, model_plots
 from dreamwarp.report.page import Page, check_page_path
 from dreamwarp.report.sheets import shorten
 from dreamwarp.space import Warp
@@ -87,7 +87,9 @@ def draw_shape_figure(name: str, model: WarpModel, shapes: ShapeSet, **options: 
             model, shapes, label=options["label"], component=options["component"]
         )
     if name in NAMES:
-        draw = learned.draw_spectrum if name == "spectrum" else learned.draw_class_similarity
+        draw = (
+            model_plots.draw_spectrum if name == "spectrum" else model_plots.draw_class_similarity
+        )
         return draw(model)
     raise ValueError(
         f"the figure {name!r} needs series, images or volumes, and `{shapes.name}` holds meshes. "
@@ -116,10 +118,10 @@ def write_shape_report(model: WarpModel, shapes: ShapeSet, path: str | os.PathLi
             draw_shape_components(model, shapes, component=component),
             f"A shape of each class along component {component}, in standard deviations.",
         )
-    page.figure(learned.draw_spectrum(model), "Standard deviations and variance by component.")
+    page.figure(model_plots.draw_spectrum(model), "Standard deviations and variance by component.")
     if len(model.classes) > 1:
         page.heading("Classes")
-        page.figure(learned.draw_class_similarity(model), "Similarity of the warps of classes.")
+        page.figure(model_plots.draw_class_similarity(model), "Similarity of the warps of classes.")
     return page.save(check_page_path(path))
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -140,16 +140,7 @@ def choose_strength(
     sizes = check_whole("n_steps", n_steps, 8), check_whole("batch_size", batch_size, 1)
     rate = check_factor("learning_rate", learning_rate)
     data = _read(model, X, y, as_key(seed), torch.device(device))
-    masks = make_folds(data.codes, first_alike(data.images.cpu().numpy()), data.key)
-    if not masks:
-        raise ValueError(
-            "`X` must have two different samples of some class, so that one can be held out, got "
-            f"{len(data.codes)} samples of {len(data.labels)} classes."
-        )
-    folds = [
-        _Fold(number, np.flatnonzero(~mask), np.flatnonzero(mask))
-        for number, mask in enumerate(masks)
-    ]
+    folds = _make_folds(data)
     maker = _Maker(network, data.images.shape[1:], len(data.labels), sizes[1], rate)
     devices: list[Any] | None = [] if data.images.device.type == "cpu" else None
     with torch.random.fork_rng(devices):
@@ -190,11 +181,28 @@ def _read(model: WarpModel, X: Any, y: Any, key: int, device: torch.device) -> _
     return _Data(images, codes, labels, RandomWarps(model, strength=1.0, seed=key), key)
 
 
-def _draw_batches(data: _Data, fold: _Fold, first: int, n: int) -> tuple[Codes, Array]:
-    """Draw samples ``first`` to ``first + n - 1`` of a fold's stream, reshuffled every epoch.
+def _make_folds(data: _Data) -> list[_Fold]:
+    masks = make_folds(data.codes, first_alike(data.images.cpu().numpy()), data.key)
+    if not masks:
+        raise ValueError(
+            "`X` must have two different samples of some class, so that one can be held out, got "
+            f"{len(data.codes)} samples of {len(data.labels)} classes."
+        )
+    return [
+        _Fold(number, np.flatnonzero(~mask), np.flatnonzero(mask))
+        for number, mask in enumerate(masks)
+    ]
 
-    Returns their indices (n,) and θ (n, d).
-    """
+
+class _Batches(NamedTuple):
+    """Indices of training samples (k,), in order of use, and their θ (k, d)."""
+
+    places: Codes
+    theta: Array
+
+
+def _draw_batches(data: _Data, fold: _Fold, first: int, n: int) -> _Batches:
+    """Draw samples ``first`` to ``first + n - 1`` of a fold's stream, reshuffled every epoch."""
     numbers, n_kept = np.arange(first, first + n), len(fold.kept)
     places = np.empty(n, np.int64)
     for epoch in range(first // n_kept, (first + n - 1) // n_kept + 1):
@@ -204,7 +212,7 @@ def _draw_batches(data: _Data, fold: _Fold, first: int, n: int) -> tuple[Codes, 
     theta = data.warps.draw(
         data.labels[data.codes[places]], numbers, key=derive_seed(data.key, fold.number)
     )
-    return places, theta
+    return _Batches(places, theta)
 
 
 # -- networks
@@ -265,13 +273,13 @@ class _Run:
         self._mean = copy.deepcopy(self._network)
         self._optimizer = torch.optim.Adam(self._network.parameters(), maker.learning_rate)
 
-    def train(self, data: _Data, places: Codes, theta: Array) -> None:
-        """Train on samples warped by θ, in batches; chance depends on the fold and the step."""
-        images = data.images[torch.from_numpy(places).to(data.images.device)]
+    def train(self, data: _Data, batches: _Batches) -> None:
+        """Train on some batches; random numbers depend on the fold and the step."""
+        images = data.images[torch.from_numpy(batches.places).to(data.images.device)]
         if self.strength > 0.0:
-            scaled = torch.from_numpy(apply_strength(theta, self.strength))
-            images = data.warps.apply(data.warps.check_theta(scaled, images), images)
-        codes = torch.from_numpy(data.codes[places]).to(data.images.device)
+            theta = torch.from_numpy(apply_strength(batches.theta, self.strength))
+            images = data.warps.apply(data.warps.check_theta(theta, images), images)
+        codes = torch.from_numpy(data.codes[batches.places]).to(data.images.device)
         torch.manual_seed(derive_seed(data.key, self.fold.number, self._step) % 2**63)
         self._network.train()
         size = self._maker.batch_size
@@ -370,24 +378,30 @@ class _Race:
                 n = min(CHUNK, wanted - first)
                 batches = _draw_batches(self.data, fold, first * size, n * size)
                 for strength in strengths:
-                    self.runs[strength][fold.number].train(self.data, *batches)
+                    self.runs[strength][fold.number].train(self.data, batches)
                     advance(n)
         for strength in strengths:
-            logits = [run.logits(self.data) for run in self.runs[strength]]
-            if all(np.isfinite(values).all() for values in logits):
-                truths = (self.data.codes[fold.held_out] for fold in self.folds)
-                parts = map(soft_errors, logits, truths)
-                joined = map(np.concatenate, zip(*parts, strict=True))
-                self.found[strength][wanted] = Errors(*joined)
-                continue
-            del self.runs[strength]
-            self.broken[strength] = wanted
-            if strength == 0.0 or not self._left():
-                raise ValueError(
-                    f"`network` must return finite numbers, got NaN or infinity after {wanted} "
-                    f"steps at strength {strength:g}. Try a smaller `learning_rate`, or fix the "
-                    "network."
-                )
+            self._take_errors(strength, wanted)
+
+    def _take_errors(self, strength: float, step: int) -> None:
+        parts = []
+        for run in self.runs[strength]:
+            logits = run.logits(self.data)
+            if not np.isfinite(logits).all():
+                self._break(strength, step)
+                return
+            parts.append(soft_errors(logits, self.data.codes[run.fold.held_out]))
+        self.found[strength][step] = Errors(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def _break(self, strength: float, step: int) -> None:
+        """Drop a strength whose network returns NaN."""
+        del self.runs[strength]
+        self.broken[strength] = step
+        if strength == 0.0 or not any(some > 0.0 for some in self.runs):
+            raise ValueError(
+                f"`network` must return finite numbers, got NaN or infinity after {step} steps at "
+                f"strength {strength:g}. Try a smaller `learning_rate`, or fix the network."
+            )
 
     def _left(self) -> list[float]:
         return sorted(strength for strength in self.runs if strength > 0.0)
@@ -457,12 +471,15 @@ class _Race:
         judgement = conclude([errors], [0.0, *left], setup, stopped=stopped)
         for strength in self.broken:
             judgement.errors.setdefault(strength, math.nan)
-        message = judgement.verdict.message
+        notes = "".join(self._notes(stop))
+        verdict = replace(judgement.verdict, message=judgement.verdict.message + notes)
+        return replace(judgement, verdict=verdict)
+
+    def _notes(self, stop: int) -> Iterator[str]:
         if stop < self.n_steps:
-            message += (
+            yield (
                 f" Training without warps was stopped after {stop} of {self.n_steps} steps, when "
                 "it could no longer win."
             )
         for strength, step in self.broken.items():
-            message += f" At strength {strength:g} the network returned NaN after {step} steps."
-        return replace(judgement, verdict=replace(judgement.verdict, message=message))
+            yield f" At strength {strength:g} the network returned NaN after {step} steps."
