@@ -165,7 +165,6 @@ def find_pool(
     edges: Integers,
     pair_codes: Integers,
     *,
-    start: Array | None = None,
     displacements: Sequence[float] = (),
     fixed_sigma: bool = False,
     n_threads: int | None = None,
@@ -176,16 +175,13 @@ def find_pool(
     ----------
     edges, pair_codes : (n, 2), (n,)
         Pairs, and the class of each.
-    start : (n, d), optional
-        θ to start at.
     displacements : sequence of float
         Candidates for the prior's displacement. Default: keep the finder's prior.
     fixed_sigma : bool
         Keep the finder's noise.
     """
     first = choose_first(edges, pair_codes)
-    theta = None if start is None else start[first]
-    search = _PoolSearch(finder, edges[first], theta, fixed_sigma, n_threads)
+    search = _PoolSearch(finder, edges[first], fixed_sigma, n_threads)
     if len(displacements):
         search.run(N_PRIOR_ROUNDS)
         search.choose_prior(displacements)
@@ -200,11 +196,11 @@ class _PoolSearch:
         self,
         finder: EvidenceFinder,
         edges: Integers,
-        theta: Array | None,
         fixed_sigma: bool,
         n_threads: int | None,
     ) -> None:
-        self.finder, self.edges, self.theta, self.n_threads = finder, edges, theta, n_threads
+        self.finder, self.edges, self.n_threads = finder, edges, n_threads
+        self.theta: Array | None = None  # modes of the last round
         similarity = finder.problem.similarity
         self.sigma = similarity.sigma if isinstance(similarity, SquaredError) else None
         self.estimates_sigma = self.sigma is not None and not fixed_sigma
