@@ -310,6 +310,7 @@ def main(arguments: list[str] | None = None) -> int:
         default=len(SEEDS),
         help="seeds of each network; fewer first gives every row sooner",
     )
+    parser.add_argument("--processes", type=int, default=2, help="networks at a time, a core each")
     parser.add_argument("--quick", action="store_true", help="a tenth of the samples, one seed")
     parser.add_argument("--smoke", action="store_true", help="next to nothing, nothing kept")
     parser.add_argument("--table", action="store_true", help="run nothing, tell what is known")
@@ -329,7 +330,7 @@ def main(arguments: list[str] | None = None) -> int:
         row, name = study.split("/")
         results = lab.run_missing(
             ARCHIVE, lambda r=row, c=name: list_trials(ARCHIVE, r, c, share, options.seeds), run,
-            n_processes=1 if name == "1-NN" else 2, n_threads=2 if name == "1-NN" else 1,
+            n_processes=1 if name == "1-NN" else options.processes, n_threads=2 if name == "1-NN" else 1,
         )  # fmt: skip
         n_failed += lab.tell(results)
     print(format_table(ARCHIVE, share))
