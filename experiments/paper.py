@@ -330,7 +330,8 @@ def main(arguments: list[str] | None = None) -> int:
         row, name = study.split("/")
         results = lab.run_missing(
             ARCHIVE, lambda r=row, c=name: list_trials(ARCHIVE, r, c, share, options.seeds), run,
-            n_processes=1 if name == "1-NN" else options.processes, n_threads=2 if name == "1-NN" else 1,
+            n_processes=1 if name == "1-NN" else options.processes,
+            n_threads=2 if name == "1-NN" else 1,
         )  # fmt: skip
         n_failed += lab.tell(results)
     print(format_table(ARCHIVE, share))
