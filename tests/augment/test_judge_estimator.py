@@ -44,14 +44,11 @@ def test_a_classifier_and_a_callable_that_do_the_same_are_judged_alike() -> None
 
 
 @pytest.mark.parametrize(
-    ("n", "options"),
-    [
-        (12, {"method": "map", "model": "gaussian", "boundary": "zero", "displacement": 0.05}),
-        (25, {}),
-    ],
+    "options",
+    [{"method": "map", "model": "gaussian", "boundary": "zero", "displacement": 0.05}, {}],
 )
-def test_warps_help_a_classifier_that_lacks_data(n: int, options: Any) -> None:
-    X, y = textures(n, 0)
+def test_warps_help_a_classifier_that_lacks_data(options: Any) -> None:
+    X, y = textures(25, 0)  # with 12, the interval of the gain is 29 points wide
     augmenter = dw.Augmenter(cells=(3, 3), strength=1.0, progress=False, **options)
     judgement = augmenter.fit(X, WORDS[y]).judge(nearest)
     assert judgement.verdict.helps and judgement.strength > 0.0

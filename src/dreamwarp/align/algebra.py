@@ -81,17 +81,39 @@ def factorise(matrix):
 
 
 @part
-def invert(factor, row):
-    """U⁻¹ of an upper triangle U, in place, with zeros below. ``row`` (n,) is scratch."""
+def invert(factor, rows):
+    """U⁻¹ of an upper triangle U, in place, with zeros below. ``rows`` (2, n) is scratch.
+
+    Two rows at a time, from the last. Of the rows below, which are done, four are subtracted at a
+    time.
+    """
     n = len(factor)
-    for i in range(n - 1, -1, -1):
-        for j in range(n):
-            row[j] = factor[i, j]
-            factor[i, j] = 0.0
-        factor[i, i] = 1.0
-        for k in range(i + 1, n):
-            subtract_row(row[k], factor, k * n + k, i * n + k, n - k)
-        scale_row(1.0 / row[i], factor, i * n + i, n - i)
+    for low in range(n - 2, -2, -2):
+        i = max(low, 0)
+        last = low + 2
+        for k in range(i, last):
+            for j in range(n):
+                rows[k - i, j] = factor[k, j]
+                factor[k, j] = 0.0
+            factor[k, k] = 1.0
+        k = last
+        if last - i == 2:
+            while k + 4 <= n:
+                a = rows[0, k], rows[0, k + 1], rows[0, k + 2], rows[0, k + 3]
+                b = rows[1, k], rows[1, k + 1], rows[1, k + 2], rows[1, k + 3]
+                subtract_rows(a, b, factor, k * n + k, n, i * n + k, n - k)
+                k += 4
+        for rest in range(k, n):
+            for target in range(i, last):
+                subtract_row(
+                    rows[target - i, rest], factor, rest * n + rest, target * n + rest, n - rest
+                )
+        for k in range(last - 1, i - 1, -1):
+            for below in range(k + 1, last):
+                subtract_row(
+                    rows[k - i, below], factor, below * n + below, k * n + below, n - below
+                )
+            scale_row(1.0 / rows[k - i, k], factor, k * n + k, n - k)
 
 
 @lane_kernel
@@ -227,7 +249,7 @@ def condition_gaussians(
         log |A|; NaN where A is not positive definite.
     """
     d = len(precision)
-    row = np.empty(d)
+    rows = np.empty((2, d))
     for t in range(first, last):
         root, mean = roots[t], means[t]
         for i in range(d):
@@ -243,4 +265,4 @@ def condition_gaussians(
         log_determinants[t] = 2.0 * total
         divide_transposed(root, mean)
         divide(root, mean)
-        invert(root, row)
+        invert(root, rows)

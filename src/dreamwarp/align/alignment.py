@@ -40,11 +40,12 @@ from dreamwarp.align.similarity import (
 )
 from dreamwarp.core import draws
 from dreamwarp.core.compiled import thread_count
-from dreamwarp.core.defaults import MAX_DRAWS, MAX_STEPS
+from dreamwarp.core.defaults import LEARNING_TOLERANCE, MAX_DRAWS, MAX_STEPS, TOLERANCE
 from dreamwarp.core.progress import ProgressOption, silenced, track
 from dreamwarp.core.samples import add_channels, as_array, check_finite, check_layout
 from dreamwarp.core.validation import (
     check_choice,
+    check_factor,
     check_resolution,
     check_whole,
     warn_of_fine_cells,
@@ -144,6 +145,7 @@ def align_pairs(
     r_hat: float = 1.05,
     keep_chains: bool | None = None,
     max_steps: int = MAX_STEPS,
+    tolerance: float = TOLERANCE,
     progress: ProgressOption = None,
     n_threads: int | None = None,
     client: Client | None = None,
@@ -189,6 +191,8 @@ def align_pairs(
         Whether to return all draws. Default: if they need no more than 256 MB.
     max_steps : int
         Largest number of search steps per resolution.
+    tolerance : float
+        A search ends when a step is predicted to raise the log-posterior by less than this.
     progress : bool or callable, optional
         False for none, or a function called with (pairs done, pairs in total). Default: a progress
         bar on a terminal or in a notebook, occasional lines in a log.
@@ -220,7 +224,8 @@ def align_pairs(
     problem = Problem(
         coordinates, coordinates.precision(prior.precision), chosen,
         coarse_enough(grids, space.cells) if method == "map" else grids, method,
-        check_whole("max_steps", max_steps, 1), options, draws.as_key(seed),
+        check_whole("max_steps", max_steps, 1), check_factor("tolerance", tolerance), options,
+        draws.as_key(seed),
     )  # fmt: skip
     flat = is_flat(pairs.sources)[pairs.edges[:, 0]] | is_flat(pairs.targets)[pairs.edges[:, 1]]
     with silenced(progress):
@@ -287,7 +292,10 @@ def calibrate(
     shown = None if progress is None or progress is True else False  # a callable counts pairs
     with track(noise.N_ROUNDS * len(sources), "estimating noise", shown) as advance:
         for _ in range(noise.N_ROUNDS):
-            trial = replace(problem, method="map", similarity=similarity, grids=grids)
+            trial = replace(
+                problem, method="map", similarity=similarity, grids=grids,
+                tolerance=LEARNING_TOLERANCE,
+            )  # fmt: skip
             pairs = PairedImages.in_order(sources, targets)
             blocks = _align_all(trial, pairs, advance, n_threads)
             theta = np.concatenate([block.theta for block in blocks])

@@ -66,6 +66,8 @@ class Problem:
     method : str
     max_steps : int
         Largest number of search steps at each resolution.
+    tolerance : float
+        Predicted gain of a step, in nats, below which the search ends.
     chains : Chains
     seed : int
     """
@@ -76,6 +78,7 @@ class Problem:
     grids: list[kernels.Grid]
     method: str
     max_steps: int
+    tolerance: float
     chains: Chains
     seed: int
 
@@ -254,8 +257,11 @@ def align_block(
     (sources, targets), numbers = pairs.take(block), np.arange(block.start, block.stop)
     levels = [at_resolution(problem, sources, targets, grid) for grid in problem.grids]
     fine, everyone = levels[-1], np.arange(len(sources))
-    loss_before = loss_at(fine, np.zeros((len(sources), problem.coordinates.dim)))
-    found = find_maximum(levels, excess(fine, loss_before), max_steps=problem.max_steps)
+    loss_before = loss_of_identity(fine)
+    found = find_maximum(
+        levels, excess(fine, loss_before), max_steps=problem.max_steps,
+        smallest_gain=problem.tolerance,
+    )  # fmt: skip
     x, converged = found.x, found.converged
     diagnostics: dict[str, NDArray[Any]] = {"n_steps": found.n_steps}
     sampled: Sampled | None = None
@@ -277,16 +283,17 @@ def align_block(
             "r_hat": r_hat, "ess": ess, "acceptance": sampled.acceptance,
             "n_sweeps": sampled.n_sweeps,
         }  # fmt: skip
-    diagnostics["log_posterior"] = fine.log_density(x, everyone)
     to_theta = problem.coordinates.to_theta
-    theta = to_theta(x)
     if fine.pairs.grid.shape == sources.shape[2:]:
-        loss_after = loss_at(fine, x)
-    else:
-        loss_before, loss_after = _full_losses(problem, theta, sources, targets)
-        # At full resolution too, no loss may increase.
-        theta[loss_after > loss_before] = 0.0
+        diagnostics["log_posterior"] = fine.log_density(x, everyone)
+        loss_after = loss_of_states(fine)
+        loss_after = np.where(x.any(axis=1), loss_after, loss_before)  # equal, without rounding
+    else:  # modes only: samplers use full images
+        loss_before, loss_after = _full_losses(problem, to_theta(x), sources, targets)
+        x[loss_after > loss_before] = 0.0  # at full resolution too, no loss may increase
         loss_after = np.minimum(loss_after, loss_before)
+        diagnostics["log_posterior"] = fine.log_density(x, everyone)
+    theta = to_theta(x)
     found_draws = sampled if keep else None
     return Aligned(
         theta, loss_before, loss_after, converged, diagnostics,
@@ -303,9 +310,13 @@ def excess(posterior: Posterior, loss: Array) -> Array:
     return np.sqrt(loss / size) / posterior.similarity.sigma
 
 
-def loss_at(posterior: Posterior, x: Array) -> Array:
-    """Loss of x (n, d). The states of ``posterior`` are then those of x."""
-    posterior.log_density(x, np.arange(len(x)))
+def loss_of_identity(posterior: Posterior) -> Array:
+    """Loss (n,) without a warp."""
+    return _loss(posterior.similarity, posterior.pairs.sources, posterior.pairs.targets)
+
+
+def loss_of_states(posterior: Posterior) -> Array:
+    """Loss (n,) of the warps that the log-density was computed of last."""
     return _loss(posterior.similarity, posterior.states.values, posterior.pairs.targets)
 
 

@@ -13,7 +13,7 @@ u ~ N(0, S) the posterior is N(V w b, V) with V = (S⁻¹ + w H)⁻¹, and the m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +26,7 @@ from dreamwarp.align.block import (
     Problem,
     at_resolution,
     excess,
-    loss_at,
+    loss_of_identity,
     map_blocks,
     pyramid,
     split_pairs,
@@ -37,6 +37,7 @@ from dreamwarp.align.prior import Prior, SmoothPrior, mass_matrix
 from dreamwarp.align.search import climb, find_maximum
 from dreamwarp.align.similarity import SquaredError
 from dreamwarp.core.compiled import map_on_threads, single_threaded_algebra, thread_count
+from dreamwarp.core.defaults import LEARNING_TOLERANCE
 from dreamwarp.core.progress import ProgressOption
 from dreamwarp.core.validation import check_resolution, check_whole, warn_of_fine_cells
 from dreamwarp.space import WarpSpace
@@ -53,8 +54,6 @@ Images = NDArray[np.float32]
 N_COMPONENTS = 128
 # Pairs per block of posteriors, so that their factors stay in the cache.
 BLOCK = 64
-# The search for the mode may end this far below it, in nats: far less than the posterior's spread.
-SMALLEST_GAIN = 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,21 +151,12 @@ class Evidence:
         H, upper triangles.
     constants : (n,)
         c, up to a term that depends on the noise alone.
-    loss_before, loss_after : (n,)
-        As in :class:`~dreamwarp.Alignments`.
-    converged : (n,)
-        Whether the search ended before ``max_steps``.
-    n_steps : (n,)
     """
 
     theta: Array
     linear: Array
     curvatures: NDArray[np.float32]
     constants: Array
-    loss_before: Array
-    loss_after: Array
-    converged: NDArray[np.bool_]
-    n_steps: Integers
 
     def __len__(self) -> int:
         return len(self.linear)
@@ -263,8 +253,8 @@ class EvidenceFinder:
         chosen, calibrated = choose_similarity(similarity, sigma, shape)
         problem = Problem(
             coordinates, coordinates.precision(prior.precision), chosen,
-            pyramid(coordinates, shape), "map", check_whole("max_steps", max_steps, 1), Chains(),
-            0,
+            pyramid(coordinates, shape), "map", check_whole("max_steps", max_steps, 1),
+            LEARNING_TOLERANCE, Chains(), 0,
         )  # fmt: skip
         if not calibrated:
             sources, targets = edges[choose_some(np.arange(len(edges)), values[0].size)].T
@@ -291,7 +281,6 @@ class EvidenceFinder:
         *,
         sigma: float | None = None,
         start: Array | None = None,
-        advance: Callable[[int], None] | None = None,
         n_threads: int | None = None,
         client: Client | None = None,
     ) -> Evidence:
@@ -303,8 +292,6 @@ class EvidenceFinder:
             Noise to use instead of the problem's; for squared errors only.
         start : (n, d), optional
             Initial θ, such as modes under a similar prior. Default: a search from coarse to fine.
-        advance : callable, optional
-            Called with the number of pairs of each block when it is done.
         client : distributed.Client, optional
             A cluster to run on, with the same results.
         """
@@ -319,7 +306,7 @@ class EvidenceFinder:
         ]
         shared = problem, self.frame, self.images
         parts = map_blocks(
-            measure_block, shared, tasks, advance=advance or (lambda n: None), n_threads=threads,
+            measure_block, shared, tasks, advance=lambda n: None, n_threads=threads,
             client=client,
         )  # fmt: skip
         return Evidence.join(parts)
@@ -335,15 +322,14 @@ def measure_block(
     grids = problem.grids if start is None else problem.grids[-1:]
     levels = [at_resolution(problem, sources, targets, grid) for grid in grids]
     fine, everyone = levels[-1], np.arange(n)
-    before = loss_at(fine, np.zeros((n, coordinates.dim)))
-    options: Any = {"max_steps": problem.max_steps, "smallest_gain": SMALLEST_GAIN}
+    options: Any = {"max_steps": problem.max_steps, "smallest_gain": problem.tolerance}
     if start is None:
-        maximum = find_maximum(levels, excess(fine, before), **options)
+        maximum = find_maximum(levels, excess(fine, loss_of_identity(fine)), **options)
     else:
         x = coordinates.from_theta(start)
         maximum = climb(fine, x, fine.log_density(x, everyone), everyone, **options)
     x = maximum.x
-    after = loss_at(fine, x)  # also sets the states for the derivatives
+    fine.log_density(x, everyone)  # sets the states
     gradients, hessians = fine.derivatives(x, everyone)
     gradients -= fine.log_prior(x)[1]
     to_x = coordinates.from_theta(frame.matrix.T).T
@@ -355,10 +341,7 @@ def measure_block(
     bent = np.einsum("nij,nj->ni", curvatures, u)
     likelihoods = problem.similarity.log_likelihood(fine.states.values, fine.pairs.targets)
     constants = likelihoods - np.einsum("ni,ni->n", slopes + 0.5 * bent, u)
-    return Evidence(
-        theta, slopes + bent, curvatures.astype(np.float32), constants, before, after,
-        maximum.converged, maximum.n_steps,
-    )  # fmt: skip
+    return Evidence(theta, slopes + bent, curvatures.astype(np.float32), constants)
 
 
 def spread_evenly(groups: Integers, n: int) -> Integers:

@@ -34,8 +34,8 @@ class Coordinates:
 
     def __init__(self, space: WarpSpace) -> None:
         self.space = space
-        self.mesh = space._mesh
-        self.unknown = space._basis.unknown
+        self.mesh = space.mesh
+        self.unknown = space.vertex_basis.unknown
         self.dim = space.dim
         self._identity = np.ones((space.dim, 1))  # in the place of ``Basis.columns``
 
@@ -90,7 +90,7 @@ def build_grid(space: WarpSpace, shape: tuple[int, ...]) -> kernels.Grid:
     regions = np.empty(len(points), np.uint32)
     weights, turns = np.empty(points.shape, np.float32), np.zeros(points.shape, np.float32)
     only = np.zeros(1, np.int64)
-    fast.enter_all(0, len(points), space._mesh, points[None], only, regions, weights, turns)
+    fast.enter_all(0, len(points), space.mesh, points[None], only, regions, weights, turns)
     rule = WRAP if space.boundary == "periodic" else EDGE
     starts = fast.Starts(regions, weights, turns)
     return kernels.Grid(starts, shape, np.array(shape, np.float32), rule)
@@ -184,6 +184,10 @@ class Posterior:
         likelihood = self.similarity.log_likelihood(values, targets)
         density[followed] = self.weights[kept] * likelihood + self.log_prior(x[followed])[0]
         return density
+
+    def log_density_of_identity(self) -> Array:
+        """Log-posterior of x = 0 for all pairs (n,), with the constant of :meth:`log_density`."""
+        return self.weights * self.similarity.log_likelihood(self.pairs.sources, self.pairs.targets)
 
     def derivatives(
         self, x: Array, chosen: NDArray[np.int64], *, second: bool = True

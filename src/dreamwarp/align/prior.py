@@ -87,14 +87,14 @@ class Prior:
 
         An improper density is not normalised.
         """
-        values, single = self.space._check_theta(theta)
+        values, single = self.space.check_theta(theta)
         white = np.einsum("rd,nd->nr", self.whitener, values)
         out = self._log_constant - 0.5 * np.einsum("nr,nr->n", white, white)
         return float(out[0]) if single else out
 
     def gradient(self, theta: ArrayLike) -> Array:
         """Derivative of :meth:`log_prob` by θ (n, d): -Q θ, of the same shape."""
-        values, single = self.space._check_theta(theta)
+        values, single = self.space.check_theta(theta)
         out = -np.einsum("de,ne->nd", self.precision, values)
         return out[0] if single else out
 

@@ -10,20 +10,20 @@ from numpy.typing import NDArray
 
 from dreamwarp.align import algebra
 from dreamwarp.align.posterior import Posterior
+from dreamwarp.core.defaults import TOLERANCE
 
 Array = NDArray[np.float64]
 
-# A search ends when the predicted gain of a step in log-density is less than this: far below the
-# variation of about d/2 over the bulk of the posterior.
-SMALLEST_GAIN = 0.05
-# Likewise at coarse resolutions, which only provide an initial point.
+# At coarse resolutions, which only provide an initial point, a search ends when the predicted gain
+# of a step in log-density is less than this.
 SMALLEST_COARSE_GAIN = 0.5
 # Predicted gains below this are rounding, as for identical images: no step is tried.
 ROUNDING = 1e-6
 # Noise is reduced by the first factor per stage, until the remaining excess is below the second.
 COOLING, LAST_COOLING = 2.0, 1.4
-# Damping of the first step, so small that the predicted gain is that of the undamped step.
-FIRST_DAMPING = 1e-3
+# Least damping, and that of the first step: so small that the predicted gain is that of the
+# undamped step. After a step that failed, damping is at least the second: less changes little.
+LEAST_DAMPING, DAMPING_AFTER_FAILURE = 1e-3, 0.1
 # Interpolated images have kinks. A maximum on a kink has a non-zero slope, so that gains are always
 # predicted. There a search ends when damping exceeds the first, or after this many consecutive
 # steps that gained less than the smallest gain.
@@ -44,7 +44,7 @@ def find_maximum(
     excess: Array,
     *,
     max_steps: int,
-    smallest_gain: float = SMALLEST_GAIN,
+    smallest_gain: float = TOLERANCE,
 ) -> Maximum:
     """Search from the identity, from coarse to fine levels; returns maxima of the last level.
 
@@ -73,12 +73,13 @@ def find_maximum(
         )
         x[wanted] = found.x
         n_steps[wanted] += found.n_steps
-    density, suggested = fine.log_density(np.zeros_like(x), everyone), np.flatnonzero(x.any(axis=1))
+    density, suggested = fine.log_density_of_identity(), np.flatnonzero(x.any(axis=1))
     found_there = fine.log_density(x[suggested], suggested)
     worse = suggested[~(found_there > density[suggested])]
     density[suggested] = np.maximum(density[suggested], found_there)
     x[worse] = 0.0
-    fine.log_density(x[worse], worse)
+    at_identity = np.flatnonzero(~x.any(axis=1))
+    fine.log_density(x[at_identity], at_identity)  # sets the states
     found = climb(fine, x, density, everyone, max_steps=max_steps, smallest_gain=smallest_gain)
     return found._replace(n_steps=n_steps + found.n_steps)
 
@@ -86,8 +87,7 @@ def find_maximum(
 def _stages(levels: Sequence[Posterior], excess: Array) -> Iterator[tuple[Posterior, Array]]:
     """Posteriors to maximise in turn, each with factors (n,) of the noise."""
     for level in levels[:-1]:
-        for start in (COOLING, 1.0):
-            yield level, np.maximum(start * excess, 1.0)
+        yield level, np.maximum(excess, 1.0)
     while (excess > LAST_COOLING).any():
         yield levels[-1], np.where(excess > LAST_COOLING, excess, 1.0)
         excess = excess / COOLING
@@ -111,7 +111,7 @@ def climb(
     n, d = x.shape
     x, density = x.copy(), density.copy()
     gradients, hessians = np.empty((n, d)), np.empty((n, d, d))
-    damping, raise_by = np.full(n, FIRST_DAMPING), np.full(n, 4.0)
+    damping, raise_by = np.full(n, LEAST_DAMPING), np.full(n, 4.0)
     converged = np.zeros(n, bool)
     n_steps, n_idle = np.zeros(n, np.int64), np.zeros(n, np.int64)
     active, moved = np.isfinite(density), np.ones(n, bool)
@@ -135,7 +135,7 @@ def climb(
         chosen, steps, predicted = chosen[uphill], steps[uphill], predicted[uphill]
         last = ~(predicted >= smallest_gain)
         # With strong damping every predicted gain is small: test the undamped step.
-        unsure = np.flatnonzero(last & (damping[chosen] > FIRST_DAMPING))
+        unsure = np.flatnonzero(last & (damping[chosen] > LEAST_DAMPING))
         last[unsure] = ~(solve(chosen[unsure], np.zeros(len(unsure)))[1] >= smallest_gain)
         trial = x[chosen] + steps
         found = posterior.log_density(trial, pairs[chosen])
@@ -146,7 +146,8 @@ def climb(
         x[up], density[up], moved[up] = trial[better], found[better], True
         kept = gain[better] / predicted[better]
         damping[up] *= np.where(kept > 0.5, 0.2, np.where(kept > 0.2, 1.0, 3.0))
-        damping[down] *= raise_by[down]
+        damping[down] = np.maximum(damping[down] * raise_by[down], DAMPING_AFTER_FAILURE)
+        damping = np.maximum(damping, LEAST_DAMPING)
         raise_by[up], raise_by[down] = 4.0, 2.0 * raise_by[down]
         n_idle[up] = np.where(gain[better] < smallest_gain, n_idle[up] + 1, 0)
         last |= (n_idle[chosen] == MAX_IDLE) | (damping[chosen] > LARGEST_DAMPING)

@@ -12,8 +12,9 @@ This is the 0-1 error of the nearest neighbour, smoothed where a and b differ by
 5 %, and so it needs fewer samples. More than about 4,000 samples are subsampled; the verdict then
 holds for a data set of that size.
 
-All strengths use the same draws, scaled. If the largest strength is the best, larger ones are
-tried. ``dreamwarp.augment.verdict`` turns errors into a strength and a verdict.
+All strengths use the same draws, scaled. Strengths that can't win stop early. If the largest
+strength is the best, larger ones are tried. ``dreamwarp.augment.verdict`` turns errors into a
+strength and a verdict.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from dreamwarp.augment.verdict import (
     Errors,
     Judgement,
     Setup,
+    are_as_good,
     check_strengths,
     conclude,
     is_last_best,
@@ -65,6 +67,8 @@ N_WARPED, N_WARPED_PER_SAMPLE, MOST_WARPED = 12_000, 12, 80_000
 MIN_COPIES, MAX_COPIES = 12, 200
 # Shares of the copies at which errors are recorded, to see how many are enough.
 SHARES = (0.25, 0.5, 1.0)
+# A strength can't win if its error exceeds the lowest by so many standard errors of the difference.
+CLEAR = 3.0
 # Half the exponent of e, since distances are squared.
 SHARPNESS = 10.0
 # Smallest squared distance per pixel that float32 tells from 0.
@@ -184,16 +188,23 @@ def _judge(
     copies: Sequence[int],
     progress: ProgressOption,
 ) -> list[Errors]:
-    """Errors at all strengths, by number of copies."""
+    """Errors at all strengths, by number of copies.
+
+    Strengths that can't win get no more copies: their errors stay as they are.
+    """
     nearest = {strength: [fold.distances for fold in folds] for strength in strengths}
-    found = []
-    with track(len(folds) * len(nearest) * copies[-1], "judging strengths", progress) as advance:
+    found: list[Errors] = []
+    rivals = dict(nearest)
+    with track(len(folds) * copies[-1], "judging strengths", progress) as advance:
         for done, wanted in pairwise((0, *copies)):
             for number, fold in enumerate(folds):
-                _add_copies(fold, number, data, nearest, range(done, wanted))
-                advance(len(nearest) * (wanted - done))
+                _add_copies(fold, number, data, rivals, range(done, wanted))
+                advance(wanted - done)
             errors = [_errors_of(folds, nearest[strength]) for strength in strengths]
             found.append(Errors(*map(np.stack, zip(*errors, strict=True))))
+            smooth = found[-1].smooth
+            can_win = are_as_good(smooth, int(smooth.mean(axis=1).argmin()), CLEAR)
+            rivals = {s: nearest[s] for s, good in zip(strengths, can_win, strict=True) if good}
     return found
 
 

@@ -13,7 +13,13 @@ from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
 from dreamwarp.align.alignment import METHODS, is_flat, scale_images
 from dreamwarp.align.evidence import EvidenceFinder, spread_evenly
 from dreamwarp.align.pairs import random_pairs
-from dreamwarp.core.defaults import DISPLACEMENT, MAX_DRAWS, MAX_STEPS
+from dreamwarp.core.defaults import (
+    DISPLACEMENT,
+    LEARNING_TOLERANCE,
+    MAX_DRAWS,
+    MAX_STEPS,
+    TOLERANCE,
+)
 from dreamwarp.core.labels import Label
 from dreamwarp.core.progress import ProgressOption, show_waiting
 from dreamwarp.core.validation import check_choice, check_whole, warn_user
@@ -120,7 +126,7 @@ class TrainingPairs:
     pairs_by_class : dict of label to Pairs
     hyper : HyperParameters
     for_gaussians : TrainingPairs or None
-        Other pairs, which the covariance of each class is fitted to.
+        Random pairs, scaled to warps from the centre of a class, which its covariance is fitted to.
     """
 
     space: WarpSpace
@@ -130,6 +136,9 @@ class TrainingPairs:
 
     def __len__(self) -> int:
         return sum(map(len, self.pairs_by_class.values()))
+
+    def __repr__(self) -> str:
+        return f"TrainingPairs({len(self):,} pairs of {len(self.pairs_by_class)} classes)"
 
     def among(self, kept: NDArray[np.bool_]) -> TrainingPairs:
         """The pairs of which both samples are kept, a mask (n_samples,)."""
@@ -232,7 +241,7 @@ class _Learner:
     def learn_gaussians(self, edges: Integers) -> Learned:
         """Align under the prior and noise that empirical Bayes finds, and fit to posteriors."""
         pool = self.estimate_pool(edges)
-        alignments = self.align(edges, pool)
+        alignments = self.align(edges, pool)  # learn_posteriors starts at these modes
         usable = self.select_usable(alignments)
         pairs = self.learn_posteriors(pool, edges[usable], alignments.theta[usable])
         return Learned(edges, alignments, self.fit_model(pairs), pairs)
@@ -244,10 +253,7 @@ class _Learner:
         drawn = self.draw_pairs()
         pool = self.estimate_pool(drawn, similarity=alignments.similarity)
         others = self.learn_posteriors(pool, drawn)
-        hyper = HyperParameters(
-            "template", shrinkage=0.0, pool_pairs=others.hyper.pool_pairs,
-            class_pairs=CLASS_PAIRS, drift=DRIFT, min_pairs=MIN_PAIRS,
-        )  # fmt: skip
+        hyper = replace(others.hyper, kind="template", class_pairs=CLASS_PAIRS, drift=DRIFT)
         pairs = TrainingPairs(self.space, pairs_by_class, hyper, others)
         return Learned(edges, alignments, self.fit_model(pairs), pairs)
 
@@ -291,12 +297,14 @@ class _Learner:
                 "prior": self.prior, "similarity": settings.similarity, "sigma": settings.sigma,
             }  # fmt: skip
         else:
-            under = {"prior": pool.prior, "similarity": pool.similarity, "sigma": "auto"}
+            under = {"prior": pool.prior, "similarity": pool.similarity}
         return align_pairs(
             self.space, self.images, self.images, edges=edges, **under,
             method="map" if settings.method == "eb" else settings.method, seed=self.seed,
-            max_steps=settings.max_steps, max_draws=settings.max_draws, client=self.client,
-            progress=self.progress, n_threads=self.n_threads,
+            max_steps=settings.max_steps,
+            tolerance=LEARNING_TOLERANCE if settings.method == "eb" else TOLERANCE,
+            max_draws=settings.max_draws, client=self.client, progress=self.progress,
+            n_threads=self.n_threads,
         )  # fmt: skip
 
     def select_usable(self, alignments: Alignments) -> Integers:
@@ -338,7 +346,8 @@ class _Learner:
         """Estimate the noise and the pool; ``similarity``: one that was calibrated before."""
         settings = self.settings
         finder = EvidenceFinder.for_images(
-            self.prior, self.images, edges, similarity=similarity or settings.similarity,
+            self.prior, self.images, edges,
+            similarity=settings.similarity if similarity is None else similarity,
             sigma=settings.sigma, max_steps=settings.max_steps, progress=self.progress,
             n_threads=self.n_threads,
         )  # fmt: skip

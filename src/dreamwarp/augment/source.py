@@ -32,7 +32,7 @@ Balance = Literal["classes", "data"]
 # cache, large enough that Python's overhead is small.
 BLOCK_VALUES = 2**20
 MAX_BLOCK = 4096
-# Larger blocks are multiples of this, the number of warps that kernels process together.
+# Larger blocks are multiples of this, itself a multiple of the warps that kernels take at a time.
 ABREAST = 64
 # Memory for intermediate results if one call makes many samples.
 BLOCK_BYTES = 64 * 2**20

@@ -88,7 +88,7 @@ def describe(model: WarpModel) -> dict[str, Any]:
         "space": {
             "cells": list(space.cells),
             "boundary": space.boundary,
-            "volume_preserving": False,  # readers of earlier versions ask for it
+            "volume_preserving": False,  # part of the fingerprint
         },
         "settings": model.settings,
         "strength": model.strength,

@@ -47,7 +47,7 @@ class HyperParameters:
     bandwidth : float or None
         For "kde".
     class_pairs, drift : float or None
-        For "template".
+        For "template": c and b of ``model.template``.
     min_pairs : int
         A class with fewer pairs gets the pool's distribution.
     """

@@ -25,7 +25,7 @@ from dreamwarp.space.tessellation import MAX_AXES
 # order, and equal models should give equal files.
 FORMAT = "dreamwarp.WarpModel"
 # 1: warps multiplied by the strength. 2: warps as learned. 3: with a Gaussian for samples that are
-# not templates.
+# not templates. 4: Gaussians of warps from the centre of a class; templates share them as noise.
 VERSION = 4
 # Most characters of a description: enough for 100,000 classes, and half of what safetensors reads.
 MAX_DESCRIPTION = 2**25

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from dreamwarp.core.draws import Seed, as_key, check_numbers
 from dreamwarp.core.labels import Label, check_label
-from dreamwarp.core.validation import as_finite_array, check_choice, check_factor, check_whole
+from dreamwarp.core.validation import check_choice, check_factor, check_whole
 from dreamwarp.model.distribution import Array, Batch, Distribution, Integers
 from dreamwarp.model.fitting import (
     KINDS,
@@ -199,16 +199,10 @@ class WarpModel:
         For kind ``"template"``, ``templates`` (n,) are the samples to be warped; without them the
         density is that of the class. Other kinds ignore them.
         """
-        values = as_finite_array("theta", theta)
-        if values.ndim not in (1, 2) or values.shape[-1] != self.space.dim:
-            raise ValueError(
-                f"`theta` must have shape (n, {self.space.dim}) for {self.space!r}, got "
-                f"{values.shape}. Use the space the model was fitted with."
-            )
-        rows = np.atleast_2d(values)
+        rows, is_single = self.space.check_theta(theta)
         of = None if templates is None else check_templates(templates, len(rows))
         out = self.distribution(label).log_prob(rows, of)
-        return out[0] if values.ndim == 1 else out
+        return out[0] if is_single else out
 
     def distribution(self, label: Label | None) -> Distribution:
         """The distribution of a class; None: of all classes."""

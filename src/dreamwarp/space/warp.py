@@ -83,7 +83,7 @@ class Warp:
     def __init__(self, space: WarpSpace, theta: ArrayLike) -> None:
         if not isinstance(space, WarpSpace):
             raise TypeError(f"`space` must be a WarpSpace, got {type(space).__name__}.")
-        values, is_single = space._check_theta(theta)
+        values, is_single = space.check_theta(theta)
         values = values.copy()
         values.flags.writeable = False
         self.space = space

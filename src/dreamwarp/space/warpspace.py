@@ -86,7 +86,7 @@ class WarpSpace:
     @property
     def dim(self) -> int:
         """Number of parameters, d in the paper."""
-        return self._basis.dim
+        return self.vertex_basis.dim
 
     @property
     def n_cells(self) -> int:
@@ -106,11 +106,13 @@ class WarpSpace:
         return basis
 
     @cached_property
-    def _basis(self) -> Basis:
+    def vertex_basis(self) -> Basis:
+        """The map from θ to the free velocities at the vertices."""
         return build_basis(self.tessellation, self.boundary)
 
     @cached_property
-    def _mesh(self) -> Mesh:
+    def mesh(self) -> Mesh:
+        """The cells as arrays, for kernels."""
         return build_mesh(self.tessellation)
 
     @property
@@ -146,12 +148,12 @@ class WarpSpace:
         theta, points, single = self._check_batch(theta, points)
         velocities = self._unchecked_fields(theta).velocities
         out = np.empty((len(theta), points.shape[1], self.ndim))
-        spread(coordinates.evaluate, len(theta), self._mesh, velocities, points, out)
+        spread(coordinates.evaluate, len(theta), self.mesh, velocities, points, out)
         return out[0] if single else out
 
     def vertex_velocities(self, theta: ArrayLike) -> Array:
         """Velocities at ``tessellation.vertices``: (n, n_vertices, ndim)."""
-        theta, single = self._check_theta(theta)
+        theta, single = self.check_theta(theta)
         out = self._unchecked_fields(theta).velocities[:, : len(self.tessellation.vertices)]
         return out[0] if single else out
 
@@ -173,7 +175,7 @@ class WarpSpace:
 
     def affine_maps(self, theta: ArrayLike) -> Array:
         """[A | b] of every cell: (n, n_cells, ndim, ndim + 1)."""
-        theta, single = self._check_theta(theta)
+        theta, single = self.check_theta(theta)
         nodes = self._unchecked_fields(theta).velocities[:, self.tessellation.simplices]
         weights = self.tessellation.barycentric[: self.n_cells]
         out = np.einsum("ncgk,cgj->nckj", nodes, weights)
@@ -365,30 +367,31 @@ class WarpSpace:
         velocities = np.zeros((len(theta), len(self.tessellation.nodes), self.ndim))
         bounds = np.empty(len(theta)), np.empty(len(theta)), np.empty(len(theta))
         spread(
-            coordinates.node_velocities, count_chunks(len(theta), FIELDS), self._mesh,
-            self._basis.unknown, self._basis.columns, theta, velocities, *bounds,
+            coordinates.node_velocities, count_chunks(len(theta), FIELDS), self.mesh,
+            self.vertex_basis.unknown, self.vertex_basis.columns, theta, velocities, *bounds,
             n_threads=n_threads, smallest_block=self._smallest_block,
         )  # fmt: skip
-        return Fields(self._mesh, velocities, *bounds, n_threads)
+        return Fields(self.mesh, velocities, *bounds, n_threads)
 
     @property
     def _smallest_block(self) -> int:
         """Fewest blocks of ``FIELDS`` fields worth a thread: about 100 ns per region and block."""
-        return max(1, 1024 // len(self._mesh.regions))
+        return max(1, 1024 // len(self.mesh.regions))
 
     def theta_gradient(self, by_velocity: Array, n_threads: int | None) -> Array:
         """Derivatives by node velocities (n, n_nodes, ndim) as derivatives by θ (n, d)."""
         out = np.zeros((len(by_velocity), self.dim))
         spread(
             coordinates.theta_gradient, count_chunks(len(out), FIELDS),
-            self._basis.unknown, self._basis.rows, by_velocity, out,
+            self.vertex_basis.unknown, self.vertex_basis.rows, by_velocity, out,
             n_threads=n_threads, smallest_block=self._smallest_block,
         )  # fmt: skip
         return out
 
     # -- checks
 
-    def _check_theta(self, theta: ArrayLike) -> tuple[Array, bool]:
+    def check_theta(self, theta: ArrayLike) -> tuple[Array, bool]:
+        """θ as (n, d), and whether a single θ (d,) was given; raise if it does not fit."""
         values = as_finite_array("theta", theta)
         if values.ndim not in (1, 2) or values.shape[-1] != self.dim:
             raise ValueError(
@@ -411,7 +414,7 @@ class WarpSpace:
 
     def _check_batch(self, theta: ArrayLike, points: ArrayLike) -> tuple[Array, Array, bool]:
         """θ (n, d), points (n or 1, m, ndim), and whether a single θ was given."""
-        parameters, single = self._check_theta(theta)
+        parameters, single = self.check_theta(theta)
         positions = self._check_points(points)
         if positions.ndim == 2:
             return parameters, positions[None], single

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from dreamwarp.core.validation import as_finite_array
-from dreamwarp.space import Warp
 from dreamwarp.torch.compiled_engine import FlowOptions, n_threads, to_numpy
 from dreamwarp.torch.tensor_interpolation import resample, resample_vjp
 from dreamwarp.torch.walk import DOUBLE, SINGLE, DeviceMesh, Precision, device_mesh, follow
@@ -98,8 +97,7 @@ def blocks(options: FlowOptions, theta: Tensor, points: Tensor) -> Iterator[Bloc
     If float32 can't keep the tolerance for a stiff θ, float64 is used, as in the kernels.
     """
     space, method, tolerance = options
-    # A copy, since a warp's θ is read-only: numba would compile another kernel for it.
-    fields = space.fields(Warp(space, to_numpy(theta)).theta.copy(), n_threads())
+    fields = space.fields(space.check_theta(to_numpy(theta))[0], n_threads())
     is_double = (method == "exact") | (fields.step_lengths(tolerance) == 0)
     m = points.shape[1]
     size = max(1, PATHS_AT_ONCE // max(m, 1))
