@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from dreamwarp.model import WarpModel, alignment_weights
     from dreamwarp.space import Warp, WarpSpace
 
-# Public names by the module that has them, looked up when they are first asked for: numba and
-# scikit-learn take long to load, and before that a command must be ready for Ctrl-C.
+# Module of each public name. It is imported when the name is first used: numba and scikit-learn are
+# slow to load, and a command must handle Ctrl-C before that.
 LAZY = {
     "Alignments": "align",
     "Augmenter": "augment",

@@ -1,4 +1,4 @@
-"""The ``dreamwarp`` command: parses and calls, holds no logic.
+"""The ``dreamwarp`` command: parses arguments and calls functions; contains no other logic.
 
 Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted. Errors are one line on standard
 error.

@@ -74,7 +74,7 @@ class FixedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
 
     Notes
     -----
-    Rotated boxes raise an error: warped, they are no boxes.
+    Rotated boxes raise an error: after a warp they are not boxes.
     """
 
     def __init__(

@@ -18,20 +18,21 @@ from dreamwarp.core import draws
 
 Array = NDArray[np.float64]
 
-# All chains of a pair except the first start at modes near draws of the prior, so far apart that
-# chains in different modes show. This share of the likelihood's curvature makes the prior proper.
+# All chains of a pair except the first start at modes near draws of the prior: so far apart that
+# R-hat reveals several modes. This fraction of the likelihood's curvature is added to the prior to
+# make it proper.
 LIKELIHOOD_SHARE = 1e-4
 # Largest number of steps to those modes.
 MAX_CLIMB = 20
 # Step sizes are adapted at rate s^-DECAY in sweep s (Robbins and Monro: between 1/2 and 1).
 DECAY = 0.6
-# Times that the surrogate is fitted during burn-in, and sweeps per Hessian that it is fitted to.
+# Number of surrogate fits during burn-in, and number of sweeps per Hessian used in a fit.
 N_STAGES, HESSIAN_EVERY = 4, 4
 # The last 1 / FINAL_SHARE of burn-in adapts step sizes only.
 FINAL_SHARE = 5
 # Chains that have not converged after PATIENCE times the draws of the first test restart with a
-# surrogate fitted to those draws, with twice the patience. N_READAPT sweeps then adapt step sizes,
-# and the first test is after 1 / FIRST_TEST of the patience: slow chains need more draws.
+# surrogate fitted to those draws, and the patience is doubled. N_READAPT sweeps then adapt step
+# sizes, and the first test is after 1 / FIRST_TEST of the patience: slow chains need more draws.
 PATIENCE, N_READAPT, FIRST_TEST = 7, 20, 4
 # Sweep s of chain c of pair k uses the random numbers of sample (k 2^10 + c) 2^24 + s.
 MAX_CHAINS, MAX_SWEEPS = 2**10, 2**24
@@ -45,13 +46,14 @@ class Chains:
     ----------
     n_chains : int
     n_burn_in : int
-        Sweeps before the first draw is kept, in which proposals are adapted. Most are Hamiltonian
-        for both methods, which reaches the bulk of the posterior fastest.
+        Sweeps before the first draw is kept. Proposals are adapted in these sweeps. Most of them
+        use Hamiltonian proposals, also for Metropolis: these reach the bulk of the posterior
+        fastest.
     n_draws : int
         Draws per chain, one per sweep, before the first test of convergence.
     max_draws : int
-        A pair that has not converged by then is reported. Draws dropped because proposals are
-        adapted again count too.
+        Largest number of draws per chain, including draws dropped when proposals are adapted again.
+        A pair that has not converged by then is reported.
     r_hat : float
         Chains have converged when the split R-hat of every coordinate is at most this.
     """
@@ -122,7 +124,7 @@ def sample_posterior(
 def _disperse(posterior: Posterior, surrogate: Surrogate, normals: Array, n_chains: int) -> Array:
     """Initial states of chains (n * n_chains, d): the mode for the first chain of a pair.
 
-    The others climb from a draw of the prior to the nearest mode, which may be another one. A chain
+    Each other chain climbs from a draw of the prior to a mode, possibly a different one. A chain
     that starts at the draw itself may be so far from the bulk that it never moves.
     """
     everyone = np.arange(len(normals))
@@ -263,7 +265,8 @@ def _run(sampler: _Sampler, options: Chains, n: int) -> Sampled:
 def diagnose(chains: Array) -> tuple[float, float]:
     """Largest split R-hat and smallest effective sample size of chains (n_chains, n_draws, d).
 
-    By arviz. Coordinates that never move are ignored. NaN if all are, or if draws are too few.
+    Computed by arviz. Coordinates that never move are ignored. NaN if none moves, or if there are
+    too few draws.
     """
     from arviz_stats.base.array import array_stats
 

@@ -24,7 +24,7 @@ Array = NDArray[np.float64]
 
 # Pairs for the estimate of σ, and pairs aligned at a time.
 N_CALIBRATION, CHUNK = 64, 8192
-# Search steps: distances need no more digits, and few pairs gain from more steps.
+# Search steps. Distances need no higher precision, and few pairs improve with more steps.
 MAX_STEPS = 12
 
 
@@ -55,7 +55,8 @@ def warp_distance(
         Distances with different σ are not comparable: pass a number to compare several calls.
     n_candidates : int, optional
         Align only this many samples of b per sample of a, the nearest without warps. The others
-        keep their distance without warps, which is an upper bound. For nearest neighbours.
+        keep their distance without warps, which is an upper bound. This is enough to find nearest
+        neighbours.
     max_steps : int
         Largest number of search steps.
 

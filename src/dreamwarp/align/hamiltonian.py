@@ -2,8 +2,8 @@
 
 Let N(m, (Uᵀ U)⁻¹) be a Gaussian that approximates the posterior: Laplace's approximation at first,
 then fitted to the chains during burn-in. With x = m + U⁻¹ z, the density of z is a standard normal
-density times a correction. The dynamics of the former are a rotation, which is computed exactly;
-only the correction is integrated numerically (Shahbaba, Lan, Johnson and Neal 2014), so a
+density times a correction. The dynamics under the normal density are a rotation, which is computed
+exactly; only the correction is integrated numerically (Shahbaba, Lan, Johnson and Neal 2014), so a
 trajectory long enough to decorrelate takes few gradients. The step length is adapted during burn-in
 and fixed while draws are kept.
 """
@@ -67,7 +67,7 @@ class Hamiltonian:
         n_steps: NDArray[np.int64],
         step: Array,
     ) -> tuple[Array, Array, Array, Array]:
-        """Ends of trajectories: x, density, gradient by x, momentum."""
+        """Ends of trajectories: x, density, gradient with respect to x, momentum."""
         x, density = self.x[chosen], self.density[chosen]
         gradient = self._gradient[chosen]
         force = self.surrogate.pull(gradient, chosen) + z

@@ -100,7 +100,7 @@ def add_row(path, i, regions, weights, slope, curvature, rows):
 
 @part
 def split_channels(force, metric, i, path, regions, weights, rows):
-    """Rows of a pixel from Σ_c u_c g_c and Σ_c w_c g_c g_cᵀ, by L D Lᵀ of the second."""
+    """Rows of a pixel from Σ_c u_c g_c and Σ_c w_c g_c g_cᵀ, the second factored as L D Lᵀ."""
     n = len(force)
     floor = 0.0
     for k in range(n):
@@ -164,7 +164,7 @@ def choose_rows(grid, source, t, states, slopes, curvatures, places, work, force
 
 @part
 def collect_row(mesh, unknown, path, log, row, touched):
-    """Write the derivative of one path by the unknowns to ``row``.
+    """Write the derivative of one path with respect to the unknowns to ``row``.
 
     Lists the indices of its non-zero entries in ``touched`` and returns their number.
     """
@@ -211,22 +211,23 @@ def linearise(
     first, last, mesh, grid, unknown, velocities, lengths, chosen, sources, states,
     slopes, curvatures, capacity, into, gradients, hessians, entries,
 ):  # fmt: skip
-    """Gradient of the log-likelihood by the unknowns, and minus its Gauss-Newton Hessian.
+    """Gradient and minus the Gauss-Newton Hessian of the log-likelihood, in the unknowns.
 
     Parameters
     ----------
     velocities : (k, nodes, ndim)
         Of the chosen pairs.
     slopes, curvatures : (k, channels, m)
-        First derivative of the log-likelihood by every pixel value, and minus the second.
+        First derivative of the log-likelihood with respect to each pixel value, and minus the
+        second derivative.
     capacity : int
         Capacity of the log of a pair's paths.
     into : (k,)
         Indices of the results in ``gradients`` and ``hessians``.
     gradients, hessians : (n, unknowns), (n, unknowns, unknowns) or (n, 0, 0)
-        Of a Hessian the upper triangle is written.
+        Only the upper triangle of a Hessian is written.
     entries : (k,)
-        Receives the number of log entries needed. If above the capacity, there are no results.
+        Receives the number of log entries needed. If it exceeds the capacity, there are no results.
     """
     n, m = len(mesh.cells), len(grid.starts.regions)
     n_paths = m if sources.shape[1] == 1 else n * m

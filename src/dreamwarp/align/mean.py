@@ -15,7 +15,7 @@ from dreamwarp.space import Warp, WarpSpace
 
 Array = NDArray[np.float64]
 
-# Rounds end when the mean changes by less than this share of the samples' standard deviation.
+# Rounds end when the mean changes by less than this fraction of the samples' standard deviation.
 SMALLEST_CHANGE = 0.01
 
 

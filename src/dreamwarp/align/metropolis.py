@@ -10,8 +10,8 @@ proposal is accepted with probability min(1, r(x') / r(x)), where r = p / N(m, (
 each chain during burn-in and fixed while draws are kept.
 
 The paper changes the velocity of one vertex at a time. Under a smooth prior a vertex is almost
-determined by its neighbours: with such moves added to these, digits on (4, 4) cells gave 0.6 times
-as many effective draws per second, and on (8, 8) cells as many.
+determined by its neighbours. When such moves were added to these, digits on (4, 4) cells gave 0.6
+times as many effective draws per second, and digits on (8, 8) cells equally many.
 """
 
 from __future__ import annotations

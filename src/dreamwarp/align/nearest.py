@@ -73,7 +73,8 @@ def _shrunk_squares(scaled: NDArray[np.float32]) -> NDArray[np.float32]:
     """|a|² (1 - c) in float32, where c makes |a|² + |b|² - 2 a·b a lower bound despite rounding.
 
     With u the unit roundoff, the error of 2 a·b is at most size u (|a|² + |b|²). Rounding of the
-    samples changes |a - b|² by at most 6 u (|a|² + |b|²). The rest of 32 is for sums and limits.
+    samples changes |a - b|² by at most 6 u (|a|² + |b|²). The remaining 26 u cover the rounding of
+    sums and limits.
     """
     share = 1.0 - (scaled.shape[1] + 32) * ROUNDOFF
     squares = np.einsum("nk,nk->n", scaled, scaled, dtype=np.float64)
@@ -109,7 +110,7 @@ def keep_nearest(
 
 @part
 def is_any_below(square, others, products, limit):
-    """Whether any lower bound of a group is below the limit; counts to avoid branches."""
+    """Whether any lower bound of a group is below the limit. Counts them, to avoid branches."""
     count = np.int32(0)
     for k in range(len(products)):
         count += np.int32(square + others[k] - TWO * products[k] < limit)

@@ -1,15 +1,15 @@
-"""Calibration of likelihoods from residuals: σ, or the effective share of independent pixels.
+"""Calibration of likelihoods from residuals: σ, or the effective fraction of independent pixels.
 
 A likelihood treats pixels as independent, but residuals after alignment are correlated: a stroke
-that is too thick is so over many pixels. Let κ be the sum over lags of their autocorrelation. A
+that is too thick differs over many pixels. Let κ be the sum over lags of their autocorrelation. A
 patch of κ correlated pixels has the information of one, so residuals of mean square s² have
 
     σ² = s² κ.
 
 Other similarities estimate the size of their residuals themselves. Their log-likelihood is
-multiplied by the share w for which its mean curvature c equals the variance of its slope (Godambe
-information). With u the derivatives of the unscaled log-likelihood by the pixel values, and κ their
-correlation sum,
+multiplied by the fraction w for which its mean curvature c equals the variance of its slope
+(Godambe information). With u the derivatives of the unscaled log-likelihood with respect to the
+pixel values, and κ their correlation sum,
 
     w = c / (κ mean(u²)).
 
@@ -36,23 +36,24 @@ from dreamwarp.align.similarity import (
 Array = NDArray[np.float64]
 Images = NDArray[np.float32]
 
-# Pairs that are aligned for the estimate, and number of fixed-point iterations. Of large samples
-# fewer pairs will do: as many as have N_VALUES values, but no fewer than MIN_PAIRS.
+# Number of pairs aligned for the estimate, and number of fixed-point iterations. Large samples need
+# fewer pairs: N_VALUES values in total, but at least MIN_PAIRS pairs.
 N_PAIRS, N_ROUNDS = 128, 4
 N_VALUES, MIN_PAIRS = 2**18, 24
-# First guess of σ relative to the rms difference of images, and lowest σ relative to their spread.
+# Initial σ relative to the rms difference of images, and smallest σ relative to their standard
+# deviation.
 FIRST_SHARE, LOWEST_SHARE = 1.0, 0.05
-# Bounds on the effective share of independent pixels.
+# Bounds on the effective fraction of independent pixels.
 SMALLEST_SHARE, LARGEST_SHARE = 1e-3, 1.0
 
 
 def count_pairs(n_values: int) -> int:
-    """Number of pairs of samples of ``n_values`` values to calibrate a similarity on."""
+    """Number of pairs to calibrate a similarity on, for samples of ``n_values`` values."""
     return min(max(N_VALUES // n_values, MIN_PAIRS), N_PAIRS)
 
 
 def check_sigma(sigma: Any) -> float | Literal["auto"]:
-    """``sigma`` as float, or ``"auto"``; raise if it is neither."""
+    """Return ``sigma`` as float, or ``"auto"``; raise if it is neither."""
     if isinstance(sigma, str) and sigma == "auto":
         return "auto"
     if not isinstance(sigma, Real) or isinstance(sigma, bool) or not 0 < float(sigma) < np.inf:

@@ -107,7 +107,8 @@ def random_pairs(codes: NDArray[np.int64], n_pairs: int) -> NDArray[np.int64]:
     codes : (n,)
         Class of each sample.
     n_pairs : int
-        Most pairs in all. A class with too few gives all its pairs, and the others more.
+        Largest total number of pairs. A class with too few pairs gives all of them, and the other
+        classes give more.
 
     Returns
     -------
@@ -169,7 +170,7 @@ def _query(
 
 
 def _check_samples(X: ArrayLike) -> NDArray[Any]:
-    """Samples (n, size) of finite numbers."""
+    """Return samples as (n, size) with n > 1; raise if any value is not finite."""
     array = as_array("X", X)
     if array.ndim < 2 or array[:1].size == 0:
         raise ValueError(f"`X` must have shape (n, *shape), a sample per row, got {array.shape}.")

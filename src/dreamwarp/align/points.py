@@ -34,10 +34,10 @@ COOLING = 2.0
 SMALLEST_GAIN = 0.05
 # Iterations of the estimate of σ, and pairs that are aligned for it.
 N_ROUNDS, N_PAIRS = 3, 12
-# Lowest estimate of σ, as a share of the domain: meshes are float32.
+# Lowest estimate of σ, as a fraction of the domain: meshes are float32.
 LEAST_SIGMA = 1e-4
 LARGEST_DAMPING = 1e6
-# Share of the prior's variance in the directions that are left out, those of least variance. A
+# The directions of least prior variance are left out, up to this fraction of the total variance. A
 # quarter of the directions remain, at a tenth of the cost per step.
 LEFT_OUT = 1e-3
 
@@ -87,13 +87,13 @@ def align_points(
     sources, targets : sequences of (m_k, ndim)
         In the unit domain.
     match : {"auto", "known", "nearest"}
-        ``"known"``: point k of a source belongs to point k of its target. ``"nearest"``: to the
-        nearest, in both directions (Chamfer distance). ``"auto"``: ``"known"`` if the sets of every
-        pair have equal numbers of points.
+        ``"known"``: point k of a source belongs to point k of its target. ``"nearest"``: each point
+        belongs to the nearest point of the other set, in both directions (Chamfer distance).
+        ``"auto"``: ``"known"`` if the sets of every pair have equal numbers of points.
     prior : Prior, optional
         Default: ``SmoothPrior(space)``.
     sigma : float or "auto"
-        Standard deviation of a coordinate of a matched point, as a share of the domain.
+        Standard deviation of a coordinate of a matched point, as a fraction of the domain.
         ``"auto"`` estimates it from some of the pairs.
     max_points : int
         Larger sets are reduced to this many points, evenly spaced by index.
@@ -338,7 +338,7 @@ def _check_counts(pairs: list[tuple[Array, Array]]) -> None:
 def _thin_pair(source: Array, target: Array, most: int, match: Match) -> tuple[Array, Array]:
     """Reduce both sets, to equal indices if correspondence is known.
 
-    Otherwise the target keeps more points, so that its nearest point is near.
+    Otherwise the target keeps more points, so that every source point has one nearby.
     """
     return thin(source, most), thin(target, most if match == "known" else 4 * most)
 

@@ -64,7 +64,7 @@ class Coordinates:
         return np.einsum("dx,...x->...d", self._to_theta, x)
 
     def precision(self, by_theta: Array) -> Array:
-        """A precision (d, d) of θ as a precision of x."""
+        """Convert a precision (d, d) of θ to a precision of x."""
         half = np.linalg.solve(self._from_theta.T, by_theta)
         whole = np.linalg.solve(self._from_theta.T, half.T)
         return np.ascontiguousarray(0.5 * (whole + whole.T))
@@ -150,9 +150,9 @@ class Posterior:
         return Posterior(self.coordinates, self.precision, pairs, self.similarity, weight=weights)
 
     def tempered(self, shares: Array) -> Posterior:
-        """The posterior with log-likelihoods multiplied by shares (n,).
+        """The posterior with log-likelihoods multiplied by factors ``shares`` (n,).
 
-        The two share their states: :meth:`derivatives` is of the one evaluated last.
+        Both posteriors use the same states: :meth:`derivatives` refers to the one evaluated last.
         """
         other = copy.copy(self)
         other.weights = self.weights * shares
@@ -247,7 +247,7 @@ def shrink(images: NDArray[np.float32], shape: tuple[int, ...]) -> NDArray[np.fl
 
 
 def _shrink_axis(size: int, coarse: int) -> NDArray[np.float32]:
-    """Weights of Gaussian averages, standard deviation half a coarse pixel: (coarse, size)."""
+    """Weights (coarse, size) of a Gaussian filter, standard deviation half a coarse pixel."""
     fine, centers = (np.arange(size) + 0.5) / size, (np.arange(coarse) + 0.5) / coarse
     distance = (centers[:, None] - fine) * coarse
     weights = np.exp(-0.5 * (distance / 0.5) ** 2)

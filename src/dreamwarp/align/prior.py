@@ -1,8 +1,8 @@
 """Gaussian priors over θ.
 
-In :class:`SmoothPrior`, the paper's, affine maps of nearby cells are similar. In
-:class:`GMRFPrior`, a remark of the paper, only differences between neighbours have a cost; a common
-translation has none.
+In :class:`SmoothPrior`, the paper's prior, affine maps of nearby cells are similar. In
+:class:`GMRFPrior`, which the paper mentions, only differences between neighbours have a cost; a
+common translation has none.
 
 The scale of both is the ``displacement``: the root mean square velocity over the domain and over
 draws. To first order that is how far points move in unit time. With θ ~ N(0, C) and M the matrix of
@@ -27,11 +27,12 @@ from dreamwarp.space import WarpSpace
 
 Array = NDArray[np.float64]
 
-# Share of an affine map's variance that is independent of other cells. It is too small to see, and
-# bounds the condition number of the covariance, which float64 could otherwise not invert because
-# neighbouring cells are almost equal.
+# Fraction of an affine map's variance that is independent of other cells. It is too small to see,
+# but bounds the condition number of the covariance. Without it float64 could not invert the
+# covariance, because neighbouring cells are almost equal.
 NUGGET = 1e-4
-# Below the first, all cells are independent; above the second, all move together.
+# Bounds of the correlation length. Below the first, all cells are independent; above the second,
+# all cells move together.
 MIN_LENGTH, MAX_LENGTH = 1e-3, 10.0
 # Beyond this length, correlations round a torus are 1 up to rounding: 1 - 2 exp(-2 π² length²).
 LONGEST_TURN = 2.0
@@ -93,7 +94,7 @@ class Prior:
         return float(out[0]) if single else out
 
     def gradient(self, theta: ArrayLike) -> Array:
-        """Derivative of :meth:`log_prob` by θ (n, d): -Q θ, of the same shape."""
+        """Gradient -Q θ of :meth:`log_prob` at θ (n, d): (n, d)."""
         values, single = self.space.check_theta(theta)
         out = -np.einsum("de,ne->nd", self.precision, values)
         return out[0] if single else out
@@ -139,7 +140,7 @@ class SmoothPrior(Prior):
     Σ_m exp(-(c - c' + m)² / (2 length²)), and scaled to 1 for c = c'. They are positive definite
     for every length.
 
-    A share of 1e-4 of the variance is independent between cells, so that the covariance can be
+    A fraction 1e-4 of the variance is independent between cells, so that the covariance can be
     inverted.
 
     Examples
@@ -256,13 +257,13 @@ def _independent_fields(space: WarpSpace) -> list[tuple[Array, int]]:
 
 
 def _join(parts: list[tuple[Array, Array]], scale: float) -> tuple[Array, Array]:
-    """Root (d, rank) and whitener (rank, d) of all components from those of each."""
+    """Join the roots and whiteners of the components: root (d, rank) and whitener (rank, d)."""
     roots, whiteners = zip(*parts, strict=True)
     return scipy.linalg.block_diag(*roots) * scale, scipy.linalg.block_diag(*whiteners) / scale
 
 
 def _project(fields: Array, matrix: Array) -> Array:
-    """Quadratic form of vertex values, (n_vertices, n_vertices), as one of θ: (n, n)."""
+    """Convert a quadratic form (n_vertices, n_vertices) of vertex values to one of θ: (n, n)."""
     out = fields @ matrix @ fields.T
     return 0.5 * (out + out.T)
 
@@ -391,7 +392,7 @@ def _read_only(array: Array) -> Array:
 
 
 def check_prior(space: WarpSpace, prior: Prior | None) -> Prior:
-    """``prior``, by default a SmoothPrior; raise if it is not a prior over the space."""
+    """Return ``prior``, by default a SmoothPrior; raise if it is not a prior over the space."""
     if prior is None:
         return SmoothPrior(space)
     if not isinstance(prior, Prior):

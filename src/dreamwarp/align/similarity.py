@@ -3,10 +3,10 @@
 A similarity has two methods that take the values of warped sources and targets, (n, channels, m):
 
 ``log_likelihood(values, targets)``  (n,), up to a constant
-``derivatives(values, targets)``     slopes and curvatures, (n, channels, m): the derivative of the
-                                     log-likelihood by each value, and minus its second derivative
-                                     or any non-negative approximation, which affects the size of
-                                     steps but not the maximum
+``derivatives(values, targets)``     slopes and curvatures, (n, channels, m): first derivatives of
+                                     the log-likelihood with respect to the values, and minus its
+                                     second derivatives, or non-negative approximations of these,
+                                     which affect the size of steps but not the maximum
 """
 
 from __future__ import annotations
@@ -85,10 +85,10 @@ class NormalizedCrossCorrelation:
     """Targets are a gain times the values plus an offset plus noise, all three unknown.
 
     Maximised over the three, the log-likelihood of m pixels is -m/2 log(1 - ρ²), where ρ is the
-    correlation. ``noise`` is added to 1 - ρ² so that a perfect fit has a finite likelihood: a share
-    of the variance that is noise for every fit. Gains may be negative.
+    correlation. ``noise`` is the fraction of the variance that is noise in every fit. It is added
+    to 1 - ρ², so that a perfect fit has a finite likelihood. Gains may be negative.
 
-    The noise of neighbouring pixels is correlated: ``independent`` is the effective share of
+    The noise of neighbouring pixels is correlated: ``independent`` is the effective fraction of
     independent pixels.
     """
 
@@ -131,7 +131,7 @@ class NormalizedCrossCorrelation:
 
 @part
 def weigh_bins(value, low, scale, n_bins, weights, slopes):
-    """Cubic B-spline weights of the four bins near a value, and their slopes; returns the first.
+    """Cubic B-spline weights of the four bins near a value, and slopes; returns the first bin.
 
     Bins are ``1 / scale`` apart. One bin is beyond each end of the range of the values, so that all
     four exist for every value.
@@ -189,7 +189,7 @@ def mutual_information(first, last, values, targets, ranges, n_bins, information
     ----------
     values, targets : (n, m)
     ranges : (n, 4)
-        Lowest value and bins per unit, of values and of targets.
+        Lowest value and number of bins per unit: first of values, then of targets.
     information : (n,)
     slopes : (n, m) or (n, 0)
     """
@@ -214,9 +214,9 @@ def mutual_information(first, last, values, targets, ranges, n_bins, information
 class MutualInformation:
     """m times the mutual information of values and targets, in nats, for m pixels.
 
-    The log-likelihood ratio of the targets given the values to the targets alone, under the joint
-    density of the pair (a histogram smoothed by cubic B-splines). It needs no σ. ``independent`` is
-    the effective share of independent pixels.
+    This is the log-likelihood ratio of the targets with and without the values given, under the
+    joint density of the pair (a histogram smoothed by cubic B-splines). It needs no σ.
+    ``independent`` is the effective fraction of independent pixels.
     """
 
     n_bins: int = 20
@@ -227,7 +227,7 @@ class MutualInformation:
         return self.independent * values[0].size * self._inform(values, targets, False)[0]
 
     def derivatives(self, values: Values, targets: Values) -> tuple[Array, Array]:
-        """The curvature is the mean square slope, its expectation at the true warp."""
+        """The curvature is the mean square slope, which is its expected value at the true warp."""
         slopes = self.independent * self._inform(values, targets, True)[1]
         curvature = np.mean(slopes * slopes, axis=1) / self.independent
         self._add_range_slopes(values.reshape(slopes.shape), slopes)
@@ -236,10 +236,10 @@ class MutualInformation:
 
     @staticmethod
     def _add_range_slopes(values: NDArray[Any], slopes: Array) -> None:
-        """Add to slopes (n, m) the effect of the lowest and highest values, which move the bins.
+        """Add to slopes (n, m) the effect of the lowest and highest values, which set the bins.
 
-        Every other value then moves relative to the bins, in proportion to its distance from the
-        other end.
+        If the lowest value moves, every other value moves relative to the bins, in proportion to
+        its distance from the highest; and vice versa.
         """
         everyone, low, high = np.arange(len(values)), values.argmin(axis=1), values.argmax(axis=1)
         lowest, highest = values[everyone, low], values[everyone, high]
@@ -271,8 +271,8 @@ LikelihoodFn = Callable[[NDArray[Any], NDArray[Any]], tuple[Any, Any]]
 class Custom:
     """A function ``(values, targets) -> (log_likelihood, gradient)``.
 
-    Both arguments and the gradient (derivative by the values) have the shape of a batch of samples,
-    (n, channels, *spatial); the log-likelihood has shape (n,).
+    Both arguments and the gradient (with respect to the values) have the shape of a batch of
+    samples, (n, channels, *spatial); the log-likelihood has shape (n,).
     """
 
     function: LikelihoodFn

@@ -12,11 +12,12 @@ Array = NDArray[np.float64]
 
 # Shrinkage weight: the number of draws per coordinate at which draws and prior guess count equally.
 DRAWS_PER_COORDINATE = 8
-# Curvature is measured by differences over this many standard deviations to both sides, along this
-# many directions, those that the likelihood determines best. Of 50 directions, 12 to 24 are as good
-# as all.
+# Curvature is measured by central differences over this many standard deviations, along this many
+# directions: those that the likelihood determines best. Measuring 12 to 24 of 50 directions is as
+# good as measuring all.
 REACH, N_MEASURED = 2.0, 16
-# Smallest ratio of a measured curvature to Gauss-Newton's: standard deviations grow at most by 4.
+# Smallest ratio of a measured curvature to Gauss-Newton's: standard deviations grow at most 4
+# times.
 LEAST_CURVATURE = 1.0 / 16.0
 
 
@@ -47,11 +48,11 @@ class Surrogate:
         """Laplace's approximation with measured curvatures.
 
         The Gauss-Newton Hessian omits the second-order term of the residuals, which flattens the
-        posterior along a few directions, where the true variance is several times larger. It is
-        flatter still where draws lie: typically one standard deviation from the mode in each of d
-        coordinates. Let the Gauss-Newton Hessian be the identity in coordinates z, and V be the
-        orthonormal directions that the likelihood determines best. The curvature along V is
-        measured from gradients g on both sides of standard normal z ⊥ V,
+        posterior along a few directions: the true variance there is several times larger. The
+        posterior is flatter still where draws lie: typically one standard deviation from the mode
+        in each of d coordinates. Let the Gauss-Newton Hessian be the identity in coordinates z, and
+        V be the orthonormal directions that the likelihood determines best. The curvature along V
+        is measured from gradients g on both sides of standard normal z ⊥ V,
         Vᵀ (g(z - hV) - g(z + hV)) / 2h. Between digits the total variance is 1.7 times that of
         Gauss-Newton, 1.2 times that of curvatures measured at the mode, and 1.05 times this one
         (medians of 24 pairs, against long chains).
@@ -61,7 +62,7 @@ class Surrogate:
         normals = np.random.default_rng(0).normal(size=(min(d, N_MEASURED), d))
         upper = np.triu(near.factors)
         inverse = np.linalg.inv(upper)
-        # Prior and likelihood add up to the identity: the smallest shares of the prior come first.
+        # Prior and likelihood sum to the identity. The prior is smallest in the first directions.
         prior_share = np.swapaxes(inverse, 1, 2) @ posterior.precision @ inverse
         directions = np.linalg.eigh(prior_share)[1][:, :, : min(d, N_MEASURED)]
         products = np.stack(
@@ -113,7 +114,7 @@ class Surrogate:
     def refitted(self, chosen: NDArray[np.int64], draws: Array) -> Surrogate:
         """A copy with the chosen surrogates fitted to draws (k, n_draws, d).
 
-        Fit i replaces consecutive chosen ones, len(chosen) / k of them.
+        Each fit replaces len(chosen) / k consecutive chosen surrogates.
         """
         times = len(chosen) // len(draws)
         new = Surrogate.fitted(draws, self.matrices[chosen[::times]]).repeated(times)
@@ -126,7 +127,7 @@ class Surrogate:
         return Surrogate(np.repeat(self.centers, times, 0), np.repeat(self.matrices, times, 0))
 
     def widened(self, precision: Array, share: float) -> Surrogate:
-        """Centred at zero, with the prior's precision and a share of the likelihood's."""
+        """Gaussians at zero, with the prior's precision plus a fraction of the likelihood's."""
         prior = np.triu(precision)
         return Surrogate(
             np.zeros_like(self.centers), prior + share * (np.triu(self.matrices) - prior)
@@ -145,7 +146,7 @@ class Surrogate:
         return out
 
     def pull(self, gradients: Array, which: NDArray[np.int64]) -> Array:
-        """U⁻ᵀ gradients (k, d): derivatives by the normals of :meth:`spread`."""
+        """U⁻ᵀ gradients (k, d): derivatives with respect to the normals of :meth:`spread`."""
         out = gradients.copy()
         algebra.divide_all(0, len(out), self.factors, which, True, out)
         return out

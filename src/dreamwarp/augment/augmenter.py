@@ -61,8 +61,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     Parameters
     ----------
     cells : tuple of int
-        Cells per spatial axis: one number for signals, two for images, three for volumes. As many
-        of the last axes of ``X`` are spatial.
+        Cells per spatial axis: one number for signals, two for images, three for volumes. The last
+        ``len(cells)`` axes of ``X`` are spatial.
     boundary : {"zero", "slip", "free", "periodic"}
         Boundary condition; see :class:`~dreamwarp.WarpSpace`. ``"zero"``, the paper's, fixes the
         border and restricts warps near it.
@@ -70,37 +70,38 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Neighbours of each sample to align with.
     method : {"eb", "map", "laplace", "metropolis", "hmc"}
         How the warps of a class are estimated. ``"eb"``: empirical Bayes, the Gaussian of highest
-        marginal likelihood given random pairs of the class; see ``model.empirical_bayes``. Half
-        the covariance of two members is that of a member about the centre of its class, which is
-        the scale of the learned warps. Other methods: posterior modes or draws of warps between
-        neighbours, as in the paper; see :func:`~dreamwarp.align_pairs`.
+        marginal likelihood given random pairs of the class; see ``model.empirical_bayes``. The
+        learned warps are scaled to half of this covariance: two members differ by twice the
+        covariance of one member about the centre of its class. Other methods use posterior modes or
+        draws of warps between neighbours, as in the paper; see :func:`~dreamwarp.align_pairs`.
     similarity : {"ssd", "ncc", "mi"}, object or callable
         Similarity of aligned samples; see :func:`~dreamwarp.align_pairs`.
     sigma : float or "auto"
-        Noise of a pixel, for ``"ssd"``; on the [0, 1] scale for integers.
+        Standard deviation of the noise of a pixel, for ``"ssd"``; on the [0, 1] scale for integers.
     displacement, length : float
-        Prior of alignments: root mean square displacement and correlation length, as shares of the
-        domain; see :class:`~dreamwarp.SmoothPrior`. Displacement ``"auto"``: the most likely one on
-        held-out pairs for ``method="eb"``, else 0.08.
+        Prior of alignments: root mean square displacement and correlation length, as fractions of
+        the domain; see :class:`~dreamwarp.SmoothPrior`. ``displacement="auto"``: with
+        ``method="eb"``, the value of highest likelihood on held-out pairs; else 0.08.
     max_steps, max_draws : int
         Limits of search and sampling; see :func:`~dreamwarp.align_pairs`.
     max_pairs : int or None
-        Most pairs to use, balanced over classes. None: all neighbours; for empirical Bayes 1,000
-        random pairs, or 50 per class if that is more. ``model="template"`` aligns all neighbours.
+        Largest number of pairs to use, balanced over classes. None: all neighbours; for empirical
+        Bayes 1,000 random pairs, or 50 per class if that is more. ``model="template"`` aligns all
+        neighbours.
     model : {"template", "gaussian", "kde"}
         Kind of distribution, the ``kind`` of :meth:`~dreamwarp.WarpModel.fit`. ``"template"``:
-        samples of the fit get warps toward their own neighbours, posterior modes, and noise of
-        their class; other samples, and networks unless given ``templates``, get the Gaussian of
-        their class.
-        ``"gaussian"``: all samples get the latter; with ``method="map"`` or ``"metropolis"`` it is
-        the paper's. ``"kde"`` uses posterior modes for ``method="eb"``.
+        samples of the fit get warps toward their own neighbours (posterior modes) plus noise of
+        their class. Other samples, and networks unless given ``templates``, get draws from the
+        Gaussian of their class. ``"gaussian"``: all samples get draws from the Gaussian of their
+        class; with ``method="map"`` or ``"metropolis"`` this is the paper's model. ``"kde"``: a
+        kernel density, of posterior modes for ``method="eb"``.
     strength : float or "auto"
         Factor on the learned warps. ``"auto"``: chosen by :meth:`judge`, from 0.5 to 1.4, or up to
-        4 if 1.4 is best; 0, no warps, unless warps help a nearest neighbour. A number is used as it
-        is. Other classifiers may need another strength, and networks a larger one:
+        4 if 1.4 is best; 0 (no warps) unless warps help a nearest-neighbour classifier. A number is
+        used as it is. Other classifiers may need another strength, and networks a larger one:
         :meth:`with_strength` changes it without a new fit.
     keep_unusable : bool
-        Whether to learn from pairs that could not be aligned, too.
+        Whether to also learn from pairs that could not be aligned.
     discount_poor : bool
         Whether to give poorly aligned pairs less weight.
     image_shape : tuple of int, optional
@@ -128,13 +129,13 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Sorted labels.
     space_ : WarpSpace
     edges_ : (e, 2)
-        Aligned samples: the first to the second.
+        Indices of aligned samples: the first is aligned to the second.
     alignments_ : Alignments
         One per edge.
     model_ : WarpModel
         The learned distributions; recommends ``strength_``. ``model_.save`` writes it to a file.
     pairs_ : TrainingPairs
-        What the model is learned from, again for each fold of :meth:`judge`.
+        Pairs that the model is fitted to. :meth:`judge` fits it again for each fold.
     source_ : SampleSource
         Makes new samples by number.
     strength_ : float
@@ -235,14 +236,14 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         ----------
         X : (n, *spatial), (n, channels, *spatial), or rows with ``image_shape``
         y : (n,)
-            Labels: whole numbers, strings or booleans.
+            Labels: integers, strings or booleans.
         client : distributed.Client, optional
             A cluster to align the pairs on. Default: threads. Results do not depend on it.
         """
         fitted = copy.copy(self)
         with silenced(self.progress):
             fitted._fit(X, y, client)
-        # All at once: a failed fit leaves the augmenter unchanged.
+        # Copy all attributes at once: a failed fit leaves the augmenter unchanged.
         self.__dict__ = fitted.__dict__
         return self
 
@@ -259,7 +260,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self._images = self._as_images(values)
         self._check_sizes()
         labels = as_labels(self._require_labels(y), len(values))
-        # Labels are returned as given; models turn whole floats into integers.
+        # Labels are returned as given; models convert integral floats to integers.
         given = np.asarray(y)
         self._y = given.reshape(-1) if given.dtype.kind == "f" else labels
         self.classes_, self._codes = np.unique(self._y, return_inverse=True)
@@ -270,7 +271,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             self.space_, self._images, self._codes, classes, settings, seed=self._key,
             progress=self.progress, n_threads=self.n_threads, client=client,
         )  # fmt: skip
-        if settings.model == "template":  # which identifies samples by index
+        if settings.model == "template":  # its warps belong to samples, by index
             self.model_ = self.model_.with_settings(samples=fingerprint(self._images))
         # A placeholder: ``_set_strength`` below sets the strength to use.
         self.source_ = SampleSource(
@@ -319,13 +320,13 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         estimator : classifier of scikit-learn, or callable, optional
             A classifier is cloned for every fit, and gets rows (n, features). A callable
             ``(X_train, y_train, X_test) -> predictions`` gets samples in their original shape.
-            Default: a nearest neighbour, with smoothed errors. For networks:
+            Default: a nearest-neighbour classifier, with smoothed errors. For networks:
             :func:`dreamwarp.torch.choose_strength`.
         strengths : sequence of float, optional
             Strengths to compare with 0. Default: as for ``strength="auto"``.
         copies : int, optional
             Warped copies per sample to train ``estimator`` on, besides the samples. Default: 3 to
-            10, for about 8,000 rows, of at most 2,000 samples.
+            10, chosen to give about 8,000 rows from at most 2,000 samples.
 
         Returns
         -------
@@ -372,7 +373,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             progress=self.progress, n_threads=self.n_threads,
         )  # fmt: skip
 
-    # -- pictures
+    # -- plots
 
     def plot(self, name: str = "samples", **options: Any) -> Figure:
         """Plot a figure by its name; see ``dreamwarp figure --help``.
@@ -433,11 +434,11 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         seed : int, numpy.random.Generator or None
             Default: the one fitted with.
         first : int
-            Number of the first sample: ``sample(5, first=10)`` gives samples 10 to 14.
+            Index of the first sample: ``sample(5, first=10)`` gives samples 10 to 14.
         strength : float, optional
             Factor on the learned warps. Default: ``strength_``.
         return_templates : bool
-            Whether to return the indices of the fitted samples that were warped, too.
+            Whether to also return the indices of the fitted samples that were warped.
 
         Returns
         -------
@@ -489,7 +490,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         seed : int, numpy.random.Generator or None
             Default: the one fitted with.
         first : int
-            Number of the first warp: the next epoch is ``first=len(X)``.
+            Index of the first warp: use ``first=len(X)`` for the next epoch.
         strength : float, optional
             Factor on the learned warps. Default: ``strength_``.
 
@@ -514,7 +515,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         return warped.reshape(values.shape)
 
     def fit_transform(self, X: ArrayLike, y: ArrayLike) -> Array:
-        """Fit, and replace each sample by one warped copy, with a warning."""
+        """Fit, then return one warped copy of each sample; warns that the samples are replaced."""
         warn_user(
             "`fit_transform`, as in a pipeline of scikit-learn, replaces every training sample by "
             "one warped copy. To train on the samples and more, use `augmenter.wrap(classifier)`, "
@@ -561,7 +562,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     # -- helpers
 
     def _source_by(self, seed: Seed, strength: float | None) -> SampleSource:
-        """The source of new samples; None: the seed of the fit, the recommended strength."""
+        """The source of new samples. None: use the seed of the fit, or the recommended strength."""
         return self.source_.with_options(
             key=None if seed is None else as_key(seed),
             strength=resolve_strength(self.model_, strength),

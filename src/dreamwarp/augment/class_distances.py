@@ -16,7 +16,7 @@ BLOCK = 4000
 class ClassDistances:
     """Squared distances of queries to the nearest sample of each class so far.
 
-    In float32: center samples with a large mean first, or its square costs digits.
+    Computed in float32. Centre samples with a large mean first: its square would cost precision.
 
     Attributes
     ----------
@@ -50,7 +50,7 @@ class ClassDistances:
             order = np.argsort(codes, kind="stable")
             samples, codes = samples[order], codes[order]
         others = _flatten(samples)
-        # |q - x|² = |q|² - 2 (q x - |x|² / 2): the nearest has the largest bracket.
+        # |q - x|² = |q|² - 2 (q x - |x|² / 2): the nearest x has the largest term in brackets.
         closeness = self.queries @ others.T
         closeness -= _squares(others) / 2
         starts = np.flatnonzero(np.diff(codes, prepend=-1))

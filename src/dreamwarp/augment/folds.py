@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from dreamwarp.core.draws import Stream, uniforms
 
-# Fewest folds. Three for many samples: each warped sample is then compared with more held-out ones,
-# and two thirds of the samples are enough to learn from.
+# Smallest number of folds, for few and for many samples. With three folds each warped sample is
+# compared with more held-out ones, and two thirds of many samples are enough to learn from.
 N_FOLDS, N_FOLDS_OF_MANY, MANY = 5, 3, 300
-# About the number of samples to hold out; further folds are not used.
+# Approximate number of samples to hold out; further folds are not used.
 N_HELD_OUT = 1000
-# Longest axis by number of axes: larger samples are averaged down.
+# Longest axis allowed, by number of axes: larger samples are averaged down.
 LONGEST = {1: 1024, 2: 32, 3: 12}
 
 
@@ -35,11 +35,11 @@ def count_folds(n: int) -> int:
 def make_folds(
     codes: NDArray[np.int64], alike: NDArray[np.int64], seed: int
 ) -> list[NDArray[np.bool_]]:
-    """Stratified random folds, as masks (n,) of held-out samples; about ``N_HELD_OUT`` in all.
+    """Stratified random folds, as masks (n,) of held-out samples; about ``N_HELD_OUT`` in total.
 
-    Identical samples, those of equal ``alike`` (n,), are held out together: a copy left behind
-    would be the nearest neighbour. A class is never held out whole, so one that consists of copies
-    of a single sample is not held out at all.
+    Identical samples, those of equal ``alike`` (n,), are held out together: a copy among the
+    training samples would be the nearest neighbour. No class is held out entirely, so a class that
+    consists of copies of one sample is not held out at all.
     """
     n = len(codes)
     order = np.argsort(uniforms(seed, np.arange(n), 1, stream=Stream.ORDER)[:, 0], kind="stable")
@@ -61,7 +61,7 @@ def choose_some(
 ) -> NDArray[np.int64]:
     """Indices of the samples in the mask ``kept`` (n,), or of about ``n_most`` of them at random.
 
-    Every class keeps the same share of its samples, rounded up.
+    Every class keeps the same fraction of its samples, rounded up.
     """
     numbers = np.flatnonzero(kept)
     if len(numbers) <= n_most:
@@ -90,6 +90,6 @@ def shrink_images(images: NDArray[Any], ndim: int) -> NDArray[np.float32]:
 
 
 def standardize(images: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Scale to mean 0 and deviation 1: with a large mean, float32 distances lose digits."""
+    """Scale to mean 0 and standard deviation 1: a large mean costs float32 distances digits."""
     centered = images - images.mean(dtype=np.float64).astype(np.float32)
     return centered / np.float32(max(float(centered.std(dtype=np.float64)), 1e-30))

@@ -36,9 +36,10 @@ Array = NDArray[Any]
 # (X_train, y_train, X_test) -> predictions.
 Predictor = Callable[[Array, Array, Array], Any]
 
-# Unless `copies` is given: most training samples, and about the number of rows to train on.
+# Unless `copies` is given: largest number of training samples, and approximate number of rows to
+# train on.
 MOST_OTHERS, N_ROWS = 2000, 8000
-# Likewise: fewest and most copies per sample.
+# Likewise: smallest and largest number of copies per sample.
 MIN_COPIES, MAX_COPIES = 3, 10
 # A strength is dropped if it is worse by more standard errors than this.
 HOPELESS = 2.0
@@ -110,7 +111,7 @@ def as_predictor(estimator: Any) -> tuple[str, bool, Predictor]:
         def fit_and_predict(X_train: Array, y_train: Array, X_test: Array) -> Any:
             return clone(estimator).fit(X_train, y_train).predict(X_test)
 
-        # Of a pipeline, the types of its steps.
+        # A pipeline is named by the types of its steps.
         steps = getattr(estimator, "steps", None)
         named = [step for _, step in steps] if isinstance(steps, list) else [estimator]
         return " + ".join(type(each).__name__ for each in named), True, fit_and_predict
@@ -186,7 +187,7 @@ class _Judge(NamedTuple):
         return (self._check(predictions, len(y_test), where) != y_test).astype(np.float64)
 
     def _check(self, predictions: Any, n: int, where: str) -> Array:
-        """Predictions as an array of labels (n,)."""
+        """Return predictions as an array of labels (n,); raise if any is not a known label."""
         labels, known = np.asarray(predictions), np.unique(self.y)
         if labels.shape != (n,):
             raise ValueError(
@@ -210,7 +211,7 @@ class _Judge(NamedTuple):
 def _race(
     judge: _Judge, strengths: Sequence[float], progress: ProgressOption
 ) -> tuple[list[float], Errors, dict[float, NDArray[np.float64]]]:
-    """Strengths that reached the last fold, their errors, and those of the others."""
+    """Strengths that reached the last fold, their errors, and the errors of dropped strengths."""
     left, n_folds = list(strengths), len(judge.folds)
     found: dict[float, list[NDArray[np.float64]]] = {strength: [] for strength in left}
     with track(n_folds * len(left), "judging strengths", progress) as advance:

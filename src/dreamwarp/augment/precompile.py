@@ -27,7 +27,7 @@ SIZE, N = 12, 8
 
 
 def compile_ahead(cells: tuple[int, ...] = (4, 4)) -> None:
-    """Compile the kernels for spaces of as many axes, and cache them on disk.
+    """Compile the kernels for spaces with ``len(cells)`` axes, and cache them on disk.
 
     The parts are compiled in parallel, each in its own process.
     """
@@ -35,7 +35,7 @@ def compile_ahead(cells: tuple[int, ...] = (4, 4)) -> None:
     mark = mark_of(trace, f"compiled-{len(cells)}")
     command = [sys.executable, "-m", "dreamwarp.augment.precompile", ",".join(map(str, cells))]
     with Meter("compiling (half a minute to a minute, once)", None, patience=TELL_SECONDS):
-        # In new sessions: Ctrl-C should reach this process only.
+        # New sessions: Ctrl-C should reach this process only.
         processes = [
             subprocess.Popen([*command, part], start_new_session=True, stdin=subprocess.DEVNULL)
             for part in PARTS

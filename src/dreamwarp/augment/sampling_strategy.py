@@ -40,10 +40,10 @@ def count_new(strategy: SamplingStrategy, y: NDArray[Any]) -> NDArray[np.int64]:
     ----------
     strategy : str, float, mapping or callable
         ``"minority"``, ``"not minority"``, ``"not majority"`` (also ``"auto"``) or ``"all"``: these
-        classes grow to the size of the largest. Of classes of equal size, the first counts as the
-        smallest or largest. ``"10x"``: every class becomes ten times as large. A float, for two
-        classes: size of the smaller over that of the larger, at most 1. A mapping of label to final
-        size, or a function of ``y`` that returns one.
+        classes grow to the size of the largest. If several classes are smallest or largest, the
+        first one counts. ``"10x"``: every class becomes ten times as large. A float, for two
+        classes: the ratio of the smaller to the larger class, at most 1. A mapping of label to
+        final size, or a function of ``y`` that returns one.
     y : (n,)
         Labels.
     """

@@ -34,8 +34,8 @@ class ShapeAugmenter:
     """Learned augmentation of point sets and meshes.
 
     Neighbours within a class are aligned by warps, using landmarks or the Chamfer distance, and a
-    :class:`WarpModel` is fitted to the warps. New shapes are shapes moved by its draws. Faces and
-    attributes of meshes are kept; normals are transformed by the Jacobian.
+    :class:`WarpModel` is fitted to the warps. New shapes are fitted shapes, moved by draws from the
+    model. Faces and attributes of meshes are kept; normals are transformed by the Jacobian.
 
     Parameters
     ----------

@@ -98,9 +98,10 @@ class SampleSource:
     """An unlimited, numbered supply of new samples: data warped by draws from a model.
 
     Sample k is a random sample of the data, warped by a θ drawn from the model of its class. It
-    depends on the seed and k alone: not on batches, threads, processes or machine count. The choice
-    of sample and θ is the same to the bit on every machine; warped values are on the same kind of
-    processor. Between kinds, positions differ by at most twice the tolerance of :meth:`Warp.image`.
+    depends on the seed and k alone: not on batches, threads, processes or the number of machines.
+    The choice of sample and θ is bit-identical on every machine. Warped values are bit-identical on
+    the same kind of processor; between kinds, positions differ by at most twice the tolerance of
+    :meth:`Warp.image`.
 
     Parameters
     ----------
@@ -206,7 +207,7 @@ class SampleSource:
         Parameters
         ----------
         code : int, optional
-            The class of all. Default: as ``balance`` says.
+            The class of all samples. Default: chosen according to ``balance``.
         """
         if code is None and self.balance == "data":
             return integers(
@@ -280,7 +281,7 @@ class SampleSource:
         """Warp samples (n, ...) by θ (n, d); values stay within the range of their sample."""
         warp = Warp(self.model.space, theta)
         warped = warp.image(samples, interpolation=self.interpolation, n_threads=n_threads)
-        if self.interpolation == "cubic":  # which overshoots
+        if self.interpolation == "cubic":  # cubic interpolation overshoots
             axes = tuple(range(1, samples.ndim))
             low, high = (f(samples, axis=axes, keepdims=True) for f in (np.min, np.max))
             np.clip(warped, low, high, out=warped)
@@ -296,7 +297,7 @@ class SampleSource:
 
 
 def fingerprint(X: Array) -> str:
-    """Hexadecimal SHA-256 of the number, dtype and values of samples, whatever their axes."""
+    """Hexadecimal SHA-256 of the number, dtype and values of samples; their axes do not matter."""
     digest = hashlib.sha256(json.dumps([len(X), X.dtype.str[1:]]).encode())
     for _, part in parts(X):
         digest.update(np.ascontiguousarray(part, X.dtype.newbyteorder("<")).data)
@@ -332,7 +333,7 @@ def _check_axes(model: WarpModel, data: DataSet) -> None:
         f"Use samples like those that the model's {model.space!r} was fitted to. Rows of numbers "
         "need their axes back, images by X.reshape(n, rows, columns).",
     )  # fmt: skip
-    # Now rather than at the first block, when files have been started.
+    # Check now rather than at the first block, when files have already been created.
     Warp(model.space, np.zeros(model.space.dim)).check_samples(data.X[:MAX_BLOCK])
 
 

@@ -28,7 +28,7 @@ Data = DataSet | tuple[Any, Any]
 BACKGROUND_SHARE = 0.25
 # Values count as background up to this fraction of the range above the lowest.
 BACKGROUND_DEPTH = 0.02
-# Most members of a class to search for a typical one.
+# Largest number of class members to search for a typical one.
 MOST_COMPARED = 500
 
 
@@ -87,7 +87,7 @@ class Subject:
     @classmethod
     def of(cls, model: WarpModel, data: Data, *, seed: int = 0) -> Subject:
         """A model and data; raises if they do not match."""
-        # With an explicit strength there is no warning about a recommended 0.
+        # An explicit strength avoids the warning about a recommended strength of 0.
         return cls.around(SampleSource(model, data, seed=seed, strength=1.0))
 
     @classmethod

@@ -4,11 +4,12 @@ The error of the best of several strengths is biased downward. The verdict there
 held-out samples are divided into two groups, and each is judged at the strength above 0 that the
 other group chooses. The result is averaged over several divisions.
 
-The strength is 0, no augmentation, unless the improvement exceeds one standard error. Among the
-strengths above 0 whose mean error is within half a standard error of the lowest, by paired
-differences, the one nearest to 1, the learned scale, is chosen. In simulations with the best
-strength at 0.7, 1 or 1.4, the excess error is a fifth smaller than by taking the lowest error. A
-whole standard error would be worse than that for few held-out samples.
+If the improvement does not exceed one standard error, the strength is 0: no augmentation.
+Otherwise, candidates are the strengths above 0 whose mean error is within half a standard error of
+the lowest, by paired differences. The candidate nearest to 1, the learned scale, is chosen. In
+simulations with the best strength at 0.7, 1 or 1.4, this makes the excess error a fifth smaller
+than choosing the lowest error. With a whole standard error and few held-out samples, the excess
+error is larger than that.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ from dreamwarp.core.validation import check_factor
 
 Array = NDArray[np.float64]
 
-# Used if nothing can be held out.
+# Strength if nothing can be held out.
 UNJUDGED_STRENGTH = 1.0
 # Groups for cross-fitting. The false positive rate in simulations is 4 % with 2, and 6 to 7 % with
 # 5 or 10, whose choices are correlated.
 N_GROUPS = 2
-# Divisions into groups. One makes the verdict depend on it and intervals wider; 20 lower the false
-# positive rate from 4 % to 3 %.
+# Number of divisions into groups. With only one, the verdict depends on the division and intervals
+# are wider; with 20, the false positive rate falls from 4 % to 3 %.
 N_DIVISIONS = 20
 # Standard errors within which a strength counts as good as the best.
 CLOSE = 0.5
@@ -53,8 +54,8 @@ class Verdict:
     probably : bool
         Whether the improvement exceeds one standard error; if so, warps are used.
     improvement : float
-        Reduction of the mean error by warped samples. Of smoothed errors for the nearest neighbour
-        and networks, so only about ``error_without - error_with``.
+        Reduction of the mean error by warped samples. For networks and the nearest-neighbour
+        classifier errors are smoothed, so it is only about ``error_without - error_with``.
     interval : (low, high)
         95 % confidence interval of the improvement, by Student's t for paired differences.
     error_without, error_with : float
@@ -65,8 +66,9 @@ class Verdict:
     n_copies : int
         Warped copies per training sample; 0 for networks, which see a new warp every time.
     n_enough : int or None
-        Fewest copies that do as well as ``n_copies``, within one standard error, at the chosen
-        strength; None if errors were still falling, nothing helps, or only one number was tried.
+        Smallest number of copies that does as well as ``n_copies``, within one standard error, at
+        the chosen strength; None if errors were still falling, nothing helps, or only one number
+        was tried.
     message : str
         The verdict in words.
     """
@@ -106,9 +108,9 @@ class Judgement:
     strength : float
         The best strength; 0 if warps do not help.
     errors : dict of float to float
-        Mean error at each strength; smoothed for the nearest neighbour. Empty if nothing could be
-        held out. For a strength that was dropped early: the best error plus the difference when it
-        was dropped.
+        Mean error at each strength; smoothed for the nearest-neighbour classifier. Empty if nothing
+        could be held out. For a strength that was dropped early: the best error plus the difference
+        when it was dropped.
     verdict : Verdict
     spreads : dict of float to float
         Standard errors of these means. The verdict uses paired differences, whose standard errors
@@ -139,7 +141,7 @@ def not_judged(strength: float) -> Judgement:
 
 
 def check_strengths(strengths: Any) -> list[float]:
-    """Strengths to compare, ascending, starting with 0."""
+    """Return the strengths to compare, ascending, starting with 0; raise if none is above 0."""
     if isinstance(strengths, str) or np.ndim(strengths) != 1:
         raise ValueError(f"`strengths` must be a sequence of numbers, got {strengths!r}.")
     given = {check_factor("strengths", strength) for strength in strengths}
@@ -252,7 +254,7 @@ def conclude(
 def choose_place(errors: Array, strengths: Sequence[float]) -> int:
     """Index of the strength to use, from errors (n_strengths, n_held_out) at strengths above 0.
 
-    Of those as good as the best, the one nearest to 1; of two equally near, the better.
+    Among strengths as good as the best, the one nearest to 1; if two are equally near, the better.
     """
     means = errors.mean(axis=1)
     good = np.flatnonzero(are_as_good(errors, int(means.argmin()), CLOSE))
@@ -277,9 +279,9 @@ def is_last_best(errors: Errors) -> bool:
 
 
 def count_enough(errors: Sequence[Array], copies: Sequence[int]) -> int | None:
-    """The fewest copies that do as well as all of them; None if only all do."""
+    """The smallest number of copies that does as well as the largest; None if only that does."""
     good = are_as_good(np.stack(errors), len(errors) - 1)
-    # The first of the run of good ones at the end: a smaller number may be good by chance.
+    # The start of the last run of good numbers: a smaller one may be good by chance.
     first = len(good) - int(np.argmin(good[::-1])) if not good.all() else 0
     return copies[first] if first < len(copies) - 1 else None
 
@@ -287,7 +289,7 @@ def count_enough(errors: Sequence[Array], copies: Sequence[int]) -> int | None:
 def cross_choose(errors: Array, strengths: Sequence[float]) -> NDArray[np.int64]:
     """Index of the strength above 0 that the other group chooses: (N_DIVISIONS, n_held_out).
 
-    From errors (n_strengths, n_held_out). The first above 0 for a single held-out sample.
+    ``errors`` is (n_strengths, n_held_out). A single held-out sample gets the first one above 0.
     """
     n = errors.shape[1]
     places = np.ones((N_DIVISIONS, n), np.int64)

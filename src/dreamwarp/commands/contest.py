@@ -1,8 +1,8 @@
 """The demo's comparison: two classifiers, each trained without and with two kinds of new digits.
 
 Elastic noise is tuned for each classifier on held-out training digits. Learned warps are not tuned:
-for the nearest neighbour they have the strength chosen by `Augmenter`, for the network strength 1,
-the default of `LearnedWarp`.
+for the nearest-neighbour classifier they have the strength chosen by `Augmenter`, for the network
+strength 1, the default of `LearnedWarp`.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def tune_elastic(train: Part, *, sizes: Sizes, seed: int) -> dict[str, tuple[flo
 
 
 def make_classifier(name: str, n: int, n_updates: int, seed: int) -> Any:
-    """A nearest neighbour, or a network of one hidden layer that takes ``n_updates`` steps.
+    """A nearest-neighbour classifier, or a network with one hidden layer, for ``n_updates`` steps.
 
     A network's steps are counted in passes over its ``n`` training digits.
     """
@@ -243,7 +243,7 @@ def format_table(outcome: Outcome) -> list[str]:
 
 
 def find_saved(outcome: Outcome, test: Part, n: int) -> NDArray[Any]:
-    """Find up to ``n`` test digits that the nearest neighbour gets right only with learned warps.
+    """Find up to ``n`` test digits that 1-NN classifies correctly only with learned warps.
 
     Classes take turns.
     """

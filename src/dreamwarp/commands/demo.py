@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 Say = Callable[[str], None]
 
-# Warped versions of each digit, and rescued test digits, in the pictures.
+# Number of warped versions of each digit, and of test digits that only learned warps get right.
 N_VERSIONS, N_SAVED = 3, 8
 
 
@@ -164,7 +164,7 @@ def _write_comparison(page: Any, test: Part, outcome: Outcome, sizes: Sizes) -> 
     )
 
 
-# -- pictures
+# -- plots
 
 
 def draw_versions(train: Part, augmenter: Augmenter, outcome: Outcome) -> Figure:

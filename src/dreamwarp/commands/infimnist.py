@@ -65,7 +65,7 @@ def infimnist(
 ) -> None:
     """Write deformed MNIST digits, made as in InfiMNIST, as IDX files.
 
-    This is the hand-designed rival of learned warps. MNIST is fetched if necessary.
+    This hand-designed augmentation is a baseline for learned warps. MNIST is fetched if necessary.
 
     [bold]Examples[/bold]
 

@@ -36,7 +36,7 @@ _remedies: list[str] = []
 @contextmanager
 def ending_soon() -> Iterator[None]:
     """Within the block, Ctrl-C ends the process soon."""
-    if threading.current_thread() is not threading.main_thread():  # which alone receives signals
+    if threading.current_thread() is not threading.main_thread():  # only that one receives signals
         yield
         return
     for state in (_is_signalled, _is_printed, _remedies):

@@ -90,7 +90,7 @@ def _run_once(
 def _send(client: Client, shared: Any) -> Future[Any]:
     """Send an object to every worker."""
     try:
-        # Without a hash: for large data it takes longer than sending.
+        # No hash: hashing large data takes longer than sending it.
         return client.scatter(shared, broadcast=True, hash=False, timeout=WORKER_SECONDS)
     except TimeoutError as error:
         known = client.scheduler_info()

@@ -192,7 +192,7 @@ def spread(
         work()  # in this thread too
     finally:
         for helper in helpers:
-            if not helper.cancel():  # no block is left for one that has not started
+            if not helper.cancel():  # a helper that has not started has nothing left to do
                 helper.result()
 
 

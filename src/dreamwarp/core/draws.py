@@ -6,8 +6,8 @@ key is the seed. The counter holds the sample number (64 bits), the block within
 and the stream (32). So any thread or machine can draw any part of any sample, and streams never
 share bits.
 
-The kernels use only operations that every machine rounds alike, with fused multiply-add only where
-``fused`` is called, and no mathematical library. So results are bit-identical everywhere.
+The kernels use only operations that every machine rounds identically, with fused multiply-add only
+where ``fused`` is called, and no mathematical library. So results are bit-identical everywhere.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def integers(
 
 
 def check_numbers(numbers: ArrayLike) -> NDArray[np.int64]:
-    """Sample numbers as a C-ordered int64 array (n,)."""
+    """Return sample numbers as a C-ordered int64 array (n,); raise if any is negative."""
     values = np.asarray(numbers)
     if values.size == 0:
         values = values.astype(np.int64)

@@ -31,8 +31,8 @@ def write_beside(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary name beside ``path``, and rename that file to ``path`` after the block.
 
     If the block fails or is interrupted, the temporary file is removed and ``path`` is unchanged.
-    Missing folders are made. The temporary name keeps the suffix, by which writers choose the
-    format.
+    Missing folders are created. The temporary name keeps the suffix, because writers choose the
+    format by it.
     """
     target = check_writable(path)
     temporary = target.with_name(f".{target.stem}-{secrets.token_hex(4)}{target.suffix}")
@@ -74,7 +74,7 @@ def _remove(path: Path) -> None:
 
 
 def check_suffix(path: str | os.PathLike[str], suffixes: Sequence[str], what: str) -> Path:
-    """``path``; raise unless it ends in one of ``suffixes``, the formats of ``what``."""
+    """Return ``path``; raise unless it ends in one of ``suffixes``, the formats of ``what``."""
     target = Path(path)
     if target.suffix.lower() not in suffixes:
         raise ValueError(
@@ -97,7 +97,7 @@ def existing(path: str | os.PathLike[str]) -> FileExistsError:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and its parents, unless they exist."""
+    """Create a folder and its parents, unless they exist."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -120,7 +120,7 @@ def refuse_address(path: str | os.PathLike[str]) -> None:
 
 
 def as_path(path: str | os.PathLike[str]) -> Path:
-    """``path`` as a Path; raise if it is no valid path."""
+    """Return ``path`` as a Path; raise if it is not a valid path."""
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str):
         raise TypeError(
@@ -138,7 +138,7 @@ def as_path(path: str | os.PathLike[str]) -> Path:
 
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
-    """The path of a file; its folder is made. Raises if the file can't be written.
+    """Return the path of a file and create its folder; raise if the file can't be written.
 
     Call it before computing what the file will hold.
     """
@@ -180,8 +180,8 @@ def local_copy(source: str | os.PathLike[str]) -> Iterator[Path]:
 
     Parameters
     ----------
-    source : path or address
-        An address is any URL that fsspec supports. Errors in the block name it, not the copy.
+    source : path or URL
+        Any URL that fsspec supports. Errors in the block name the URL, not the copy.
     """
     if not is_address(source):
         yield Path(source)
@@ -198,7 +198,7 @@ def local_copy(source: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def find_system(address: str) -> tuple[Any, str]:
-    """The fsspec file system of an address, and the path in it."""
+    """The fsspec file system of a URL, and the path in it."""
     try:
         from fsspec.core import url_to_fs
     except ImportError:
@@ -208,7 +208,7 @@ def find_system(address: str) -> tuple[Any, str]:
         ) from None
     try:
         system, path = url_to_fs(address)
-    except ImportError as error:  # the package for this kind of address
+    except ImportError as error:  # the package for this kind of URL is missing
         raise ImportError(f"`{address}` can't be reached: {error}.") from error
     return system, path
 

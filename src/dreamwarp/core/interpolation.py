@@ -39,7 +39,7 @@ class TapLayout(NamedTuple):
     """First row of each quantity in the work array; a row has ``LANES`` entries."""
 
     weights: int  # per axis and tap
-    slopes: int  # per axis and tap: derivatives of the weights by the coordinate
+    slopes: int  # per axis and tap: d weight / d coordinate
     fractions: int  # per axis: the coordinate, later its distance from the pixel below
     pixels: int  # of the current axis: index of the pixel at or below the point
     levels: int  # see ``combine``
@@ -114,7 +114,7 @@ def weigh(stencil, fraction, row, work):
 
 @part
 def weigh_slopes(stencil, size, fraction, row, work):
-    """Derivatives of the weights by the coordinate."""
+    """Derivatives of the weights with respect to the coordinate."""
     number = work.dtype.type
     half, two, nine_halves, five = number(0.5), number(2), number(4.5), number(5)
     for i in range(LANES):
@@ -233,10 +233,10 @@ def close_axis(stencil, shape, k, tap, n_slopes, work):
 
 @part
 def combine(stencil, shape, rule, n_slopes, data, fill, places, work):
-    """Interpolate: the value, and its derivatives by the coordinates if ``n_slopes`` > 0.
+    """Interpolate: the value, and its derivatives along the axes if ``n_slopes`` > 0.
 
-    Level k + 1 holds, for each tap of axis k, the result over the axes after k: the value, then
-    its derivatives by those axes. Level 0 holds the final result, in its first tap.
+    Level k + 1 holds, for each tap of axis k, the result over the axes after k: the value, then its
+    derivatives along those axes. Level 0 holds the final result, in its first tap.
     """
     rows, n_taps, ndim = layout(stencil, shape), len(stencil), len(shape)
     pixels = rows.levels + ndim * (ndim + 1) * n_taps
@@ -363,7 +363,7 @@ def pull_positions(
 def pull_values(first, last, stencil, shape, sizes, rule, positions, cotangent, by_values):
     """Add cotangent times weight of every tap to ``by_values`` (n or 1, channels, pixels).
 
-    One task adds all samples of an image, so no two threads write to it.
+    One task handles one channel of an image, for all samples: no two threads write to it.
     """
     places, work = scratch(stencil, shape, sizes)
     n_images, n_channels = by_values.shape[:2]

@@ -20,7 +20,7 @@ MAX_WHOLE = 2**53
 
 
 def check_label(label: Any) -> Label:
-    """A label as a plain str, int or bool."""
+    """Return a label as a plain str, int or bool; raise if it is something else."""
     plain = label.item() if isinstance(label, np.generic) else label
     if type(plain) not in TYPES:
         raise TypeError(

@@ -194,7 +194,7 @@ def silenced(progress: ProgressOption = False) -> Iterator[None]:
 
 
 def notify(text: str) -> bool:
-    """Print a one-line notice, unless silenced; whether it was printed."""
+    """Print a one-line notice, unless silenced; return whether it was printed."""
     if _n_silent:
         return False
     with _lock, suppress(OSError, ValueError):

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-# Channels seem to be last if the last axis has at most MOST_CHANNELS entries (RGBA) and all axes
-# before it at least LEAST_PIXELS, more than channels that come first.
+# Channels seem to be last if the last axis has at most MOST_CHANNELS entries (RGBA) and every axis
+# before it has at least LEAST_PIXELS, which is more than a channel axis usually has.
 MOST_CHANNELS, LEAST_PIXELS = 4, 8
 # Bytes checked at a time: samples may be a memory map larger than memory.
 PART_BYTES = 16 * 2**20
 
 
 def as_array(name: str, values: ArrayLike) -> NDArray[Any]:
-    """``values`` as an array of real numbers of up to 64 bits."""
+    """Return ``values`` as an array; raise unless they are real numbers of up to 64 bits."""
     try:
         array = np.asarray(values)
     except ValueError:
@@ -129,7 +129,7 @@ def unflatten(name: str, X: NDArray[Any], shape: Sequence[int]) -> NDArray[Any]:
 
 
 def check_image_shape(image_shape: Sequence[int], ndim: int) -> tuple[int, ...]:
-    """``image_shape`` as a tuple (*spatial) or (channels, *spatial); raise if it is neither."""
+    """Return ``image_shape`` as (*spatial) or (channels, *spatial); raise if it is neither."""
     sizes = tuple(np.ravel(image_shape).tolist())
     whole = all(isinstance(size, int) and size > 0 for size in sizes)
     if not whole or len(sizes) not in (ndim, ndim + 1):

@@ -18,7 +18,7 @@ Choice = TypeVar("Choice", bound=str)
 
 
 def as_finite_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
-    """``values`` as a C-ordered float64 array; raise if any is NaN or infinite."""
+    """Return ``values`` as a C-ordered float64 array; raise if any is NaN or infinite."""
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":
         raise TypeError(f"`{name}` must be an array of real numbers, got dtype {array.dtype}.")
@@ -33,7 +33,7 @@ def as_finite_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
 
 
 def check_choice(name: str, value: Choice, choices: Sequence[str]) -> Choice:
-    """``value``; raise unless it is one of ``choices``."""
+    """Return ``value``; raise unless it is one of ``choices``."""
     if value not in choices:
         listed = ", ".join(repr(choice) for choice in choices)
         raise ValueError(f"`{name}` must be one of {listed}, got {value!r}.")
@@ -41,7 +41,7 @@ def check_choice(name: str, value: Choice, choices: Sequence[str]) -> Choice:
 
 
 def check_whole(name: str, value: Any, lowest: int) -> int:
-    """``value`` as int; raise unless it is an integer of at least ``lowest``."""
+    """Return ``value`` as int; raise unless it is an integer of at least ``lowest``."""
     is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not is_whole or value < lowest:
         raise ValueError(f"`{name}` must be a whole number, at least {lowest}, got {value!r}.")
@@ -49,7 +49,7 @@ def check_whole(name: str, value: Any, lowest: int) -> int:
 
 
 def check_factor(name: str, value: Any, or_else: str = "") -> float:
-    """``value`` as float; raise if negative or not finite. ``or_else``: other accepted values."""
+    """Return a float; raise if negative or not finite. ``or_else``: other accepted values."""
     is_real = isinstance(value, Real) and not isinstance(value, bool)
     if not is_real or not 0.0 <= float(value) < np.inf:
         raise ValueError(f"`{name}` must be a finite number, not negative{or_else}, got {value!r}.")

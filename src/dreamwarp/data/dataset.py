@@ -19,9 +19,9 @@ from dreamwarp.data.guards import check_file, refuse_bomb
 Samples = NDArray[Any]
 Labels = NDArray[Any]
 
-# Names that an error lists, at most.
+# Largest number of names that an error lists.
 MAX_LISTED = 20
-# Samples with fewer rows than this are taken for series with as many channels.
+# A sample with fewer rows than this is taken for a series; its rows are the channels.
 MIN_ROWS = 8
 # Images have at most this many channels; a longer axis is the depth of a volume.
 MAX_COLORS = 4
@@ -112,7 +112,7 @@ class DataSet:
 
 
 def check_part(name: str, X: Samples, y: ArrayLike) -> Labels:
-    """The labels (n,) of samples (n, ...); raise if either is invalid."""
+    """Return the labels (n,) of samples (n, ...); raise if either is invalid."""
     if X.ndim < 2 or X.size == 0 or X.dtype.kind not in "buif":
         raise ValueError(
             f"`{name}` must hold samples of shape (n, *spatial) or (n, channels, *spatial), of "

@@ -20,7 +20,7 @@ from dreamwarp.data.guards import CHUNK
 from dreamwarp.data.idx import GZIP_MAGIC
 
 CACHE_VARIABLE = "DREAMWARP_DATA"
-# A mirror that has sent no answer by then is skipped.
+# A mirror that does not answer within this time is skipped.
 ANSWER_SECONDS = 5.0
 # Timeouts for connecting and for reading.
 TIMEOUT_SECONDS = (5.0, 15.0)
@@ -129,7 +129,7 @@ def store_verified(stream: Any, file: KnownFile, folder: Path) -> None:
 
 
 def _copy(stream: IO[bytes], target: IO[bytes], file: KnownFile) -> tuple[int, str]:
-    """Copy at most one byte more than the expected size; bytes copied and their SHA-256."""
+    """Copy at most one byte more than expected; return the number of bytes and their SHA-256."""
     digest, n_bytes = hashlib.sha256(), 0
     with Meter(f"checking {file.name}", file.n_bytes, in_bytes=True) as meter:
         while n_bytes <= file.n_bytes:
@@ -197,13 +197,13 @@ class Folder:
 
 @dataclass(frozen=True)
 class Mirror:
-    """Gzip files below a web address."""
+    """Gzip files below a URL."""
 
     address: str
 
     @property
     def title(self) -> str:
-        """The address."""
+        """The URL."""
         return self.address
 
     def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Checks against hostile files: sizes are compared before memory is allocated."""
+"""Checks against malicious files: sizes are compared before memory is allocated."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHUNK = 2**20
 
 
 def check_file(path: str | os.PathLike[str]) -> Path:
-    """``path``; raise if it is missing, a folder, or a device or pipe that could block."""
+    """Return ``path``; raise if it is missing, a folder, or a device or pipe that could block."""
     file = Path(path)
     if not file.exists():
         raise FileNotFoundError(f"`{file}` does not exist.")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 FORMATS = ("PNG", "JPEG", "TIFF", "WEBP")
-# Image formats that are refused: other unknown files are ignored, images must not be.
+# Image formats that raise an error. Other unknown files are ignored, but images must not be.
 OTHER_SUFFIXES = (".bmp", ".gif", ".ppm")
 # More pixels than any image to learn warps from, and far fewer than a decompression bomb.
 MAX_PIXELS = 2**26
@@ -215,7 +215,7 @@ def _common_form(
 
 
 def _check_sizes(names: Sequence[object], forms: Sequence[ImageForm]) -> tuple[int, int]:
-    """The size (rows, columns) that all images share."""
+    """Return the size (rows, columns) of all images; raise if sizes differ."""
     first = forms[0]
     for name, form in zip(names, forms, strict=True):
         if form[:2] != first[:2]:

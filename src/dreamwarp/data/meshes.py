@@ -102,7 +102,7 @@ def file_normals(mesh: Any) -> Array | None:
 def load_shapes(
     path: str | os.PathLike[str], *, normalize: Normalize = "set", margin: float = MARGIN
 ) -> ShapeSet:
-    """Meshes of a folder that holds one folder per class; of ``train`` and ``test``, the first.
+    """Meshes of a folder that holds one folder per class. A ``test`` part is not read.
 
     Parameters
     ----------

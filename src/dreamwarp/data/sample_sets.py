@@ -1,7 +1,7 @@
 """Sets of samples written by ``generate``, recognised by their manifest.
 
-The manifest holds what some formats can't store: numbers as class names of folders, a channel axis
-of length 1 of images, and the expected number of samples.
+The manifest holds what some formats can't store: integer labels (folder names are strings), a
+channel axis of length 1, and the expected number of samples.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from dreamwarp.data.guards import count_bytes
 
 MANIFEST = "manifest.json"
 KIND, VERSION = "dreamwarp samples", 1
-# Larger than any manifest: most shards, and classes of the longest names.
+# Larger than any valid manifest, even with the maximum number of shards and the longest class
+# names.
 MAX_BYTES = 64 * 2**20
 # Sample numbers are below this.
 MAX_NUMBER = 2**62
 MAX_AXES = 4
-# Largest integer label, and most bytes of all class names as an array.
+# Largest integer label, and largest size of the array of class names in bytes.
 MAX_LABEL, MAX_CLASSES_BYTES = 2**63 - 2, 2**28
 # Dtypes of samples.
 DTYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
@@ -68,7 +69,7 @@ class SampleSet:
         return replace(data, X=X, y=self._restore_labels(data))
 
     def _restore_labels(self, data: DataSet) -> Any:
-        """Labels of the manifest: folder names may stand for numbers."""
+        """Labels of the manifest: folder names may represent integers."""
         known = {str(label): label for label in self.classes}
         found, codes = np.unique(data.y, return_inverse=True)
         names = [str(label) for label in found.tolist()]

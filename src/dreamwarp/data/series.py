@@ -189,14 +189,14 @@ def _read_values(where: str, words: list[str]) -> NDArray[np.float64]:
     """Values, NaN where one is missing."""
     try:
         return np.array(["nan" if word.strip() == "?" else word for word in words], np.float64)
-    except ValueError as error:  # whose message ends with the word
+    except ValueError as error:  # its message ends with the invalid word
         raise ValueError(f"{where} must hold numbers: {error!s:.100}.") from None
 
 
 def _fill_missing(
     where: str, values: NDArray[np.float64], missing: Missing | None
 ) -> NDArray[np.float64]:
-    """Interpolate missing values; before the first value and after the last, repeat it."""
+    """Interpolate missing values; repeat the first value before it, and the last value after it."""
     known = np.isfinite(values)
     if known.all():
         return values

@@ -25,7 +25,8 @@ from dreamwarp.data.guards import check_expansion, check_file, count_bytes
 Array = NDArray[np.float64]
 
 SUFFIXES = (".nii", ".nii.gz")
-# A 4-D file with at most this many volumes has channels (modalities of a scan), else it is a film.
+# A 4-D file with at most this many volumes has channels (modalities of a scan), else it is a time
+# series.
 MAX_CHANNELS = 8
 # Relative difference up to which voxel sizes count as equal: headers hold float32.
 SAME_SPACING = 1e-3

@@ -23,7 +23,7 @@ SAMPLE_ENDINGS = ("png", "jpg", "jpeg", "npy")
 LABEL_ENDINGS = ("cls", "txt")
 NUMBER_ENDINGS = ("cls", "class", "id", "index")
 WHOLE = re.compile(rb"\s*[+-]?\d{1,19}\s*")
-# Most bytes of an extended header, which holds little more than a long name.
+# Largest size of an extended header in bytes. It holds little more than a long name.
 MAX_HEADER = 2**14
 COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 # What tarfile raises for malformed headers, besides its own errors.
@@ -87,7 +87,7 @@ class ArchiveFile(NamedTuple):
 
 
 class _BoundedReader(io.BufferedReader):
-    """Refuses long reads: tarfile allocates whatever size an extended header declares."""
+    """Raises on long reads: tarfile would allocate any size that an extended header declares."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         if size is None or not 0 <= size <= MAX_HEADER:

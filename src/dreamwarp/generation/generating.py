@@ -90,14 +90,14 @@ def generate(
     model : WarpModel
     data : DataSet, or pair (X, y)
         Samples to warp.
-    out : path or address
-        A new or empty folder, or an address that fsspec supports, such as ``s3://bucket/folder``.
+    out : path or URL
+        A new or empty folder, or a URL that fsspec supports, such as ``s3://bucket/folder``.
     n, per_class : int
-        Number of samples in all, or of each class. Give one of the two.
+        Total number of samples, or number per class. Give one of the two.
     format : {"idx", "npz", "parquet", "webdataset", "folder", "nifti"}
     seed : int, numpy.random.Generator or None
     first : int
-        Number of the first sample.
+        Index of the first sample.
     strength : float, optional
         Factor on the learned warps. Default: the one that the model recommends.
     balance : {"classes", "data"}
@@ -110,8 +110,8 @@ def generate(
     client : distributed.Client, optional
         Make shards on a cluster, whose workers must be able to write to ``out``.
     progress : bool or callable, optional
-        False: none. A callable is called with (samples done, samples in all). Default: a bar on a
-        terminal or in a notebook, occasional lines in a log.
+        False: none. A callable is called with (samples done, total). Default: a bar on a terminal
+        or in a notebook, occasional lines in a log.
     n_threads : int, optional
         Default: every core that ``NUMBA_NUM_THREADS`` allows. Ignored on a cluster.
 
@@ -279,7 +279,7 @@ def _find_unsound(
 
 
 def _count(n: int | None, per_class: int | None, source: SampleSource, balance: Balance) -> Any:
-    """Number of samples in all."""
+    """Total number of samples."""
     if (n is None) == (per_class is None):
         raise ValueError("give either `n`, samples in all, or `per_class`, samples of each class.")
     if per_class is None:

@@ -1,7 +1,7 @@
 """The manifest of a set: all settings that its samples depend on, and the hashes of its shards.
 
-It serves to complete, verify and reproduce a set. It may be hostile: everything in it is checked,
-and it names no files, whose names follow from the format and the shard's number.
+It is used to complete, verify and reproduce a set. It may be malicious, so everything in it is
+checked; it can name only files whose names follow from the format and the shard number.
 """
 
 from __future__ import annotations

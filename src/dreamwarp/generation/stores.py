@@ -1,4 +1,4 @@
-"""Storage of sets: a local folder, or any address that fsspec supports.
+"""Storage of sets: a local folder, or any URL that fsspec supports.
 
 Files appear only when complete. Local files are renamed into place; object stores show an object
 when its upload is complete.
@@ -57,7 +57,7 @@ class Store(ABC):
         """Names at the first level, without leftovers of killed runs."""
 
     def claim(self) -> AbstractContextManager[None]:
-        """Make the folder, and lock it against other processes if possible."""
+        """Create the folder, and lock it against other processes if possible."""
         return nullcontext()
 
     def sweep(self) -> None:  # noqa: B027  remote uploads leave nothing visible
@@ -69,7 +69,7 @@ class Store(ABC):
 
 
 def open_store(address: str | os.PathLike[str]) -> Store:
-    """The store at a path, or at an address such as ``s3://bucket/folder``."""
+    """The store at a path, or at a URL such as ``s3://bucket/folder``."""
     if not is_address(address):
         return LocalStore(Path(address))
     system, path = find_system(str(address))

@@ -39,7 +39,7 @@ def stream(
     model, data, seed, strength, balance
         As for :func:`generate`.
     first : int
-        Number of the first sample.
+        Index of the first sample.
     n : int, optional
         Number of samples; the last batch may be smaller. Default: endless.
     batch_size : int

@@ -42,10 +42,10 @@ def verify(
 
     Parameters
     ----------
-    out : path or address
+    out : path or URL
         Output of :func:`generate`.
     progress : bool or callable, optional
-        A progress bar, or a function of (shards done, shards in all).
+        A progress bar, or a function of (shards done, total).
     n_threads : int, optional
     """
     store = open_store(out)
@@ -77,7 +77,7 @@ def check_all(
 def check_shard(
     store: Store, file_format: ShardFormat, shard: Shard, digests: Digests | None
 ) -> str:
-    """``"sound"``, ``"missing"`` or ``"damaged"``."""
+    """Return the state of a shard: ``"sound"``, ``"missing"`` or ``"damaged"``."""
     if digests is None:
         return "missing"
     try:

@@ -1,7 +1,8 @@
 """Kernels that draw θ for many samples.
 
-Each row depends on its own sample number alone, to the bit: sums run in the order written. A
-library's matrix product may sum in an order that depends on the number of rows.
+Each row depends on its own sample number alone. Rows are bit-identical for any batch, because sums
+run in the order written; a library's matrix product may sum in an order that depends on the number
+of rows.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ The smooth prior counts as ν₀ pairs. It determines the covariance where no pa
 in a blank margin. In each class, the pool counts as ν pairs. The displacement of the prior and ν
 are chosen to maximise the likelihood of held-out pairs. κ, the sum of the autocorrelation of the
 residuals (``align.noise``), is measured in the first rounds and then fixed. With κ fixed, every
-step increases the same likelihood, so that σ and S converge; if κ followed the residuals, each
-round would fit closer than the last.
+step increases the same likelihood, so that σ and S converge; if κ were measured again in every
+round, each round would fit closer than the last.
 
 The prior, the noise and the pool are estimated from a subset of the pairs, which is aligned again
 in every round because the Laplace approximation depends on the prior. Then all pairs are aligned
@@ -48,7 +48,7 @@ SMOOTH_PAIRS_PER_COMPONENT = 0.25
 DISPLACEMENTS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.3)
 # Rounds before the displacement is chosen, and steps of expectation maximisation per candidate.
 N_PRIOR_ROUNDS, N_PRIOR_STEPS = 2, 4
-# Most rounds, and the relative change of displacement at which they end.
+# Largest number of rounds, and the relative change of displacement at which they end.
 MAX_ROUNDS, SETTLED = 15, 0.02
 # Rounds in which κ is measured. In the first two the prior is far off, and residuals come in larger
 # patches than noise.
@@ -62,7 +62,7 @@ N_STEPS, N_POOL_STEPS, N_CLASS_STEPS = 4, 4, 4
 N_TRIAL_STEPS = 1
 # Candidates for ν, relative to the number of components.
 POOL_PAIRS_PER_COMPONENT = (0.3, 1.0, 4.0, 16.0)
-# Folds of samples, and most pairs, for choosing ν.
+# Number of folds of samples, and largest number of pairs, for choosing ν.
 N_FOLDS, MAX_HELD_OUT = 2, 1000
 
 
@@ -295,7 +295,7 @@ def choose_displacement(
 ) -> float:
     """Displacement of the smooth prior under which held-out pairs are likeliest.
 
-    ``prior`` is that of the evidence; its own displacement if nothing can be held out.
+    ``prior`` is the prior of the evidence. Its displacement is returned if nothing can be held out.
     """
     unit, scores = np.eye(evidence.linear.shape[1]), dict.fromkeys(displacements, 0.0)
     options: Any = {"weight": weight, "n_threads": n_threads}
@@ -368,8 +368,8 @@ def choose_pool_pairs(
     """ν of the highest likelihood of held-out pairs.
 
     Samples are held out, not pairs: a pair is tested if both its samples are held out, and trained
-    on if neither is. The largest candidate if nothing can be held out. The smallest for a single
-    class, whose pairs are those of the pool.
+    on if neither is. Returns the largest candidate if nothing can be held out, and the smallest for
+    a single class, whose pairs are those of the pool.
     """
     candidates = [len(pool_covariance) * share for share in POOL_PAIRS_PER_COMPONENT]
     if len(np.unique(pair_codes)) < 2:

@@ -114,7 +114,7 @@ class ClassFit:
 
 
 class Fitted(NamedTuple):
-    """The parts of a :class:`WarpModel`, which :meth:`WarpModel.from_parts` makes of them."""
+    """The parts from which :meth:`WarpModel.from_parts` makes a :class:`WarpModel`."""
 
     distributions: dict[Label, Distribution]
     pooled: Gaussian
@@ -127,7 +127,7 @@ def fit_classes(
     hyper: HyperParameters,
     gaussians: Fitted | None = None,
 ) -> Fitted:
-    """Fit every class and the pool; ``gaussians``: a fit whose covariances are used."""
+    """Fit every class and the pool. If ``gaussians`` is given, its covariances are used."""
     distributions: dict[Label, Distribution] = {}
     fits = {}
     with threadpool_limits(1):  # matrices are too small for threads

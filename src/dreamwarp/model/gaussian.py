@@ -18,7 +18,7 @@ from dreamwarp.model.distribution import Array, Batch, Distribution, Integers, S
 # Smallest standard deviation, relative to the largest, that float64 tells from zero: a covariance
 # is rounded at 1e-16 of its largest entry, its square root at 1e-8.
 SMALLEST_DEVIATION = 1e-7
-# Fewest tasks of ``LANES`` draws per thread.
+# Smallest number of tasks per thread; a task is ``LANES`` draws.
 TASKS_PER_BLOCK = 8
 
 
@@ -32,7 +32,7 @@ class Components:
         Orthonormal columns, in θ.
     standard_deviations : (k,)
     share : (k,)
-        Share of the total variance; sums to 1 over all d components.
+        Fraction of the total variance; sums to 1 over all d components.
     """
 
     directions: Array

@@ -1,4 +1,4 @@
-"""Check the headers of model files, which may be hostile.
+"""Check the headers of model files, which may be malicious.
 
 safetensors checks the layout: arrays fill the file without gap or overlap, and their sizes match
 their shapes. This module checks the JSON description, and the arrays against it, before any array
@@ -21,13 +21,14 @@ from dreamwarp.space import WarpSpace
 from dreamwarp.space.basis import BOUNDARIES
 from dreamwarp.space.tessellation import MAX_AXES
 
-# Metadata entry that holds the description. A single one: safetensors writes several in random
+# Metadata entry that holds the description. There is only one: safetensors writes several in random
 # order, and equal models should give equal files.
 FORMAT = "dreamwarp.WarpModel"
 # 1: warps multiplied by the strength. 2: warps as learned. 3: with a Gaussian for samples that are
 # not templates. 4: Gaussians of warps from the centre of a class; templates share them as noise.
 VERSION = 4
-# Most characters of a description: enough for 100,000 classes, and half of what safetensors reads.
+# Largest number of characters of a description: enough for 100,000 classes, and half of what
+# safetensors reads.
 MAX_DESCRIPTION = 2**25
 # Sums of squares of larger numbers may overflow float64.
 MAX_NUMBER = 1e100

@@ -23,7 +23,7 @@ from dreamwarp.model.gaussian import Gaussian, log_density, triangular_factor, w
 
 # Memory for the table of θ against centres.
 TABLE_BYTES = 32 * 2**20
-# Fewest rows per thread.
+# Smallest number of rows per thread.
 ROWS_PER_BLOCK = 2048
 
 

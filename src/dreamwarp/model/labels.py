@@ -1,4 +1,4 @@
-"""The classes of a model: labels of one type, strings, whole numbers or booleans."""
+"""The classes of a model: labels of one type, strings, integers or booleans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.core.labels import MAX_NUMBER, Label, check_label
 
-# Most labels that an error lists.
+# Largest number of labels that an error lists.
 MAX_LISTED = 10
 # Remedies for an unknown label.
 USE_POOL = 'Use unknown="pool" for the warps of all classes.'
@@ -19,7 +19,7 @@ USE_NONE = "Use label=None for the warps of all classes."
 
 
 def check_classes(labels: Iterable[Any]) -> tuple[Label, ...]:
-    """Check that labels are of one type and differ."""
+    """Return labels as a tuple; raise unless they have one type and differ."""
     classes = tuple(check_label(label) for label in labels)
     if not classes:
         raise ValueError("there must be at least one class, got none.")

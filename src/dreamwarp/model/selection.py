@@ -111,7 +111,7 @@ def thin_out(pairs_by_class: Mapping[Label, Pairs], dim: int) -> dict[Label, Pai
 
 
 def _thin_out_class(pairs: Pairs, rng: np.random.Generator) -> Pairs:
-    """At most ``MAX_PAIRS``; if edges are known, all pairs among some samples."""
+    """At most ``MAX_PAIRS`` pairs. If edges are known, all pairs among a subset of the samples."""
     if len(pairs) <= MAX_PAIRS:
         return pairs
     if pairs.edges is None:
@@ -129,7 +129,7 @@ def _choose_covariance(
 ) -> HyperParameters:
     """Choose shrinkage and pool pairs, the same for all classes.
 
-    A small class has too few pairs to hold out; ``pool_pairs`` gives it more of the pool.
+    A small class has too few pairs to hold out, so with ``pool_pairs`` the pool weighs more in it.
     """
     shrinkages = SHRINKAGES if given.shrinkage is None else (given.shrinkage,)
     if given.pooling is not None or len(pairs_by_class) == 1:
@@ -183,13 +183,13 @@ def _score_covariance(covariance: Array, test: Pairs) -> float:
 def _choose_kind_parameters(
     pairs_by_class: Mapping[Label, Pairs], hyper: HyperParameters, dim: int
 ) -> HyperParameters:
-    """Choose the bandwidth, or the class pairs without drift and then the drift."""
+    """Choose the bandwidth, or first the class pairs (without drift) and then the drift."""
     few = thin_out(pairs_by_class, dim)
     if hyper.kind == "kde" and hyper.bandwidth is None:
         by_sample = all(pairs.edges is not None for pairs in few.values())
         candidates = [replace(hyper, bandwidth=bandwidth) for bandwidth in BANDWIDTHS]
         return choose_best(make_folds(few, by_sample=by_sample), candidates)
-    if hyper.kind == "template":  # tested on templates that it was trained on, so by pair
+    if hyper.kind == "template":  # split by pair: test templates must be trained on
         folds = make_folds(few, by_sample=False)
         drifts = DRIFTS if hyper.drift is None else (hyper.drift,)
         n_pairs = CLASS_PAIRS if hyper.class_pairs is None else (hyper.class_pairs,)

@@ -1,7 +1,7 @@
 """Strength: the factor on learned warps. 1 is as learned, 2 twice as large.
 
-A model recommends a strength, chosen for a nearest neighbour. Networks do best with stronger warps,
-so they have a default of their own.
+A model recommends a strength, chosen for a nearest-neighbour classifier. Networks do best with
+stronger warps, so they have their own default.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from dreamwarp.model.warpmodel import WarpModel
 
 
-# Default for networks. Empirical Bayes learns warps as large as those between samples, and networks
-# err least at about that size.
+# Default for networks: the scale of the learned warps. With empirical Bayes that is the scale of
+# the members about the centre of their class, and networks have the lowest error near it.
 NETWORK_STRENGTH = 1.0
 
 
 def check_strength(strength: Any) -> float | None:
-    """The strength, or None for "auto"."""
+    """Return the strength, or None for "auto"; raise if it is neither."""
     if isinstance(strength, str) and strength == "auto":
         return None
     return check_factor("strength", strength, or_else=', or "auto"')

@@ -6,8 +6,8 @@ random combination of them plus class noise:
     θ = Σ_e (s b p_e + sqrt(s p_e) z_e) θ_e + sqrt(1 - s) L z,    L Lᵀ = Σ_y,
 
 with weights p_e that sum to 1 and standard normal z. So θ ~ N(s b θ̄_x, s S_x + (1 - s) Σ_y), with
-θ̄_x and S_x the mean and second moment of the template's warps. The share s = K / (K + c) grows with
-the number K of neighbours: the class counts as c neighbours. The drift b, from 0 to 1, moves
+θ̄_x and S_x the mean and second moment of the template's warps. The weight s = K / (K + c) grows
+with the number K of neighbours: the class counts as c neighbours. The drift b, from 0 to 1, moves
 samples toward the mean of their neighbours. Each pair enters its two templates as θ and -θ, so the
 mean over all templates of a class is zero.
 
@@ -30,7 +30,7 @@ from dreamwarp.model.gaussian import Gaussian, log_density, whiten
 
 # Memory for the warps of a batch of templates.
 BATCH_BYTES = 32 * 2**20
-# Fewest rows per thread.
+# Smallest number of rows per thread.
 ROWS_PER_BLOCK = 512
 
 

@@ -44,8 +44,8 @@ FORMULAS = ("oas", "ledoit-wolf")
 class WarpModel:
     """A distribution over warps for each class, p(T | y), in the tangent space at the identity.
 
-    Made by :meth:`fit` or :meth:`load`; immutable. Densities and draws are of warps as learned.
-    ``strength`` is a recommended factor on the draws, for those who warp data.
+    Made by :meth:`fit` or :meth:`load`; immutable. Densities and draws do not include ``strength``,
+    which is the recommended factor on draws when warping data.
 
     Attributes
     ----------
@@ -118,8 +118,8 @@ class WarpModel:
         ----------
         space : WarpSpace
         theta_by_class : mapping of label to (n_pairs, d)
-            Each pair once, in either direction: the other is -θ. Labels are strings, whole numbers
-            or booleans, all of one type.
+            Each pair once, in either direction: the other is -θ. Labels are strings, integers or
+            booleans, all of one type.
         kind : {"gaussian", "kde", "template"}
             ``"gaussian"``: zero mean, full covariance. ``"kde"``: kernel density of the observed
             warps. ``"template"``: random combinations of a sample's warps toward its own
@@ -232,7 +232,7 @@ class WarpModel:
             f"recommended strength {self.strength:g})"
         )
 
-    # -- pictures
+    # -- plots
 
     def plot(self, name: Literal["spectrum", "similarity"] = "spectrum") -> Figure:
         """Plot the spectrum of each class, or the similarity of the classes' warps.
@@ -270,9 +270,9 @@ class WarpModel:
     ) -> Array:
         """Draw warps by sample number: row i depends on (seed, numbers[i], labels[i]) alone.
 
-        For kind ``"template"`` it also depends on templates[i]. To the bit, whatever the batch,
-        threads and machine. Rows that differ in number or label are independent; all unknown labels
-        count as one.
+        For kind ``"template"`` it also depends on templates[i]. Rows are bit-identical for any
+        batch, number of threads and machine. Rows that differ in number or label are independent;
+        all unknown labels count as one.
 
         Parameters
         ----------
@@ -333,7 +333,7 @@ class WarpModel:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Hexadecimal SHA-256 of what a file stores, except the library version."""
+        """Hexadecimal SHA-256 of the contents of a model file, without the versions."""
         from dreamwarp.model.files import arrays_of, describe, fingerprint
 
         return fingerprint(describe(self), arrays_of(self))
@@ -341,7 +341,7 @@ class WarpModel:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a safetensors file with a JSON description in its header.
 
-        Missing folders are made. An existing file is replaced once the new one is complete.
+        Missing folders are created. An existing file is replaced once the new one is complete.
         """
         from dreamwarp.model.files import save_model
 
@@ -356,7 +356,7 @@ class WarpModel:
 
 
 def check_templates(templates: ArrayLike, n: int) -> Integers:
-    """Sample indices (n,), -1 for none."""
+    """Return sample indices (n,), -1 for none; raise if they are invalid."""
     values = np.asarray(templates)
     if values.shape != (n,) or (n and values.dtype.kind not in "iu"):
         raise ValueError(
@@ -367,7 +367,7 @@ def check_templates(templates: ArrayLike, n: int) -> Integers:
 
 
 def _check_share(name: str, value: Any, formulas: tuple[str, ...] = ()) -> Any:
-    """A number from 0 to 1, or a formula; None for "auto"."""
+    """Return a number from 0 to 1, a formula, or None for "auto"; raise for other values."""
     if isinstance(value, str) and value in ("auto", *formulas):
         return None if value == "auto" else value
     if not isinstance(value, Real) or isinstance(value, bool) or not 0.0 <= float(value) <= 1.0:
@@ -377,7 +377,7 @@ def _check_share(name: str, value: Any, formulas: tuple[str, ...] = ()) -> Any:
 
 
 def _check_positive(name: str, value: Any, largest: float = np.inf) -> float | None:
-    """A finite number above 0; None for "auto"."""
+    """Return a finite number above 0, or None for "auto"; raise if it is neither."""
     if isinstance(value, str) and value == "auto":
         return None
     real = isinstance(value, Real) and not isinstance(value, bool)

@@ -115,7 +115,7 @@ def _cholesky_rows(tessellation: Tessellation, unknown: NDArray[np.int64]) -> ND
 def factorise_rows(band):
     """Cholesky factorisation in place, of the rows of a band matrix with the diagonal last.
 
-    Not LAPACK's, whose order of summation depends on the library and its threads.
+    LAPACK is not used: its order of summation depends on the library and its threads.
     """
     n, width = band.shape
     for i in range(n):

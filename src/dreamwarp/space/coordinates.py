@@ -1,4 +1,4 @@
-"""Conversion of θ to node velocities with bounds, and of derivatives by velocities to those by θ.
+"""Conversion of θ to node velocities with bounds; chain rule from node velocities to θ.
 
 Kernels process ``FIELDS`` fields side by side; a quantity is a row of that many numbers. Velocities
 and derivatives are float64; bounds, which need less precision, float32.
@@ -139,7 +139,7 @@ def node_velocities(first, last, mesh, unknown, columns, theta, velocities, spee
 
 @kernel
 def theta_gradient(first, last, unknown, rows, by_velocity, by_theta):
-    """Derivatives by node velocities (n, n_nodes, ndim) to derivatives by θ (n, d).
+    """Gradient with respect to θ (n, d), from that for node velocities (n, n_nodes, ndim).
 
     The transpose of ``node_velocities``. One task is ``FIELDS`` fields.
     """

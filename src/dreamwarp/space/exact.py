@@ -7,8 +7,8 @@ keep their weights, and the remainder of z_f is distributed over the new nodes. 
 up only at the start, and v is continuous, so the path is too.
 
 Derivatives come from one pass back along the path. With c(s) = c(1) Dφ_{1-s}, the derivative of
-c(1)·φ_1 by the velocity at node f is ∫ c(s) z_f(s) ds, and c(0) is the derivative by the point.
-In reversed time u = 1 - s: c' = c A.
+c(1)·φ_1 with respect to the velocity at node f is ∫ c(s) z_f(s) ds, and c(0) is the derivative with
+respect to the point. In reversed time u = 1 - s: c' = c A.
 
 In 1-D, paths have a closed form; see ``line``.
 """
@@ -182,8 +182,8 @@ def follow(mesh, velocities, point, scratch, costate, gradient, end):
 
     The rows of ``costate`` (rows, ndim) are carried along by c' = -c A, and ∫ c z_f dt is added to
     ``gradient`` (rows, nodes, ndim) for every node f; either may be empty. On the way back
-    (``velocities`` negated, ``point`` = φ_1(p)) these are the derivatives by p and by the node
-    velocities.
+    (``velocities`` negated, ``point`` = φ_1(p)) these are the derivatives with respect to p and to
+    the node velocities.
     """
     ndim = len(mesh.cells)
     if ndim == 1:

@@ -47,7 +47,8 @@ def step_lengths(first, last, cells, speed, rate, growth, tolerance, lengths, ea
     grows by e^{μ (1 - t)} until the end, where μ bounds the rate at which paths diverge. The sum
     over all steps is |v| (L h)^p / (p + 1)! (e^μ - 1) / μ; h makes it half the tolerance. The other
     half is for rounding of the position and of the time left, which accumulates over N crossings
-    like a random walk: ``ROUNDING`` (1 + |v| √N) e^μ. If that is too much, the exact flow takes θ.
+    like a random walk: ``ROUNDING`` (1 + |v| √N) e^μ. If that exceeds half the tolerance, the exact
+    flow is used for θ.
 
     These are worst-case bounds for a field. A path may take a longer step if the last term c of its
     own series is small: its remainder is at most |c| (L h / (p + 1) + ...), where each term is less
@@ -258,7 +259,7 @@ def store_cotangent(mesh, lane, lanes, cotangents):
 
 @part
 def add_to_region(mesh, lane, lanes, sums):
-    """Add a lane's sums to those of its region, and set them to 0."""
+    """Add a lane's sums to those of its region; then set the lane's sums to 0."""
     n, at = len(mesh.cells), layout(mesh.cells)
     first = read(lanes.regions, 0, lane) * ((n + 1) * n)
     for fk in range((n + 1) * n):
@@ -269,7 +270,7 @@ def add_to_region(mesh, lane, lanes, sums):
 
 @part
 def add_to_log(mesh, lane, lanes, log):
-    """Log a lane's sums, and set them to 0."""
+    """Log a lane's sums; then set them to 0."""
     n, at, path = len(mesh.cells), layout(mesh.cells), read(lanes.owners, 0, lane)
     entry, size = read(log.n_entries, 0, 0), (n + 1) * n
     write(log.n_entries, 0, 0, entry + 1)
@@ -285,7 +286,7 @@ def add_to_log(mesh, lane, lanes, log):
 
 @inlined
 def record_sums(mesh, lane, lanes, pull):
-    """Add a lane's sums to those of its region or to the log, and set them to 0."""
+    """Add a lane's sums to those of its region, or log them; then set the lane's sums to 0."""
     if pull.sums.size > 0:
         add_to_region(mesh, lane, lanes, pull.sums)
     else:
@@ -429,7 +430,7 @@ def follow(mesh, field, lanes, starts, point, stop, ends, pull):
 
 @part
 def add_sums(mesh, sums, gradient):
-    """Turn ∫ η_k z_f dt of every region into derivatives by its nodes' velocities."""
+    """Convert ∫ η_k z_f dt of every region to derivatives with respect to node velocities."""
     n = len(mesh.cells)
     for r in range(len(sums)):
         kind = read(mesh.kinds.of, 0, r)
@@ -465,7 +466,8 @@ def walk(
     cotangents : (n, m, ndim) or empty
         Carried along the paths and overwritten; see ``exact.follow``.
     gradients : (n, chunks, nodes, ndim) or empty
-        Zeros on entry; receives the derivatives by the node velocities, one sum per task.
+        Zeros on entry; receives the derivatives with respect to the node velocities, one sum per
+        task.
     """
     n, m, n_chunks = len(mesh.cells), starts[0].shape[1], (starts[0].shape[1] + CHUNK - 1) // CHUNK
     (table, factors), lanes, log = make_table(mesh), make_lanes(mesh), make_log(n, 0, 0)

@@ -89,7 +89,7 @@ class Fields:
     # -- fast
 
     def flow_fast(self, points: Array, tolerance: float) -> NDArray[np.float32]:
-        """φ_1 of points (n or 1, m, ndim) to a tolerance: (n, m, ndim)."""
+        """φ_1 of points (n or 1, m, ndim), with errors below ``tolerance``: (n, m, ndim)."""
         steps = self._steps(tolerance)
         mild = steps[0] > 0
         out = np.empty((len(self), points.shape[1], self.ndim), np.float32)
@@ -123,7 +123,7 @@ class Fields:
         n_chunks = count_chunks(ends.shape[1], fast.CHUNK)
         sums = np.zeros((len(self), n_chunks, *self.velocities.shape[1:]))
         nowhere = np.empty((len(self), 0, self.ndim), np.float32)
-        # No ease: derivatives have ten times the error of a path.
+        # ``ease`` is 0: derivatives have ten times the error of a path.
         steps = lengths, np.zeros(len(self))
         self._walk(np.flatnonzero(mild), ends, -1.0, *steps, nowhere, cotangents, sums)
         total = sums[:, 0] if n_chunks == 1 else np.asarray(sums.sum(axis=1))

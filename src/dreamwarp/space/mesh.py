@@ -146,8 +146,9 @@ def _rename_maps(
 def _table_columns(slopes: NDArray[np.float64], finite: NDArray[np.float64]) -> NDArray[np.float32]:
     """Terms of a region's table row: (kinds, 1 + (ndim + 1) ndim, row_length).
 
-    The first is w, which does not depend on the field. The others are multiplied, by node and
-    component, by the velocity of the first node, or by the difference of another node's to it.
+    The first is w, which does not depend on the field. The others, one per node and component, are
+    multiplied by a velocity: that of the first node, or that of another node minus that of the
+    first.
     """
     n_kinds, ndim = finite.shape
     maps = np.zeros((n_kinds, ndim + 1, ndim, ndim, ndim + 1))

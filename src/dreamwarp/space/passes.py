@@ -179,7 +179,7 @@ def lowest_root(value, slope, bend):
 
 @lane_kernel
 def find_faces(cells, work):
-    """First face that each lane may reach, and lower bounds on the times of it and of all others.
+    """First face that each lane may reach, and lower bounds on the crossing times of all faces.
 
     A parabola that replaces all terms past the second by their worst case lies below the weight's
     series, so its root comes first.
@@ -335,7 +335,7 @@ def advance(cells, table, rows, longest, easy, edge, careful, work):
     find_faces(cells, work)
     choose_face(cells, work)
     approach_face(cells, work)
-    if careful:  # in the distance from a face, derivatives have an error of first order
+    if careful:  # derivatives have a first-order error in the distance from a face
         approach_face(cells, work)
     land(cells, work)
     move(cells, work)

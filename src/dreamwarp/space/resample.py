@@ -5,11 +5,11 @@ extends it to an infinite grid of pixels, and interpolation works on that grid. 
 an image therefore fades into the fill value over the width of a pixel (two if cubic), as with
 ``grid-constant`` of scipy or the zero padding of torch.
 
-``"linear"`` and ``"cubic"`` interpolate the pixel values, and a constant region stays constant, to
-the bit. Cubic is the Catmull-Rom spline, the cubic of four pixels that is exact for parabolas. A
+``"linear"`` and ``"cubic"`` interpolate the pixel values, and a constant region stays exactly
+constant. Cubic is the Catmull-Rom spline, the cubic of four pixels that is exact for parabolas. A
 cubic B-spline is slightly sharper, but through its prefilter every value depends on the whole
 image: one NaN would spread everywhere, integers would need a floating-point copy, and the gradient
-by the image would need the transposed filter.
+with respect to the image would need the transposed filter.
 """
 
 from __future__ import annotations
@@ -141,14 +141,14 @@ def resample_vjp(
     by_positions: bool = True,
     n_threads: int | None = None,
 ) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
-    """Gradient of Σ cotangent · resample(values, positions), by values and by positions.
+    """Gradients of Σ cotangent · resample(values, positions) with respect to both arguments.
 
     Parameters
     ----------
     values, positions, interpolation, fill, fill_value, n_threads
         As for :func:`resample`, except ``"nearest"``, which has no derivative.
     cotangent : (n, channels, m)
-        Derivative of a loss by the sampled values.
+        Derivative of a loss with respect to the sampled values.
     by_values, by_positions : bool
         Which of the two to compute; the other is None.
 
@@ -159,8 +159,9 @@ def resample_vjp(
         Per unit of the domain, not per pixel. At pixel centres, where linear interpolation has a
         kink, the derivative from the right.
 
-    If one image or one set of points is used for all samples, its gradient is the sum over them. In
-    the precision of :func:`resample`; integers are converted to floating-point numbers.
+    If one image or one set of points is used for all samples, its gradient is the sum over them.
+    Gradients have the precision of :func:`resample`; integers are converted to floating-point
+    numbers.
     """
     check_choice("interpolation", interpolation, SMOOTH)
     samples, points, n = _check_inputs(values, positions, fill)
@@ -197,7 +198,7 @@ def resample_vjp(
 
 
 class Grid(NamedTuple):
-    """Arguments of the interpolating kernels between the range of tasks and the arrays."""
+    """Kernel arguments that come after the range of tasks and before the arrays."""
 
     stencil: tuple[int, ...]
     shape: tuple[int, ...]
@@ -288,7 +289,7 @@ def fill_number(fill: Fill, fill_value: float, dtype: np.dtype[Any]) -> Any:
 def _check_inputs(
     values: ArrayLike, positions: ArrayLike, fill: Fill
 ) -> tuple[NDArray[Any], NDArray[Any], int]:
-    """Samples (n or 1, channels, *spatial), points (n or 1, m, ndim), and n."""
+    """Return samples (n or 1, channels, *spatial), points (n or 1, m, ndim), and n."""
     check_choice("fill", fill, FILLS)
     points = as_array("positions", positions)
     if points.ndim != 3 or not 1 <= points.shape[2] <= MAX_AXES:

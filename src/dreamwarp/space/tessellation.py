@@ -10,9 +10,9 @@ axes  simplices per box                a simplex is spanned by
 3     24                               the box centre, a face centre and one edge of it
 ====  ===============================  ==================================================
 
-The 3-D cut extends the 2-D one: every face of a box is cut like the paper's square. It conforms
-and treats all axes alike. The simplex of a point follows from the order of the sizes of its
-coordinates relative to the box centre, so lookup is O(1) in every dimension.
+The 3-D cut extends the 2-D one: every face of a box is cut like the paper's square. The cut is
+conforming and treats all axes alike. The simplex of a point follows from the order of the sizes of
+its coordinates relative to the box centre, so lookup is O(1) in every dimension.
 
 Outside the domain the velocity is that of the nearest domain point. This extension is piecewise
 affine too, on unbounded cells that are simplices with some vertices at infinity: the strip beyond
@@ -42,7 +42,7 @@ class Tessellation:
     cells : tuple of int
         Boxes per axis.
     periodic : bool
-        Identify opposite sides; there is no outside then.
+        Identify opposite sides; the domain then has no outside.
     """
 
     cells: tuple[int, ...]

@@ -105,7 +105,7 @@ class Warp:
         """The inverse warp, T^{-θ}."""
         return Warp(self.space, -self.theta)
 
-    # -- pictures
+    # -- plots
 
     def plot(self, x: ArrayLike | None = None) -> Figure:
         """Plot the grid and velocity of the warp and, if given, a sample before and after.
@@ -273,7 +273,7 @@ class Warp:
     # -- checks
 
     def check_samples(self, x: ArrayLike) -> tuple[NDArray[Any], tuple[int, ...]]:
-        """Samples (n or 1, channels, *spatial), and the shape of the result."""
+        """Return samples (n or 1, channels, *spatial), and the shape of the result."""
         array, ndim = as_array("x", x), self.space.ndim
         lead, spatial = array.shape[: array.ndim - ndim], array.shape[array.ndim - ndim :]
         if not 0 <= array.ndim - ndim <= 2:
@@ -308,7 +308,7 @@ class Warp:
             )
 
     def _check_boxes(self, b: ArrayLike) -> tuple[NDArray[np.float64], bool]:
-        """Corners (n or 1, k, 2, ndim), and whether the result has no batch axis."""
+        """Return corners (n or 1, k, 2, ndim), and whether the result has no batch axis."""
         values, ndim = as_finite_array("b", b), self.space.ndim
         if values.ndim not in (2, 3) or values.shape[-1] != 2 * ndim:
             raise ValueError(
@@ -346,9 +346,9 @@ def _blocks(n: int, n_bytes: int) -> Iterator[slice]:
 def _sampling(
     flow: Callable[..., NDArray[Any]], theta: NDArray[np.float64], n: int, shape: tuple[int, ...]
 ) -> Iterator[tuple[int, slice, NDArray[Any]]]:
-    """Index of a first pixel, block of samples, and positions of their pixels from that one on.
+    """Yield the index of a first pixel, a block of samples, and positions of pixels from there on.
 
-    In blocks, to bound memory for many samples and for large ones.
+    Blocks bound the memory for many samples and for large samples.
     """
     n_channels, *spatial = shape
     n_pixels = math.prod(spatial)
@@ -399,6 +399,6 @@ def _move_boxes(
     places = np.clip(furthest[..., None, :] + patch, 0.0, 1.0)
     patches = places.reshape(len(rough), k, 2 * ndim * len(patch), ndim)
     fine = move(patches, "exact").reshape(places.shape)
-    # Of the patch at the extreme point along an axis, the coordinate along that axis.
+    # For the extreme point along each axis, keep only the coordinate of its patch along that axis.
     fine = np.diagonal(fine, axis1=3, axis2=5)
     return np.stack([fine[:, :, 0].min(axis=2), fine[:, :, 1].max(axis=2)], axis=2)

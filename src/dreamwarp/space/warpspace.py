@@ -31,7 +31,7 @@ MIN_TOLERANCE = 2e-7
 MAX_THETA = 1e100
 # Beyond this, float64 rounding (1e-16) may grow to a visible 1e-4.
 NOISY_GROWTH = 27.0
-# Memory for derivatives by node velocities before they are converted to derivatives by θ.
+# Memory for derivatives with respect to node velocities, before the chain rule to θ.
 GRADIENT_BYTES = 64 * 2**20
 
 
@@ -192,7 +192,7 @@ class WarpSpace:
             )
         single = values.ndim == 3
         values = values[None] if single else values
-        # Bᵀ converts derivatives by affine maps to derivatives by θ: cells to vertices, then to θ.
+        # Bᵀ is the chain rule from affine maps to θ: from cells to vertices, then to θ.
         weights = self.tessellation.barycentric[: self.n_cells]
         by_node = np.zeros((len(self.tessellation.nodes), len(values), self.ndim))
         shares = np.einsum("nckj,cgj->cgnk", values, weights)
@@ -203,7 +203,7 @@ class WarpSpace:
     def fit_velocity(self, points: ArrayLike, velocities: ArrayLike) -> Array:
         """Least-squares θ for velocities (m, ndim) at points (m, ndim).
 
-        The one of least norm, if the points do not determine θ.
+        If the points do not determine θ, the solution of least norm is returned.
         """
         points = self._check_points(points)
         values = as_finite_array("velocities", velocities)
@@ -237,7 +237,8 @@ class WarpSpace:
             precision, in float64; closed form in 1-D. ``"fast"``: the same in float32 with a power
             series of order 7, in steps chosen from θ so that ``tolerance`` holds. Half of it is for
             the series' remainder, which grows by e^μ where μ bounds the rate at which points
-            diverge; half for float32 rounding. If rounding needs more, θ goes to the exact method.
+            diverge; half for float32 rounding. If rounding needs more, the exact method is used for
+            that θ.
         tolerance : float
             Largest error of ``"fast"``, as a distance, for points in and near the unit domain. At
             least 2e-7: float32 has a relative precision of 6e-8.
@@ -316,7 +317,7 @@ class WarpSpace:
             As for :meth:`flow`. ``"exact"`` has float64 rounding errors; ``"fast"`` has those of
             float32, about 1e-5 of the gradient for warps of typical size.
         cotangent : (n, m, ndim)
-            Derivative of a loss by the moved points.
+            Derivative of a loss with respect to the moved points.
         moved : (n, m, ndim), optional
             The result of :meth:`flow` for the same θ and points, to save computing it again.
 
@@ -379,7 +380,7 @@ class WarpSpace:
         return max(1, 1024 // len(self.mesh.regions))
 
     def theta_gradient(self, by_velocity: Array, n_threads: int | None) -> Array:
-        """Derivatives by node velocities (n, n_nodes, ndim) as derivatives by θ (n, d)."""
+        """Gradient with respect to θ (n, d), from that for node velocities (n, n_nodes, ndim)."""
         out = np.zeros((len(by_velocity), self.dim))
         spread(
             coordinates.theta_gradient, count_chunks(len(out), FIELDS),
@@ -444,7 +445,7 @@ def _check_cells(cells: Any) -> tuple[int, ...]:
 
 
 def check_tolerance(method: Method, tolerance: float) -> float:
-    """``tolerance`` as float; raise if the method can't keep it."""
+    """Return ``tolerance`` as float; raise if the method can't keep it."""
     if not isinstance(tolerance, Real) or not 0.0 < float(tolerance) < np.inf:
         raise ValueError(f"`tolerance` must be a positive number, got {tolerance!r}.")
     if method == "fast" and tolerance < MIN_TOLERANCE:

@@ -9,11 +9,12 @@ The error is 1 - p, where p is the predicted probability of the true class at th
 for the held-out samples of the fold. It is smoother than 0 or 1, bounded unlike the likelihood, and
 does not reward warps that only make a network less confident.
 
-Strengths race: all are trained for a quarter of the steps. Errors fall about as a power of the
-steps, and for longer the stronger the warps, so the final error of a strength is extrapolated from
-its last two errors. Strengths expected to end two standard errors of paired differences above the
-best are stopped, and so are the worst if too many remain. If the best is the weakest or strongest,
-further strengths join. ``dreamwarp.augment.verdict`` makes the choice and the verdict.
+Strengths race: all are trained for a quarter of the steps. Errors fall roughly as a power of the
+number of steps, and keep falling longer for stronger warps. So the final error of a strength is
+extrapolated from its last two errors. Strengths expected to end two standard errors of paired
+differences above the best are stopped, and so are the worst if too many remain. If the best is the
+weakest or strongest, further strengths join. ``dreamwarp.augment.verdict`` makes the choice and the
+verdict.
 
 Samples get the warps of their class, as in ``LearnedWarp``. The model is given, so it has been
 fitted to the held-out samples too.
@@ -61,7 +62,7 @@ NetworkFn = Callable[[], nn.Module]
 STRENGTHS = (0.0, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
 FACTOR, WEAKEST, STRONGEST = math.sqrt(2.0), 0.1, 12.0
 # Fractions of the steps after which errors are measured, and how many strengths above 0 may then
-# continue: all after the first, when errors still fall too fast to extrapolate.
+# continue. None: all may. After the first fraction, errors still fall too fast to extrapolate.
 ROUNDS = ((1 / 8, None), (1 / 4, 4), (1 / 2, 3), (1.0, None))
 # Standard errors by which a strength must be worse to be stopped; higher for 0, which the verdict
 # needs.
@@ -437,7 +438,7 @@ class _Race:
         return None
 
     def _stop(self, n_most: int) -> int:
-        """Stop strengths that can't win, and the worst beyond ``n_most``; return how many."""
+        """Stop strengths that can't win, and all but the ``n_most`` best; return their number."""
         left = self._left()
         errors, expected = self._errors(left), self._expect(left)
         best = int(expected.argmin())

@@ -11,7 +11,7 @@ from torch.utils.data import get_worker_info
 
 from dreamwarp.core.validation import check_whole, warn_user
 
-# Numbers remembered per epoch. A forgotten set_epoch repeats all numbers, so some are enough.
+# Numbers remembered per epoch. Some are enough: without a call of set_epoch, all numbers repeat.
 N_REMEMBERED = 4096
 # Layout of the shared memory: the epoch, whether a warning was given, the numbers drawn.
 EPOCH, HAS_WARNED, DRAWN = 0, 1, 2

@@ -77,7 +77,7 @@ def find_taps(coordinates: Tensor, size: int, stride: int, sampling: Sampling) -
 
 
 def nearest_pixel(coordinates: Tensor, size: int) -> Tensor:
-    """Index of the pixel that holds each coordinate; see ``interpolation.BORDER_SLACK``."""
+    """Index of the pixel that contains each coordinate; see ``interpolation.BORDER_SLACK``."""
     number = (coordinates * size).clamp(-FAR, FAR).floor()
     at_start = (coordinates >= -BORDER_SLACK) & (coordinates < 0)
     at_end = (coordinates >= 1) & (coordinates <= 1 + BORDER_SLACK)

@@ -50,8 +50,8 @@ class Precision:
     slack : float
         A weight this far below zero still counts as inside.
     stalled, nudge : float
-        A segment shorter than ``stalled`` is no progress. After ``exact.STALLED`` of them in a row
-        the path continues for time ``nudge`` in its cell, with an error of the overshoot.
+        A segment shorter than ``stalled`` counts as no progress. After ``exact.STALLED`` of them in
+        a row the path continues for time ``nudge`` in its cell, even if it overshoots.
     """
 
     dtype: torch.dtype

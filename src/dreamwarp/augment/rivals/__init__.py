@@ -1,1 +1,1 @@
-"""Hand-made augmentations to compare with: the same deformations for every class."""
+"""Hand-designed augmentations, as baselines: the same deformations for every class."""

@@ -1,4 +1,4 @@
-"""Random elastic and affine deformation, the usual hand-made augmentation: one for all classes.
+"""Random elastic and affine deformation, the usual augmentation; the same for all classes.
 
 Every pixel is moved by its own random displacement, and the displacements are smoothed (Simard,
 Steinkraus and Platt 2003). A random affine map can be added. Nothing keeps the result from folding.
@@ -17,7 +17,7 @@ from dreamwarp.space.resample import resample
 
 # Standard deviations of a random affine map of strength 1: of every entry of its matrix, which
 # makes scaling and shear; of the skew part on top, in radians, which makes rotation; and of the
-# shift, as a share of the domain.
+# shift, as a fraction of the domain.
 STRETCH, ROTATION, SHIFT = 0.1, 0.15, 0.04
 
 
@@ -43,10 +43,11 @@ def deform_elastically(
         Strength of a random affine map: 1 stretches and shears by about a tenth, rotates by about
         10 degrees and shifts by about 4 % of the domain. Default: none.
     n_axes : int
-        Spatial axes: 1 for series, 2 for images, 3 for volumes. All channels move alike.
+        Spatial axes: 1 for series, 2 for images, 3 for volumes. All channels get the same
+        deformation.
     seed : int, numpy.random.Generator or None
     first : int
-        Number of the first sample: the deformation of sample k depends on the seed and on
+        Index of the first sample: the deformation of sample k depends on the seed and on
         ``first + k`` alone.
     """
     if images.ndim not in (n_axes + 1, n_axes + 2):

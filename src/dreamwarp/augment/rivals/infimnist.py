@@ -1,4 +1,4 @@
-"""An InfiMNIST-style generator: endless images from few, by deformations made by hand.
+"""An InfiMNIST-style generator: unlimited images from few, by hand-designed deformations.
 
 After Loosli, Canu and Bottou, "Training invariant support vector machines using selective
 sampling" (2007). Image i is made of an original x and two of 1,522 smooth fields F:
@@ -6,7 +6,7 @@ sampling" (2007). Image i is made of an original x and two of 1,522 smooth field
     x' = x + s (F[k1] ∂x/∂row - F[k2] ∂x/∂column),    s = -1 if k1 + k2 is odd, else 1,
 
 which is, to first order, x with its pixels moved by the fields. It is clipped to the range of
-images, truncated to whole numbers, and shifted by up to one pixel along each axis. Fields, sign and
+images, truncated to integers, and shifted by up to one pixel along each axis. Fields, sign and
 shift follow from i by the published arithmetic, so any image can be computed directly. The
 published fields are not available; smoothed Gaussian noise replaces them. Hence "InfiMNIST-style".
 
@@ -38,16 +38,16 @@ SCATTER, LOW_32_BITS = 131071, 2**32 - 1
 # Shift in rows and columns by k1 mod 9: up, down, left, right, up-left, up-right, down-left,
 # down-right, none.
 SHIFTS = np.array([(-1, 0), (1, 0), (0, -1), (0, 1), (-1, -1), (-1, 1), (1, -1), (1, 1), (0, 0)])
-# Instead of an image number: do not deform.
+# In place of an image number: do not deform.
 UNCHANGED = -1
 
-# Fields are whole multiples of 1 / GRAIN pixels.
+# Fields are integer multiples of 1 / GRAIN pixels.
 GRAIN = 256
 # Gaussians are cut off at this many widths, at 1/3000 of their height.
 REACH = 4.0
 # Random numbers in memory at a time.
 NOISE_BLOCK = 2**22
-# Images per block: their time is well over the 50 µs of starting a thread.
+# Images per block: a block takes well over 50 µs, the time to start a thread.
 IMAGES_PER_BLOCK = 128
 # float32 constants keep the arithmetic in float32.
 HALF, BLACK, WHITE = np.float32(0.5), np.float32(0), np.float32(255)
@@ -112,7 +112,7 @@ class InfiMNIST:
 
     @property
     def first_generated(self) -> int:
-        """Number of the first deformed image."""
+        """Index of the first deformed image."""
         return len(self._originals)
 
     def image(self, indices: ArrayLike, *, n_threads: int | None = None) -> NDArray[np.uint8]:
@@ -197,7 +197,7 @@ def smooth_fields(
 
     Returns
     -------
-    (1522, rows, columns) of float32, whole multiples of 1/256
+    (1522, rows, columns) of float32, integer multiples of 1/256
     """
     rows, columns = (operator.index(size) for size in shape)
     _check_strength(max(rows, columns), width, amplitude)

@@ -129,7 +129,7 @@ class FolderFormat(ShardFormat):
             return sum(chunk.count(b"\n") for chunk in chunks) == shard.n
 
     def _read_line(self, line: bytes, number: int) -> tuple[str, str]:
-        """Hash and name of an image. A hostile listing can't name other files."""
+        """Hash and name of an image. A malicious listing can't name other files."""
         match = LISTED.fullmatch(line.decode("utf-8", "replace").rstrip("\n"))
         is_own = match is not None and match[4] == self.ending and match[2] in self._folders
         if match is None or not is_own or int(match[3]) != number:

@@ -18,7 +18,7 @@ STORED = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint6
 
 
 class NiftiFormat(FolderFormat):
-    """``<class>/<number of the sample>.nii.gz``, with the affine of the data; else as images."""
+    """``<class>/<number of the sample>.nii.gz`` with the data's affine; see ``FolderFormat``."""
 
     name = "nifti"
     ending = ".nii.gz"

@@ -17,14 +17,14 @@ from dreamwarp.generation.stores import HashingStream, Store
 
 # Compresses digits 5 to 1, in a time that is negligible beside warping.
 COMPRESSION, LEVEL = "zstd", 1
-# Of a sample: the length of fixed-size lists has 32 bits.
+# Largest number of values per sample: the length of fixed-size lists has 32 bits.
 MAX_VALUES = 2**31 - 1
 
 
 class ParquetFormat(ShardFormat):
     """``shard-00000.parquet``, and so on.
 
-    Bytes are the same only for the same version of pyarrow, which the files name.
+    The bytes depend on the version of pyarrow, which is stored in the files.
     """
 
     name = suffix = "parquet"
