@@ -55,7 +55,7 @@ def test_sigma_and_channels() -> None:
 @pytest.mark.parametrize(
     ("a", "b", "message"),
     [
-        (np.zeros(60), np.zeros((2, 60)), "both with as many axes"),
+        (np.zeros(60), np.zeros((2, 60)), "both with the same number of axes"),
         (np.zeros((2, 60)), np.zeros((2, 50)), "samples of one shape"),
         (np.zeros((2, 2, 2, 60)), np.zeros((2, 2, 2, 60)), r"\(n, channels, \*spatial\)"),
     ],

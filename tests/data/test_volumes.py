@@ -84,7 +84,7 @@ def test_a_fourth_axis_is_channels(tmp_path: Path) -> None:
 
 def test_films_are_refused(tmp_path: Path) -> None:
     save(tmp_path / "a" / "1.nii", np.zeros((3, 3, 3, 20), np.uint8))
-    with pytest.raises(ValueError, match=r"shape \(3, 3, 3, 20\).*Split a film"):
+    with pytest.raises(ValueError, match=r"shape \(3, 3, 3, 20\).*Split a time series"):
         load(tmp_path)
 
 

@@ -133,8 +133,8 @@ def _check_samples(space: WarpSpace, a: ArrayLike, b: ArrayLike) -> tuple[Array,
     if arrays[0].ndim != arrays[1].ndim or arrays[0].ndim not in (ndim, ndim + 1, ndim + 2):
         raise ValueError(
             f"`a` and `b` must have shape (*spatial), (n, *spatial) or (n, channels, *spatial) "
-            f"with {ndim} spatial axes, both with as many axes, got {arrays[0].shape} and "
-            f"{arrays[1].shape}."
+            f"with {ndim} spatial axes, both with the same number of axes, got "
+            f"{arrays[0].shape} and {arrays[1].shape}."
         )
     is_single = arrays[0].ndim == ndim
     first, second = (x[None] if is_single else x for x in arrays)

@@ -297,7 +297,7 @@ class Custom:
         if likelihood.shape != (len(values),) or gradient.shape != shape:
             raise ValueError(
                 f"`similarity` must return log-likelihoods of shape ({len(values)},) and their "
-                f"gradients by the values, of shape {shape}, got {likelihood.shape} and "
-                f"{gradient.shape}."
+                f"gradients with respect to the values, of shape {shape}, got "
+                f"{likelihood.shape} and {gradient.shape}."
             )
         return likelihood, gradient.reshape(values.shape)

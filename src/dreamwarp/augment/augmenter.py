@@ -290,9 +290,9 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.source_ = self.source_.with_options(model=self.model_)
         if strength is None and self.strength_ == 0.0:
             warn_user(
-                "on held-out samples no warps do better than none by a standard error, so "
-                "strength 0 is chosen and samples are not warped: see `verdict_`. Use `strength=1` "
-                "to warp them all the same.",
+                "no strength is better than no warps by more than a standard error on held-out "
+                "samples, so strength 0 is chosen and samples are not warped: see `verdict_`. Use "
+                "`strength=1` to warp them anyway.",
                 RuntimeWarning,
             )
 

@@ -134,7 +134,7 @@ def _make_folds(
     masks = held_out_masks(pairs, source.data.X, codes, seed)
     if n_classes < 2:
         raise ValueError(
-            "an estimator can be judged by at least two classes, got samples of one. Fit the "
+            "judging an estimator needs at least two classes, got one. Fit the "
             "augmenter to samples of all classes."
         )
     if not masks:

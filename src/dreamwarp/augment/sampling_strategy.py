@@ -101,8 +101,8 @@ def _count_by_ratio(ratio: float, counts: NDArray[np.int64]) -> NDArray[np.int64
     if len(counts) != 2:
         raise ValueError(
             f"`sampling_strategy` may be a float for two classes only, got {ratio:g} and "
-            f"{len(counts)}. Use a dict of label: number of samples, or such as '10x' for ten "
-            "times as many."
+            f"{len(counts)}. Use a dict of label: number of samples, or a factor such as '10x' "
+            "for ten times as many."
         )
     if not 0.0 < ratio <= 1.0:
         raise ValueError(

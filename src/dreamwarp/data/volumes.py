@@ -277,7 +277,7 @@ def _split_axes(file: Path, shape: tuple[int, ...]) -> tuple[tuple[int, int, int
     if len(sizes) not in (3, 4) or min(sizes) < 1 or (sizes[3:] or (1,))[0] > MAX_CHANNELS:
         raise ValueError(
             f"`{file}` has shape {shape}, and must have three axes, or a fourth of at most "
-            f"{MAX_CHANNELS} channels. Split a film into volumes, with "
+            f"{MAX_CHANNELS} channels. Split a time series into volumes, with "
             "`nibabel.funcs.four_to_three`, and give each its file."
         )
     x, y, z, *channels = sizes

@@ -35,9 +35,9 @@ def resolve_network_strength(model: WarpModel, strength: float | None) -> float:
         return check_factor("strength", strength, or_else=", or None for networks' default")
     if model.strength == 0.0:
         warn_user(
-            "the model recommends strength 0, because no warps did better than none for a nearest "
-            f"neighbour; networks get strength {NETWORK_STRENGTH:g} all the same. Let "
-            "`dreamwarp.torch.choose_strength` judge, or give `strength`.",
+            "the model recommends strength 0, because no strength was better than no warps for a "
+            f"nearest-neighbour classifier. Networks get strength {NETWORK_STRENGTH:g} anyway. Use "
+            "`dreamwarp.torch.choose_strength`, or give `strength`.",
             RuntimeWarning,
         )
     return NETWORK_STRENGTH
@@ -49,9 +49,9 @@ def resolve_strength(model: WarpModel, strength: float | None) -> float:
         return check_factor("strength", strength, or_else=", or None for the model's own")
     if model.strength == 0.0:
         warn_user(
-            "the model recommends strength 0, because no warps did better than none when it was "
-            "fitted, so samples will be unwarped copies. Use `strength=1` for warps as large as "
-            "learned.",
+            "the model recommends strength 0, because no strength was better than no warps when it "
+            "was fitted, so samples will be unwarped copies. Use `strength=1` for warps "
+            "as large as learned.",
             RuntimeWarning,
         )
     return model.strength
