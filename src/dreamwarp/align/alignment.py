@@ -23,11 +23,9 @@ from dreamwarp.align.block import (
     align_block,
     coarse_enough,
     map_blocks,
-    pyramid,
     split_pairs,
 )
 from dreamwarp.align.chains import MAX_CHAINS, Chains
-from dreamwarp.align.posterior import Coordinates
 from dreamwarp.align.prior import Prior, check_prior
 from dreamwarp.align.similarity import (
     SIMILARITIES,
@@ -218,15 +216,14 @@ def align_pairs(
     warn_of_fine_cells(pairs.sources.shape, space.cells)
     prior = check_prior(space, prior)
     options = _check_chains(n_chains, n_burn_in, n_draws, max_draws, r_hat)
-    coordinates, shape = Coordinates(space), pairs.sources.shape[2:]
+    shape = pairs.sources.shape[2:]
     chosen, calibrated = choose_similarity(similarity, sigma, shape)
-    grids = pyramid(coordinates, shape)
-    problem = Problem(
-        coordinates, coordinates.precision(prior.precision), chosen,
-        coarse_enough(grids, space.cells) if method == "map" else grids, method,
-        check_whole("max_steps", max_steps, 1), check_factor("tolerance", tolerance), options,
-        draws.as_key(seed),
+    problem = Problem.of(
+        prior, shape, chosen, method=method, max_steps=check_whole("max_steps", max_steps, 1),
+        tolerance=check_factor("tolerance", tolerance), chains=options, seed=draws.as_key(seed),
     )  # fmt: skip
+    if method == "map":
+        problem = replace(problem, grids=coarse_enough(problem.grids, space.cells))
     flat = is_flat(pairs.sources)[pairs.edges[:, 0]] | is_flat(pairs.targets)[pairs.edges[:, 1]]
     with silenced(progress):
         if not calibrated:

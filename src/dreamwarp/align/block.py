@@ -23,12 +23,14 @@ from dreamwarp.align.chains import (
     sample_posterior,
 )
 from dreamwarp.align.posterior import Coordinates, ImagePairs, Posterior, build_grid, shrink
+from dreamwarp.align.prior import Prior
 from dreamwarp.align.search import find_maximum
 from dreamwarp.align.similarity import Custom, Similarity, SquaredError, squared_error
 from dreamwarp.align.surrogate import Surrogate
 from dreamwarp.core import draws
 from dreamwarp.core.cluster import run_on
 from dreamwarp.core.compiled import single_threaded_algebra
+from dreamwarp.core.defaults import MAX_STEPS, TOLERANCE
 from dreamwarp.space.warp import Warp
 
 if TYPE_CHECKING:
@@ -76,11 +78,20 @@ class Problem:
     precision: Array
     similarity: Similarity
     grids: list[kernels.Grid]
-    method: str
-    max_steps: int
-    tolerance: float
-    chains: Chains
-    seed: int
+    method: str = "map"
+    max_steps: int = MAX_STEPS
+    tolerance: float = TOLERANCE
+    chains: Chains = field(default_factory=Chains)
+    seed: int = 0
+
+    @classmethod
+    def of(
+        cls, prior: Prior, shape: tuple[int, ...], similarity: Similarity, **options: Any
+    ) -> Problem:
+        """For images of a spatial shape, at all resolutions."""
+        coordinates = Coordinates(prior.space)
+        precision = coordinates.precision(prior.precision)
+        return cls(coordinates, precision, similarity, pyramid(coordinates, shape), **options)
 
 
 @dataclass(frozen=True)

@@ -28,11 +28,8 @@ from dreamwarp.align.block import (
     excess,
     loss_of_identity,
     map_blocks,
-    pyramid,
     split_pairs,
 )
-from dreamwarp.align.chains import Chains
-from dreamwarp.align.posterior import Coordinates
 from dreamwarp.align.prior import Prior, SmoothPrior, mass_matrix
 from dreamwarp.align.search import climb, find_maximum
 from dreamwarp.align.similarity import SquaredError
@@ -245,16 +242,15 @@ class EvidenceFinder:
         first guess is enough, because empirical Bayes estimates their noise.
         """
         space = prior.space
-        coordinates = Coordinates(space)
         values = scale_images(space, "images", images)
         check_resolution("images", values.shape, space.cells)
         warn_of_fine_cells(values.shape, space.cells)
         shape = values.shape[2:]
         chosen, calibrated = choose_similarity(similarity, sigma, shape)
-        problem = Problem(
-            coordinates, coordinates.precision(prior.precision), chosen,
-            pyramid(coordinates, shape), "map", check_whole("max_steps", max_steps, 1),
-            LEARNING_TOLERANCE, Chains(), 0,
+        # At full resolution, unlike modes alone: noise and curvatures are those of all pixels.
+        problem = Problem.of(
+            prior, shape, chosen, max_steps=check_whole("max_steps", max_steps, 1),
+            tolerance=LEARNING_TOLERANCE,
         )  # fmt: skip
         if not calibrated:
             sources, targets = edges[choose_some(np.arange(len(edges)), values[0].size)].T
