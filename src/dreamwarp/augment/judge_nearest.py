@@ -10,7 +10,7 @@ own class and b to that of another, its error is
 
 This is the 0-1 error of the nearest neighbour, smoothed where a and b differ by less than about
 5 %, and so it needs fewer samples. Of more than about 1,000 samples, a held-out one is compared
-with a subset of the others, about 1,700 at most; the verdict then holds for a data set of that size.
+with a subset of the others, at most about 1,700; the verdict then holds for sets of that size.
 
 All strengths use the same draws, scaled. Strengths that can't win stop early. If the largest
 strength is the best, larger ones are tried. ``dreamwarp.augment.verdict`` turns errors into a
