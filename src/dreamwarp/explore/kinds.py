@@ -235,19 +235,22 @@ class Arrays(Kind):
         return self.subject.sample(index)
 
     def encode(self, sample: Array, view: View) -> dict[str, Any]:
-        """A sample for the browser: uint8, scaled from the lowest to the highest of the data."""
-        values, look = self.cut(sample, view), self.subject.look
+        """A sample for the browser."""
+        return self.encode_values(self.cut(sample, view))
+
+    def encode_all(self, samples: Sequence[Array], view: View) -> dict[str, Any]:
+        """Samples for the browser, as one array: as many as fit into an answer."""
+        cut = [self.cut(sample, view) for sample in samples]
+        return self.encode_values(np.stack(cut[: max(1, MAX_VALUES // cut[0].size)]))
+
+    def encode_values(self, values: Array) -> dict[str, Any]:
+        """Values as uint8, scaled from the lowest to the highest of the data."""
+        look = self.subject.look
         if values.dtype == np.uint8 and (look.low, look.high) == (0.0, 255.0):
             shades = values
         else:
             shades = np.rint(255.0 * np.clip(look.scale(values), 0.0, 1.0)).astype(np.uint8)
         return {"shape": list(shades.shape), "data": to_base64(shades.tobytes())}
-
-    def encode_all(self, samples: Sequence[Array], view: View) -> dict[str, Any]:
-        """Samples for the browser, as one array: as many as fit into an answer."""
-        cut = [self.cut(sample, view) for sample in samples]
-        most = max(1, MAX_VALUES // cut[0].size)
-        return self.encode(np.stack(cut[:most]), WHOLE)
 
     def cut(self, values: Array, view: View) -> Array:
         """The part of a sample that is shown."""
@@ -315,9 +318,9 @@ class Signals(Arrays):
     uploads = "text/plain,text/csv,.txt,.csv"
     read_code = 'np.loadtxt("yours.csv", delimiter=",", ndmin=2).T  # with numpy as np'
 
-    def encode(self, sample: Array, view: View) -> dict[str, Any]:
-        """A signal for the browser, as float32."""
-        return {"shape": list(sample.shape), "data": pack(sample)}
+    def encode_values(self, values: Array) -> dict[str, Any]:
+        """Values as float32."""
+        return {"shape": list(values.shape), "data": pack(values)}
 
     def show_field(self, theta: Numbers, sample: Array, view: View) -> dict[str, Any]:
         """Times moved by T^{-θ}, as content moves, and the velocity of -θ."""
@@ -383,8 +386,6 @@ class Volumes(Images):
 
     def cut(self, values: Array, view: View) -> Array:
         """The slice that is shown: (channels, rows, columns)."""
-        if values.ndim != 4:  # cut already
-            return values
         return np.take(values, view.number(values.shape[1:]), axis=1 + view.axis)
 
     def axes(self, view: View) -> list[int]:
