@@ -186,7 +186,7 @@ def test_the_python_for_meshes(tmp_path: Path) -> None:
     made: dict[str, Any] = {}
     exec(named.warp_code(1, 17, [1.0, -1.0], 0.8), made)
     shown = named.show_warp(kind.sample(17), named.theta(1, [1.0, -1.0], 0.8), [])
-    points = kind.shapes.boxes[17].to_unit(np.asarray(made["warped"].vertices))
+    points = kind.shapes.boxes[17].to_unit(made["warped"])
     np.testing.assert_allclose(points, numbers(shown["image"]["points"], -1, 3), atol=1e-5)
     exec(named.align_code(1, 2), made)
     np.testing.assert_allclose(made["warped"], numbers(pair["warped"]["points"], -1, 3), atol=1e-4)

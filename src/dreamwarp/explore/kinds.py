@@ -316,7 +316,7 @@ class Signals(Arrays):
 
     name, plural = "signal", "signals"
     uploads = "text/plain,text/csv,.txt,.csv"
-    read_code = 'np.loadtxt("yours.csv", delimiter=",", ndmin=2).T  # with numpy as np'
+    read_code = 'np.loadtxt("yours.csv", delimiter=",", ndmin=2).T  # import numpy as np'
 
     def encode_values(self, values: Array) -> dict[str, Any]:
         """Values as float32."""
@@ -532,12 +532,10 @@ class Meshes(Kind):
         return f"shapes = dw.data.load_shapes({name!r}{more})"
 
     def warp_code(self, index: int | None, view: View) -> list[str]:
-        """Python code that warps a mesh by ``theta``."""
+        """Python code that warps the points of a shape by ``theta``."""
         return [
-            "from dreamwarp.augment.shapes import warp_mesh",
-            "",
-            f"mesh, box = shapes.meshes[{index}], shapes.boxes[{index}]",
-            "warped = warp_mesh(dw.Warp(model.space, theta), mesh, box)",
+            f"points, box = shapes.points[{index}], shapes.boxes[{index}]",
+            "warped = box.to_world(dw.Warp(model.space, theta).points(box.to_unit(points)))",
         ]
 
     def align_code(self, source: int, target: int, view: View) -> list[str]:

@@ -273,6 +273,7 @@ const updateMosaic = latest(async () => {
 // -- a pair
 
 const updatePair = latest(async () => {
+  $("pair-words").textContent = "Aligning…";
   const answer = await ask("/api/align", { class_number: state.classNumber, first: state.pair[0], second: state.pair[1], ...view() });
   const [source, target, warped] = [answer.source, answer.target, answer.warped].map((one) => kind.unpack(one));
   shown.pair = { ...answer, source, target, warped };

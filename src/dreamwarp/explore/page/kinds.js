@@ -273,7 +273,7 @@ class Meshes extends Kind {
   // Paints surfaces, the triangles behind first; `colorOf` takes the corners of a triangle.
   paint(canvas, surfaces) {
     canvas.style.aspectRatio = "1";
-    const [pen, width, height] = fit(canvas), scale = 0.47 * Math.min(width, height) / this.model.radius;
+    const [pen, width, height] = fit(canvas), scale = 0.43 * Math.min(width, height) / this.model.radius;
     const [right, up, near] = this.turned, along = (axis, points, i) => axis[0] * (points[i] - 0.5) + axis[1] * (points[i + 1] - 0.5) + axis[2] * (points[i + 2] - 0.5);
     const pieces = [];
     for (const [{ points, faces }, colorOf] of surfaces) {
