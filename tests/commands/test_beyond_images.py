@@ -64,7 +64,6 @@ def test_meshes_in_meshes_out(tmp_path: Path, capsys: Any) -> None:
          "must be one of box, got 'ball'"),
         (("figure", "components", model, source, "-o", str(tmp_path / "w.png"), "--component",
           "900"), "must be from 1 to"),
-        (("explore", model, source, "--no-browser"), "holds meshes"),
     ):  # fmt: skip
         assert run(*arguments) == 1
         one_line(capsys, message)

@@ -27,7 +27,7 @@ pytest.importorskip("fastapi")
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    subject = scene().subject
+    subject = scene().kind.subject
     subject.model.save("m.dwm")
     np.savez("d.npz", X=subject.X, y=subject.source.data.y)
     np.savez("flat.npz", X=subject.X.reshape(len(subject.X), -1), y=subject.source.data.y)
@@ -68,10 +68,8 @@ def test_what_does_not_go_together_is_refused(folder: Path, capsys: Any) -> None
     assert run("explore", "m.dwm", "flat.npz", "--port", "0") == 1
     assert "with 2 spatial axes" in capsys.readouterr().err
     report_cases.model(3).save("v.dwm")
-    X, y = report_cases.data(3)
-    np.savez("v.npz", X=X, y=y)
-    assert run("explore", "v.dwm", "v.npz", "--port", "0") == 1
-    assert "model of volumes" in capsys.readouterr().err
+    assert run("explore", "v.dwm", "d.npz", "--port", "0") == 1
+    assert "with 3 spatial axes" in capsys.readouterr().err
 
 
 def test_serving_to_others_warns(folder: Path, capsys: Any, monkeypatch: Any) -> None:

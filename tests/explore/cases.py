@@ -7,27 +7,50 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import pytest
 
 from dreamwarp import SmoothPrior, WarpModel, WarpSpace
+from dreamwarp.data import ShapeSet
 from dreamwarp.explore.scene import Scene
 
 N_PER_CLASS = 15
 
 
+SHAPES = {
+    "image": (28, 28), "colour": (3, 20, 24), "large": (256, 256), "signal": (2, 64),
+    "volume": (12, 14, 16),
+}  # fmt: skip
+CELLS = {"signal": (4,), "volume": (2, 2, 2), "mesh": (2, 2, 2)}
+
+
 @cache
 def scene(kind: str = "image") -> Scene:
-    """Two classes of grey images, colour images of another size, or signals of two channels."""
-    space = WarpSpace((4,)) if kind == "signal" else WarpSpace((3, 3))
+    """Two classes: of grey or colour images, signals of two channels, volumes, or meshes."""
+    space = WarpSpace(CELLS.get(kind, (3, 3)))
     prior = SmoothPrior(space)
     model = WarpModel.fit(
         space, {0: prior.sample(40, 1), 1: 2.0 * prior.sample(40, 2)}, shrinkage=0.1, pooling=0.2
     )
+    names = {"model_name": "m.dwm", "data_name": "d"}
+    y = np.repeat([0, 1], N_PER_CLASS)
+    if kind == "mesh":
+        return Scene.of(model, meshes(y), **names)
     rng = np.random.default_rng(0)
-    shape = {"image": (28, 28), "colour": (3, 20, 24), "large": (256, 256), "signal": (2, 64)}[kind]
-    X = smooth(rng.random((2 * N_PER_CLASS, *shape)), space.ndim)
+    X = smooth(rng.random((2 * N_PER_CLASS, *SHAPES[kind])), space.ndim)
     if kind != "signal":
         X = (255 * X).astype(np.uint8)
-    return Scene.of(model, (X, np.repeat([0, 1], N_PER_CLASS)), model_name="m.dwm", data_name="d")
+    return Scene.of(model, (X, y), **names)
+
+
+def meshes(y: Any) -> ShapeSet:
+    """Balls of one class and rings of the other, stretched at random."""
+    trimesh = pytest.importorskip("trimesh")
+    plain = [trimesh.creation.icosphere(2), trimesh.creation.torus(1.0, 0.4)]
+    found = [plain[code].copy() for code in y]
+    rng = np.random.default_rng(0)
+    for mesh in found:
+        mesh.vertices *= rng.uniform(0.7, 1.2, 3)
+    return ShapeSet.of([mesh.vertices for mesh in found], y, meshes=found)
 
 
 def smooth(X: Any, ndim: int) -> Any:

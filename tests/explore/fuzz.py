@@ -126,7 +126,7 @@ def main() -> None:
     from tests.explore.cases import scene
     from tests.explore.test_server import serving
 
-    for kind in ("image", "signal"):
+    for kind in ("image", "signal", "volume", "mesh"):
         scene(kind).warm()
         with serving(scene=scene(kind)) as served, httpx.Client(base_url=served.address) as client:
             client.timeout = SECONDS

@@ -97,7 +97,7 @@ def expected(page: Any) -> Any:
     found, now = scene(), state(page)
     theta = found.theta(now["classNumber"], np.round(now["coefficients"], 3), now["strength"])
     index = found.index(now["classNumber"], now["sample"])
-    return Warp(found.subject.model.space, theta).image(found.subject.X[index])
+    return Warp(found.kind.model.space, theta).image(found.kind.subject.X[index])
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_classes_sliders_and_dice_show_what_the_library_makes(page: Any) -> None
     np.testing.assert_array_equal(pixels(page), expected(page))
     assert (pixels(page) != pixels(page, "original")).any()
     settle(page, lambda: page.click("#dice"))
-    assert len(state(page)["coefficients"]) == scene().subject.model.space.dim
+    assert len(state(page)["coefficients"]) == scene().kind.model.space.dim
     np.testing.assert_array_equal(pixels(page), expected(page))
     settle(page, lambda: page.locator("#strength").fill("0.5"))
     np.testing.assert_array_equal(pixels(page), expected(page))
@@ -143,8 +143,8 @@ def test_the_python_shown_makes_the_pixels_shown(page: Any, tmp_path: Path) -> N
     settle(page, lambda: page.click("#dice"))
     code = page.text_content("#python")
     found = scene()
-    found.subject.model.save(tmp_path / "m.dwm")
-    np.savez(tmp_path / "d.npz", X=found.subject.X, y=found.subject.source.data.y)
+    found.kind.model.save(tmp_path / "m.dwm")
+    np.savez(tmp_path / "d.npz", X=found.kind.subject.X, y=found.kind.subject.source.data.y)
     code = code.replace("'m.dwm'", repr(str(tmp_path / "m.dwm")))
     made: dict[str, Any] = {}
     exec(code.replace("load('d')", f"load({str(tmp_path / 'd.npz')!r})"), made)
@@ -172,7 +172,7 @@ def test_landmarks_follow(page: Any) -> None:
     (point,) = now["landmarks"]
     assert point == pytest.approx([0.6, 0.3], abs=0.01)
     theta = scene().theta(now["classNumber"], now["coefficients"], now["strength"])
-    moved = Warp(scene().subject.model.space, theta).points([point])
+    moved = Warp(scene().kind.model.space, theta).points([point])
     shown = page.evaluate("dreamwarp.shown.warp.landmarks")
     np.testing.assert_allclose(shown, moved, atol=1e-5)
     settle(page, lambda: page.click("#clear"))
@@ -189,7 +189,7 @@ def test_a_picture_is_brought_warped_and_taken_home(page: Any) -> None:
     settle(page, lambda: page.click("#dice"))
     now = state(page)
     theta = scene().theta(now["classNumber"], now["coefficients"], now["strength"])
-    warped = Warp(scene().subject.model.space, theta).image(values)
+    warped = Warp(scene().kind.model.space, theta).image(values)
     np.testing.assert_array_equal(pixels(page, "warped", 40, 60), warped)
     with page.expect_download() as coming:
         page.click("#download")
@@ -247,15 +247,68 @@ def test_signals_are_lines(open_page: Any) -> None:
         settle(page, lambda: page.click("#dice"))
         now = state(page)
         theta = found.theta(now["classNumber"], now["coefficients"], now["strength"])
-        sample = found.subject.sample(found.index(now["classNumber"], now["sample"]))
+        sample = found.kind.subject.sample(found.index(now["classNumber"], now["sample"]))
         shown = page.evaluate("[...dreamwarp.shown.warp.sample.values]")
-        warped = Warp(found.subject.model.space, theta).image(sample)
+        warped = Warp(found.kind.model.space, theta).image(sample)
         np.testing.assert_allclose(shown, warped.ravel(), rtol=1e-5, atol=1e-6)
         own = {"name": "own.csv", "mimeType": "text/csv", "buffer": b"0,1\n0.5,0\n1,0.5\n"}
         settle(page, lambda: page.set_input_files("#upload", own))
         with page.expect_download() as coming:
             page.click("#download")
         assert len(Path(coming.value.path()).read_text().splitlines()) == 3
+        page.close()
+
+
+def test_volumes_are_slices(open_page: Any) -> None:
+    found = scene("volume")
+    with serving(scene=found) as served:
+        page = open_page(served.address)
+        page.wait_for_selector("body[data-ready]")
+        settle(page, lambda: page.click("#dice"))
+        settle(page, lambda: page.select_option("#axis", "0"))
+        settle(page, lambda: page.locator("#place").fill("3"))
+        now = state(page)
+        theta = found.theta(now["classNumber"], now["coefficients"], now["strength"])
+        sample = found.kind.sample(found.index(now["classNumber"], now["sample"]))
+        warped = Warp(found.kind.model.space, theta).image(sample)[0, 2]
+        np.testing.assert_array_equal(pixels(page, "warped", 14, 16), warped)
+        np.testing.assert_array_equal(pixels(page, "original", 14, 16), sample[0, 2])
+        own = io.BytesIO()
+        values = np.random.default_rng(0).random((4, 5, 6)).astype(np.float32)
+        np.save(own, values)
+        file = {"name": "own.npy", "mimeType": "", "buffer": own.getvalue()}
+        settle(page, lambda: page.set_input_files("#upload", file))
+        assert page.evaluate("dreamwarp.shown.original.shape") == [1, 5, 6]
+        page.click("#tab-mosaic")
+        until(page, "document.querySelectorAll('#mosaic canvas').length === 40")
+        page.click("#tab-align")
+        until(page, "dreamwarp.shown.pair !== null")
+        assert "of the volumes remains" in page.text_content("#pair-words")
+        page.close()
+
+
+def test_meshes_can_be_turned(open_page: Any) -> None:
+    found = scene("mesh")
+    shown = "document.querySelector('#warped canvas').toDataURL()"
+    with serving(scene=found) as served:
+        page = open_page(served.address, color_scheme="dark")
+        page.wait_for_selector("body[data-ready]")
+        assert not page.is_visible("#upload-label") and not page.is_visible("#slice-part")
+        before = page.evaluate(shown)
+        settle(page, lambda: page.click("#dice"))
+        warped = page.evaluate(shown)
+        box = page.locator("#original").bounding_box()
+        page.mouse.move(box["x"] + 50, box["y"] + 50)
+        page.mouse.down()
+        page.mouse.move(box["x"] + 120, box["y"] + 70, steps=3)
+        page.mouse.up()
+        page.wait_for_timeout(200)
+        assert len({before, warped, page.evaluate(shown)}) == 3
+        page.click("#tab-mosaic")
+        until(page, "document.querySelectorAll('#mosaic canvas').length === 40")
+        page.click("#tab-align")
+        until(page, "dreamwarp.shown.pair !== null")
+        assert "of the squared distance remains" in page.text_content("#pair-words")
         page.close()
 
 

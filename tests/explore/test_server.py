@@ -72,7 +72,7 @@ def test_a_warp_is_that_of_the_library(client: Any) -> None:
     answer = client.post("/api/warp", json=asked).json()
     found = scene()
     theta = found.theta(1, [1.0, -1.0], 0.5)
-    expected = Warp(found.subject.model.space, theta).image(found.subject.sample(18))
+    expected = Warp(found.kind.model.space, theta).image(found.kind.subject.sample(18))
     np.testing.assert_array_equal(pixels(answer["image"]), expected)
     assert "data.X[18]" in answer["python"]
 
@@ -82,7 +82,8 @@ def test_an_uploaded_picture_is_warped(client: Any) -> None:
     Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save(picture, "png")
     answer = client.post("/api/upload", content=picture.getvalue()).json()
     shown = client.post("/api/warp", json={"class_number": 0, "upload": answer["upload"]}).json()
-    assert shown["image"] == answer["image"]
+    own = client.post("/api/uploaded", json={"upload": answer["upload"]}).json()
+    assert shown["image"] == own["image"]
     assert "yours.png" in shown["python"]
 
 

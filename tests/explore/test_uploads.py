@@ -6,14 +6,21 @@ import io
 import struct
 import zlib
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from dreamwarp.data import write_volume
 from dreamwarp.explore import uploads
-from dreamwarp.explore.uploads import Uploads, read_picture, read_text_series
+from dreamwarp.explore.uploads import (
+    Uploads,
+    read_picture,
+    read_text_series,
+    read_uploaded_volume,
+)
 
 
 def png(values: Any, mode: str | None = None, kind: str = "png", **options: Any) -> bytes:
@@ -121,3 +128,37 @@ def test_few_are_kept() -> None:
     assert kept.get(names[-1])[0] == uploads.MAX_KEPT
     with pytest.raises(ValueError, match="Drop it again"):
         kept.get(names[0])
+
+
+def npy(values: Any) -> bytes:
+    out = io.BytesIO()
+    np.save(out, values)
+    return out.getvalue()
+
+
+def test_volumes_are_read(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).random((3, 4, 5)).astype(np.float32)
+    np.testing.assert_array_equal(read_uploaded_volume(npy(values), 1)[0], values)
+    pytest.importorskip("nibabel")
+    for name in ("v.nii", "v.nii.gz"):
+        write_volume(tmp_path / name, values, np.eye(4))
+        read = read_uploaded_volume((tmp_path / name).read_bytes(), 1)
+        np.testing.assert_array_equal(read[0], values)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"nothing", "the volume can't be read"),
+        (npy(np.zeros((3, 4, 5)))[:-8], "the volume can't be read"),
+        (npy(np.zeros((2, 2, 2), complex)), "the volume can't be read"),
+        (npy(np.zeros((3, 4))), r"must have shape \(x, y, z\), got \(3, 4\)"),
+        (npy(np.zeros((1, 4, 5))), "at least 2 voxels"),
+        (npy(np.full((2, 2, 2), np.nan)), "finite values"),
+        (npy(np.zeros((2, 3, 4, 5))), "must have shape"),
+    ],
+)
+def test_other_volumes_are_refused(content: bytes, message: str) -> None:
+    pytest.importorskip("nibabel")
+    with pytest.raises(ValueError, match=message):
+        read_uploaded_volume(content, 1)

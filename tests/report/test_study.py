@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dreamwarp import Augmenter, SmoothPrior, WarpModel, align_pairs, data, neighbor_pairs
+from dreamwarp.augment.verdict import UNKNOWN, Judgement
 from dreamwarp.report import find_odd, make_study, study_of
 from dreamwarp.report.outliers import neighbor_votes, pair_energies
 from dreamwarp.report.study import settings_of
@@ -40,6 +41,27 @@ def test_a_study_aligns_as_the_model_was_fitted(augmenter: Augmenter, digits: An
     known = study_of(augmenter)
     np.testing.assert_array_equal(known.alignments.theta, augmenter.alignments_.theta)
     np.testing.assert_allclose(known.sizes, study.sizes, rtol=1e-3)
+
+
+def test_the_verdict_of_the_fit_is_kept(augmenter: Augmenter, digits: Any) -> None:
+    fitted = augmenter.with_strength("auto")
+    study = make_study(fitted.model_, digits, progress=False)
+    assert study.pairs is None and study.judgement.verdict == fitted.verdict_
+    assert study.judgement.errors == fitted.strength_errors_
+    np.testing.assert_array_equal(study.edges, augmenter.edges_)
+    # What is no judgement is none.
+    for text in (None, "", "{}", "[1]", '{"verdict": {"interval": 3}}'):
+        assert Judgement.from_text(text) is None
+
+
+def test_of_volumes_few_pairs_are_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dreamwarp.report.study.MAX_VOLUME_PAIRS", 6)
+    monkeypatch.setattr("dreamwarp.report.study.MAX_VOLUME_SIDE", 5)
+    judged = Judgement(1.0, {0.0: 0.2, 1.0: 0.1}, UNKNOWN)
+    model = cases.model(3).with_settings(judgement=judged.to_text())
+    study = make_study(model, cases.data(3), progress=False)
+    assert len(study.edges) == 6 and study.judgement.errors == judged.errors
+    assert study.subject.X.shape == cases.data(3)[0].shape
 
 
 def test_of_many_samples_some_are_taken(augmenter: Augmenter, digits: Any) -> None:

@@ -286,7 +286,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.strength_, self.verdict_ = judgement.strength, judgement.verdict
         self.strength_errors_ = judgement.errors
         asked = "auto" if strength is None else strength
-        self.model_ = self.model_.with_strength(self.strength_).with_settings(strength=asked)
+        found = {"judgement": judgement.to_text()} if strength is None else {}
+        self.model_ = self.model_.with_strength(self.strength_).with_settings(
+            strength=asked, **found
+        )
         self.source_ = self.source_.with_options(model=self.model_)
         if strength is None and self.strength_ == 0.0:
             warn_user(

@@ -75,12 +75,14 @@ def choose_some(
     return np.sort(numbers[np.concatenate(some)])
 
 
-def shrink_images(images: NDArray[Any], ndim: int) -> NDArray[np.float32]:
-    """Average samples down to axes of at most ``LONGEST``."""
+def shrink_images(
+    images: NDArray[Any], ndim: int, longest: int | None = None
+) -> NDArray[np.float32]:
+    """Average samples down to axes of at most ``longest``; by default ``LONGEST``."""
     values = images.astype(np.float32)
     for axis in range(images.ndim - ndim, images.ndim):
         size = images.shape[axis]
-        n_new = min(size, LONGEST[ndim])
+        n_new = min(size, longest or LONGEST[ndim])
         starts = np.linspace(0, size, n_new, endpoint=False).astype(np.int64)
         lengths = np.diff(np.append(starts, size)).astype(np.float32)
         sums = np.add.reduceat(values, starts, axis=axis)

@@ -212,6 +212,25 @@ def learn_model(
     return learner.learn_templates(learner.find_neighbors())
 
 
+def align_neighbors(
+    space: WarpSpace,
+    images: NDArray[Any],
+    codes: Integers,
+    classes: list[Label],
+    settings: Settings,
+    *,
+    seed: int,
+    progress: ProgressOption,
+) -> tuple[Integers, Alignments]:
+    """Edges (e, 2) of at most ``max_pairs`` neighbours, and their alignments; learn no model."""
+    learner = _Learner(space, images, codes, classes, settings, seed, progress, None, None)
+    edges = learner.find_neighbors()
+    if settings.max_pairs is not None:
+        edges = edges[spread_evenly(codes[edges[:, 0]], settings.max_pairs)]
+    check_number(len(edges), len(edges))
+    return edges, learner.align(edges)
+
+
 @dataclass(frozen=True, eq=False)
 class _Learner:
     """The arguments of ``learn_model``, and the steps of its three ways."""

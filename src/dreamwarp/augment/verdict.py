@@ -14,9 +14,10 @@ error is larger than that.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -129,6 +130,30 @@ class Judgement:
         listed = ", ".join(f"{strength:g}: {error:.1%}" for strength, error in self.errors.items())
         how = ", near misses counted in part" if self.is_smooth else ""
         return f"{self.verdict} Errors by strength{how}: {listed or 'none'}"
+
+    def to_text(self) -> str:
+        """The judgement as JSON, for a model file."""
+        tables = {"errors": [*self.errors.items()], "spreads": [*self.spreads.items()]}
+        return json.dumps(asdict(self) | tables)
+
+    @classmethod
+    def from_text(cls, text: Any) -> Judgement | None:
+        """The judgement that :meth:`to_text` wrote; None for anything else."""
+        try:
+            record = json.loads(text)
+            verdict = record.pop("verdict")
+            low, high = map(float, verdict.pop("interval"))
+            return cls(
+                float(record["strength"]), _read_table(record["errors"]),
+                Verdict(interval=(low, high), **verdict), _read_table(record["spreads"]),
+                bool(record["is_smooth"]),
+            )  # fmt: skip
+        except (TypeError, ValueError, LookupError, AttributeError):
+            return None
+
+
+def _read_table(rows: Any) -> dict[float, float]:
+    return {float(strength): float(value) for strength, value in rows}
 
 
 def not_judged(strength: float) -> Judgement:

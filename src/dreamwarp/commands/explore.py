@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dreamwarp.commands.models import load_model
+from dreamwarp.commands.models import load_any, load_model
 from dreamwarp.commands.options import DataArgument, ModelArgument, reads_data
 from dreamwarp.core.validation import warn_user
 
@@ -44,22 +44,19 @@ def explore(
 ) -> None:
     """Serve an interactive page: move along components, draw warps, align pairs, warp pictures.
 
-    For signals and images. The page is served to this machine only, until Ctrl-C.
+    For signals, images, volumes (slice by slice) and meshes. The page is served to this machine
+    only, until Ctrl-C.
 
     [bold]Examples[/bold]
 
     dreamwarp explore digits.dwm mnist
 
     dreamwarp explore leaves.dwm leaves/ --resize 64x64 --port 0 --no-browser
-    """
-    from dreamwarp.data import load
-    from dreamwarp.data.readers import are_meshes
 
-    if are_meshes(data):
-        raise ValueError(
-            f"the page shows signals and images, and `{data}` holds meshes. Use `dreamwarp report` "
-            "or `dreamwarp figure`, which draw them."
-        )
+    dreamwarp explore scans.dwm scans/ --resize 32x32x32
+
+    dreamwarp explore bones.dwm meshes/
+    """
     try:
         from dreamwarp.explore.server import Serving
     except ImportError as error:
@@ -68,8 +65,9 @@ def explore(
         ) from error
     from dreamwarp.explore.scene import Scene
 
+    warps = load_model(model)
     scene = Scene.of(
-        load_model(model), load(data, **options), model_name=model, data_name=data,
+        warps, load_any(warps, data, options), model_name=model, data_name=data,
         load_options=options,
     )  # fmt: skip
     serving = Serving(scene, host=host, port=port)
@@ -80,7 +78,7 @@ def explore(
             "Its address contains the token: share it with nobody else.",
             UserWarning,
         )
-    typer.echo(f"{scene.subject.source.data.describe()}")
+    typer.echo(scene.kind.about())
     typer.echo(f"the page is at {serving.address} (Ctrl-C ends it)")
     if browser and has_display():
         threading.Thread(target=open_page, args=(serving,), daemon=True).start()

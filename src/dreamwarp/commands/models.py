@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dreamwarp.core.files import (
     check_writable,
@@ -15,6 +15,7 @@ from dreamwarp.core.files import (
 )
 
 if TYPE_CHECKING:
+    from dreamwarp.data import DataSet
     from dreamwarp.data.shapes import ShapeSet
     from dreamwarp.generation.stores import Store
     from dreamwarp.model import WarpModel
@@ -35,6 +36,14 @@ def load_shapes_of(model: WarpModel, data: str) -> ShapeSet:
 
     normalize = model.settings.get("shapes", "set")
     return load_shapes(data, normalize="each" if normalize == "each" else "set")
+
+
+def load_any(model: WarpModel, data: str, options: dict[str, Any]) -> DataSet | ShapeSet:
+    """Load data that a model was fitted to: samples as arrays, or meshes."""
+    from dreamwarp.data import load
+    from dreamwarp.data.readers import are_meshes
+
+    return load_shapes_of(model, data) if are_meshes(data) else load(data, **options)
 
 
 def check_target(output: str, *, overwrite: bool) -> None:

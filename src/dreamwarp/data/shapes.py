@@ -132,6 +132,13 @@ class ShapeSet:
         """The distinct labels, sorted."""
         return np.unique(self.y)
 
+    def take(self, chosen: ArrayLike) -> ShapeSet:
+        """The shapes of these indices (n,)."""
+        indices = np.asarray(chosen, np.int64)
+        points, boxes = (tuple(part[k] for k in indices) for part in (self.points, self.boxes))
+        meshes = tuple(self.meshes[k] for k in indices) if self.meshes else ()
+        return ShapeSet(self.name, points, self.y[indices], boxes, meshes)
+
     def unit_points(self) -> list[Array]:
         """Points of each shape in the unit domain."""
         return [box.to_unit(p) for box, p in zip(self.boxes, self.points, strict=True)]

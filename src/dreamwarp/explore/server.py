@@ -10,7 +10,6 @@ import socket
 from importlib import resources
 from typing import Annotated, Any
 
-import numpy as np
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -21,8 +20,9 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from dreamwarp.explore.access import Guard
+from dreamwarp.explore.kinds import View
 from dreamwarp.explore.scene import MAX_MOSAIC, Scene
-from dreamwarp.explore.uploads import Uploads, read_picture, read_text_series
+from dreamwarp.explore.uploads import Uploads
 
 MAX_LANDMARKS = 64
 MAX_COEFFICIENTS = 20_000
@@ -31,6 +31,7 @@ MAX_STRENGTH = 4.0
 FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/explore.css": ("explore.css", "text/css; charset=utf-8"),
+    "/kinds.js": ("kinds.js", "text/javascript; charset=utf-8"),
     "/explore.js": ("explore.js", "text/javascript; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
@@ -49,7 +50,19 @@ class _Request(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class WarpRequest(_Request):
+class _ViewRequest(_Request):
+    """Base of requests for samples: the slice to show of volumes."""
+
+    axis: Annotated[int, Field(ge=0, le=2)] = 2
+    place: Coordinate = 0.5
+
+    @property
+    def view(self) -> View:
+        """The slice."""
+        return View(self.axis, self.place)
+
+
+class WarpRequest(_ViewRequest):
     """A sample, and a warp as standard deviations along the components of a class."""
 
     class_number: Place
@@ -68,7 +81,7 @@ class DiceRequest(_Request):
     seed: SeedNumber = 0
 
 
-class MosaicRequest(_Request):
+class MosaicRequest(_ViewRequest):
     """New samples of a class, or of all classes."""
 
     class_number: Place | None = None
@@ -77,7 +90,7 @@ class MosaicRequest(_Request):
     seed: SeedNumber = 0
 
 
-class MembersRequest(_Request):
+class MembersRequest(_ViewRequest):
     """Samples of a class, starting at a number."""
 
     class_number: Place
@@ -85,7 +98,13 @@ class MembersRequest(_Request):
     n: Annotated[int, Field(ge=1, le=MAX_MOSAIC)] = 12
 
 
-class AlignRequest(_Request):
+class UploadedRequest(_ViewRequest):
+    """An uploaded sample."""
+
+    upload: Annotated[str, Field(max_length=64)]
+
+
+class AlignRequest(_ViewRequest):
     """Two samples of a class."""
 
     class_number: Place
@@ -106,15 +125,17 @@ def create_app(scene: Scene) -> FastAPI:
 
     @app.post("/api/members")
     def members(request: MembersRequest) -> dict[str, Any]:
-        return scene.members(request.class_number, request.first, request.n)
+        return scene.members(request.class_number, request.first, request.n, request.view)
 
     @app.post("/api/warp")
     def warp(request: WarpRequest) -> dict[str, Any]:
         theta = scene.theta(request.class_number, request.coefficients, request.strength)
         index = None if request.upload else scene.index(request.class_number, request.sample)
-        values = uploads.get(request.upload) if request.upload else scene.subject.sample(index or 0)
-        shown = scene.show_warp(values, theta, request.landmarks)
-        code = scene.warp_code(request.class_number, index, request.coefficients, request.strength)
+        sample = uploads.get(request.upload) if request.upload else scene.kind.sample(index or 0)
+        shown = scene.show_warp(sample, theta, request.landmarks, request.view)
+        code = scene.warp_code(
+            request.class_number, index, request.coefficients, request.strength, request.view
+        )
         return {**shown, "python": code}
 
     @app.post("/api/dice")
@@ -124,28 +145,24 @@ def create_app(scene: Scene) -> FastAPI:
 
     @app.post("/api/mosaic")
     def mosaic(request: MosaicRequest) -> dict[str, Any]:
-        return scene.mosaic(request.class_number, request.n, request.strength, request.seed)
+        return scene.mosaic(
+            request.class_number, request.n, request.strength, request.seed, request.view
+        )
 
     @app.post("/api/align")
     def align(request: AlignRequest) -> dict[str, Any]:
-        return scene.align(request.class_number, request.first, request.second)
+        return scene.align(request.class_number, request.first, request.second, request.view)
 
     @app.post("/api/upload")
     async def upload(request: Request) -> dict[str, Any]:
-        return await run_in_threadpool(_keep, scene, uploads, await request.body())
+        sample = await run_in_threadpool(scene.kind.read_upload, await request.body())
+        return {"upload": uploads.add(sample)}
+
+    @app.post("/api/uploaded")
+    def uploaded(request: UploadedRequest) -> dict[str, Any]:
+        return {"image": scene.kind.encode(uploads.get(request.upload), request.view)}
 
     return app
-
-
-def _keep(scene: Scene, uploads: Uploads, content: bytes) -> dict[str, Any]:
-    n_channels, look = scene.subject.sample(0).shape[0], scene.subject.look
-    if scene.subject.model.space.ndim == 1:
-        values = read_text_series(content, n_channels)
-    else:
-        values = read_picture(content, n_channels, is_ink=look.is_ink)
-        if (look.low, look.high) != (0.0, 255.0):  # scale to the range of the data
-            values = (look.low + (look.high - look.low) * values / 255.0).astype(np.float32)
-    return {"upload": uploads.add(values), "image": scene.picture(values)}
 
 
 def _serve_files(app: FastAPI) -> None:

@@ -1,25 +1,33 @@
-"""Pictures and series uploaded to the page: untrusted input, kept in memory for a while."""
+"""Samples uploaded to the page: untrusted input, kept in memory for a while."""
 
 from __future__ import annotations
 
 import io
+import math
 import secrets
 import struct
+import tempfile
 import threading
 from collections import OrderedDict
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from dreamwarp.data.volumes import read_volume
+
 Array = NDArray[Any]
 
 # Limits: bytes read, pixels decoded, and pixels kept along an axis.
 MAX_BYTES, MAX_PIXELS, MAX_SIDE = 8 * 2**20, 2**24, 256
 MAX_NUMBERS = 2**16
+MAX_VOXELS = 2**21
 # Uploads kept; the least recently used is dropped first.
 MAX_KEPT = 32
+# First bytes of files.
+NPY, GZIP = b"\x93NUMPY", b"\x1f\x8b"
 FORMATS = ("PNG", "JPEG", "WEBP")
 UNREADABLE = (
     OSError, SyntaxError, EOFError, ValueError, LookupError, TypeError, struct.error,
@@ -31,10 +39,10 @@ class Uploads:
     """Uploaded samples, by an unguessable name."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, Array] = OrderedDict()
+        self._kept: OrderedDict[str, Any] = OrderedDict()
         self._lock = threading.Lock()
 
-    def add(self, values: Array) -> str:
+    def add(self, values: Any) -> str:
         """Store a sample; return its name."""
         name = secrets.token_urlsafe(12)
         with self._lock:
@@ -43,7 +51,7 @@ class Uploads:
                 self._kept.popitem(last=False)
         return name
 
-    def get(self, name: str) -> Array:
+    def get(self, name: str) -> Any:
         """Return a stored sample."""
         with self._lock:
             if name not in self._kept:
@@ -113,6 +121,58 @@ def read_text_series(content: bytes, n_channels: int) -> Array:
     if not np.isfinite(values).all() or np.abs(values).max() > 1e30:
         raise ValueError("a series must have finite numbers below 1e30.")
     return np.ascontiguousarray(values, dtype=np.float32)
+
+
+def read_uploaded_volume(content: bytes, n_channels: int) -> Array:
+    """Read a .npy or NIfTI volume as float32, (n_channels, x, y, z)."""
+    check_length(content)
+    try:
+        values = _read_npy(content) if content.startswith(NPY) else _read_nifti(content)
+    except ImportError as error:  # no nibabel
+        raise ValueError(str(error)) from error
+    except UNREADABLE as error:
+        raise ValueError(
+            "the volume can't be read. Use a .npy or NIfTI file of real numbers, of at most "
+            f"{MAX_BYTES:,} bytes and {MAX_VOXELS:,} voxels."
+        ) from error
+    values = values[None] if values.ndim == 3 else values
+    if values.ndim != 4 or len(values) != n_channels or min(values.shape) < 1:
+        wanted = "(x, y, z)" if n_channels == 1 else f"({n_channels}, x, y, z)"
+        raise ValueError(f"a volume must have shape {wanted}, got {values.shape}.")
+    if min(values.shape[1:]) < 2 or values[0].size > MAX_VOXELS:
+        raise ValueError(
+            f"a volume must have at least 2 voxels along every axis and {MAX_VOXELS:,} in all, got "
+            f"shape {values.shape[1:]}."
+        )
+    if not np.isfinite(values).all() or np.abs(values).max() > 1e30:
+        raise ValueError("a volume must have finite values below 1e30.")
+    return np.ascontiguousarray(values)
+
+
+def _read_npy(content: bytes) -> Array:
+    stream = io.BytesIO(content)
+    version = np.lib.format.read_magic(stream)
+    read = (
+        np.lib.format.read_array_header_1_0
+        if version == (1, 0)
+        else (np.lib.format.read_array_header_2_0)
+    )
+    shape, _, dtype = read(stream)
+    # numpy allocates what the header declares.
+    declared = math.prod(shape) * dtype.itemsize
+    if dtype.kind not in "biuf" or declared != len(content) - stream.tell():
+        raise ValueError("the header does not match the values")
+    stream.seek(0)
+    return np.asarray(np.lib.format.read_array(stream, allow_pickle=False), np.float32)
+
+
+def _read_nifti(content: bytes) -> Array:
+    # The reader checks declared sizes, and takes files only.
+    with tempfile.TemporaryDirectory() as folder:
+        packed = ".nii.gz" if content.startswith(GZIP) else ".nii"
+        file = Path(folder) / f"volume{packed}"
+        file.write_bytes(content)
+        return np.asarray(read_volume(file)[0], np.float32)
 
 
 def check_length(content: bytes) -> None:

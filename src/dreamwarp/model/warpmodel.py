@@ -90,6 +90,7 @@ class WarpModel:
         self.pooled = pooled
         self.fits = dict(fits)
         self.settings = dict(settings)
+        self._components: dict[Label | None, Components] = {}
         self.strength = strength
         self._distributions = dict(distributions)
 
@@ -189,7 +190,9 @@ class WarpModel:
 
     def components(self, label: Label | None) -> Components:
         """Principal components of the warps of a class; None: of all classes."""
-        return components(self.distribution(label).covariance)
+        if label not in self._components:
+            self._components[label] = components(self.distribution(label).covariance)
+        return self._components[label]
 
     def log_prob(
         self, theta: ArrayLike, label: Label | None, *, templates: ArrayLike | None = None

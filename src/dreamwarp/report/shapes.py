@@ -47,7 +47,7 @@ def draw_shape_samples(
     rows = []
     for code in _choose_classes(shapes, label):
         members = np.flatnonzero(shapes.y == shapes.classes[code])
-        own = _only(shapes, members)
+        own = shapes.take(members)
         made = sample_shapes(model, own, N_COLUMNS - 1, seed=seed, strength=strength)
         rows.append((str(shapes.classes[code]), [_at(own, 0), *_each(made)]))
     return _draw_rows(rows, shapes.ndim, ["original", "samples"])
@@ -192,12 +192,6 @@ def _choose_classes(shapes: ShapeSet, label: Any) -> list[int]:
     if str(label) not in names:
         raise ValueError(f"`label` must be one of {', '.join(names)}, got {label!r}.")
     return [names.index(str(label))]
-
-
-def _only(shapes: ShapeSet, chosen: NDArray[np.int64]) -> ShapeSet:
-    points, boxes = (tuple(part[k] for k in chosen) for part in (shapes.points, shapes.boxes))
-    meshes = tuple(shapes.meshes[k] for k in chosen) if shapes.meshes else ()
-    return ShapeSet(shapes.name, points, shapes.y[chosen], boxes, meshes)
 
 
 def _each(shapes: ShapeSet) -> list[Drawn]:

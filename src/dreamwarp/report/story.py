@@ -25,6 +25,8 @@ FEW_PAIRS = 30
 POOR = 0.6
 # Animations: components, frames from one end to the other, resolution.
 N_MOVING, N_FRAMES, MOVING_DPI = 3, 17, 100
+# Volumes have fewer frames: each has three slices.
+MAX_VOLUME_FRAMES = 9
 # Outliers shown, and neighbours of each.
 N_OUTLIERS, N_NEIGHBORS = 10, 3
 # Samples shown of each class.
@@ -198,10 +200,12 @@ def add_components(page: Page, study: Study) -> None:
 
 def _moving(study: Study, code: int) -> tuple[np.ndarray, str]:
     label = study.subject.labels[code]
-    n = min(N_MOVING if study.model.space.ndim == 2 else 2, study.model.space.dim)
+    ndim = study.model.space.ndim
+    n = min(N_MOVING if ndim == 2 else 2, study.model.space.dim)
     frames = component_frames(
-        study.model, study.subject.source.data, label=label, n_components=n, n_frames=N_FRAMES,
-        dpi=MOVING_DPI, progress=False,
+        study.model, study.subject.source.data, label=label, n_components=n,
+        n_frames=min(N_FRAMES, MAX_VOLUME_FRAMES) if ndim == 3 else N_FRAMES, dpi=MOVING_DPI,
+        progress=False,
     )  # fmt: skip
     shares = study.model.components(label).share[:n].sum()
     return frames, f"Class {label}: {shares:.0%} of its variance"

@@ -7,7 +7,7 @@ aligns the data again with the settings in the file, on a balanced subset if the
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from dreamwarp.align import Alignments, align_pairs
 from dreamwarp.align.evidence import spread_evenly
+from dreamwarp.augment.folds import shrink_images
 from dreamwarp.augment.judge_nearest import judge_strengths
-from dreamwarp.augment.learning import Settings, TrainingPairs, learn_model
+from dreamwarp.augment.learning import Settings, TrainingPairs, align_neighbors, learn_model
 from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.subject import Data, Subject
 from dreamwarp.augment.verdict import Judgement
@@ -41,6 +42,9 @@ DEFAULTS: dict[str, Any] = {
     "max_steps": 50, "max_draws": 1600,
 }  # fmt: skip
 SAMPLERS = ("metropolis", "hmc")
+# Most pairs of volumes to align, and voxels per axis to average them down to: a second of processor
+# time per pair.
+MAX_VOLUME_PAIRS, MAX_VOLUME_SIDE = 48, 24
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +57,8 @@ class Study:
         The model and the samples used.
     edges : (e, 2)
     alignments : Alignments
-    pairs : TrainingPairs
-        Input for fitting a model.
+    pairs : TrainingPairs or None
+        Input for fitting a model; None if the judgement is known.
     settings : Settings
         Settings of the alignment.
     counts : (n_classes,)
@@ -67,7 +71,7 @@ class Study:
     subject: Subject
     edges: Integers
     alignments: Alignments
-    pairs: TrainingPairs
+    pairs: TrainingPairs | None
     settings: Settings
     counts: Integers
     numbers: Integers
@@ -90,6 +94,7 @@ class Study:
         """Errors by strength, and the verdict; computed at first use, which takes a while."""
         if self.known is not None:
             return self.known
+        assert self.pairs is not None
         return judge_strengths(
             self.pairs, self.subject.X, self.subject.codes, seed=self.seed,
             progress=self.progress,
@@ -139,6 +144,10 @@ def make_study(
 ) -> Study:
     """Align neighbours in the data again, with the settings stored in the model.
 
+    Strengths are judged again too, unless the model was judged when it was fitted. Of volumes, at
+    most ``MAX_VOLUME_PAIRS`` pairs are aligned, averaged down to ``MAX_VOLUME_SIDE`` voxels per
+    axis.
+
     Parameters
     ----------
     model : WarpModel
@@ -162,17 +171,25 @@ def make_study(
         if len(some) < len(whole.X):  # a subset does not match the model's fingerprint
             warnings.simplefilter("ignore", RuntimeWarning)
         subject = Subject.of(model, chosen, seed=seed)
-    settings = settings_of(model)
+    settings, images = settings_of(model), subject.X
+    if model.space.ndim == 3:
+        settings = replace(settings, max_pairs=MAX_VOLUME_PAIRS)
+        images = shrink_images(images, 3, MAX_VOLUME_SIDE)
+    stored = model.settings.get("judgement") if whole.source.knows_templates else None
+    known = Judgement.from_text(stored)
     ensure_compiled(model.space)
+    given = model.space, images, subject.codes, subject.labels, settings
     with warnings.catch_warnings():
         # The study shows what these warnings would say.
         warnings.simplefilter("ignore", RuntimeWarning)
-        edges, alignments, _, pairs = learn_model(
-            model.space, subject.X, subject.codes, subject.labels, settings, seed=seed,
-            progress=progress, n_threads=None, client=None,
-        )  # fmt: skip
+        if known is not None:
+            (edges, alignments), pairs = align_neighbors(*given, seed=seed, progress=progress), None
+        else:
+            edges, alignments, _, pairs = learn_model(
+                *given, seed=seed, progress=progress, n_threads=None, client=None
+            )
     counts = np.bincount(whole.codes)
-    return Study(subject, edges, alignments, pairs, settings, counts, some, seed, progress)
+    return Study(subject, edges, alignments, pairs, settings, counts, some, seed, progress, known)
 
 
 def study_of(augmenter: Augmenter) -> Study:

@@ -3,16 +3,16 @@
 // The page is a function of `state`; `shown` is what it currently shows, for tests and downloads.
 const state = {
   classNumber: 0, sample: 0, upload: null, coefficients: [], strength: 1, landmarks: [],
-  seed: 1, firstMember: 0, nSliders: 8, view: "warp", pair: [0, 1],
+  seed: 1, firstMember: 0, nSliders: 8, view: "warp", pair: [0, 1], axis: 2, place: 0.5,
 };
 const shown = { latencies: [], warp: null, pair: null, mosaic: null };
-const MARKS = ["#d1495b", "#e09f3e", "#2a9d8f", "#8053a0"];
 const N_MEMBERS = 12, LIMIT = 3;
-let model = null;
+let model = null, kind = null;
 window.dreamwarp = { state, shown };
 
 const $ = (name) => document.getElementById(name);
-const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+// What of the samples is asked for: of volumes, a slice.
+const view = () => ({ axis: state.axis, place: state.place });
 
 // -- requests
 
@@ -54,190 +54,18 @@ function latest(task) {
   });
 }
 
-// -- decoding
-
-function bytes(text) {
-  const raw = atob(text), out = new Uint8Array(raw.length);
-  for (let i = 0; i < raw.length; i++) out[i] = raw.charCodeAt(i);
-  return out;
-}
-const floats = (text) => new Float32Array(bytes(text).buffer);
-const isSignal = () => model.kind === "signal";
-
-// Yields the samples of an answer: {shape: [channels, ...], values}.
-function unpack(picture, isBatch) {
-  const values = isSignal() ? floats(picture.data) : bytes(picture.data);
-  const shape = isBatch ? picture.shape.slice(1) : picture.shape;
-  const size = shape.reduce((a, b) => a * b, 1), n = isBatch ? picture.shape[0] : 1;
-  return Array.from({ length: n }, (_, k) => ({ shape, values: values.subarray(k * size, (k + 1) * size) }));
-}
-
 // -- drawing
 
-function fit(canvas) {
-  const ratio = window.devicePixelRatio || 1, box = canvas.getBoundingClientRect();
-  const width = Math.max(1, Math.round(box.width * ratio)), height = Math.max(1, Math.round(box.height * ratio));
-  if (canvas.width !== width || canvas.height !== height) { canvas.width = width; canvas.height = height; }
-  const pen = canvas.getContext("2d");
-  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
-  pen.clearRect(0, 0, box.width, box.height);
-  return [pen, box.width, box.height];
-}
-
+// The canvases of a picture, one over the other.
 function layers(frame) {
   if (!frame.firstChild) {
     const below = document.createElement("canvas"), over = document.createElement("canvas");
-    below.className = isSignal() ? "lines" : "pixels";
+    below.className = kind.canvasClass;
     below.setAttribute("role", "img");
     over.className = "over";
     frame.append(below, over);
   }
-  return [frame.children[0], frame.children[1]];
-}
-
-function drawSample(canvas, sample, behind) {
-  if (isSignal()) drawLines(canvas, sample, behind); else drawPixels(canvas, sample);
-}
-
-function drawPixels(canvas, { shape, values }) {
-  const [channels, rows, columns] = shape, n = rows * columns;
-  if (canvas.width !== columns || canvas.height !== rows) { canvas.width = columns; canvas.height = rows; }
-  const image = new ImageData(columns, rows), out = image.data;
-  for (let i = 0; i < n; i++) {
-    for (let k = 0; k < 3; k++) {
-      if (channels === 3 || channels === 4) out[4 * i + k] = values[k * n + i];
-      else if (channels === 1) out[4 * i + k] = values[i];
-      else { let sum = 0; for (let c = 0; c < channels; c++) sum += values[c * n + i]; out[4 * i + k] = sum / channels; }
-    }
-    out[4 * i + 3] = 255;
-  }
-  canvas.getContext("2d").putImageData(image, 0, 0);
-}
-
-function drawLines(canvas, sample, behind) {
-  canvas.style.aspectRatio = "1.7";
-  const [pen, width, height] = fit(canvas);
-  const trace = ({ shape: [channels, length], values }, colors, thickness) => {
-    for (let c = 0; c < channels; c++) {
-      pen.beginPath();
-      for (let i = 0; i < length; i++) {
-        const share = (values[c * length + i] - model.low) / (model.high - model.low);
-        pen.lineTo(width * (i + 0.5) / length, height * (0.93 - 0.86 * share));
-      }
-      pen.strokeStyle = colors[c % colors.length];
-      pen.lineWidth = thickness;
-      pen.stroke();
-    }
-  };
-  if (behind) trace(behind, [style("--line")], 5);
-  trace(sample, [style("--ink"), ...MARKS], 1.5);
-}
-
-function drawDifference(canvas, first, second) {
-  if (isSignal()) {
-    canvas.style.aspectRatio = "1.7";
-    const [pen, width, height] = fit(canvas), [channels, length] = first.shape;
-    for (let c = 0; c < channels; c++) {
-      pen.beginPath();
-      pen.moveTo(0, height / 2);
-      for (let i = 0; i < length; i++) {
-        const k = c * length + i, share = (first.values[k] - second.values[k]) / (model.high - model.low);
-        pen.lineTo(width * (i + 0.5) / length, height * (0.5 - 0.5 * share));
-      }
-      pen.lineTo(width, height / 2);
-      pen.fillStyle = MARKS[c % MARKS.length];
-      pen.globalAlpha = 0.7;
-      pen.fill();
-    }
-    return;
-  }
-  const [channels, rows, columns] = first.shape, n = rows * columns;
-  canvas.className = "difference";
-  canvas.style.imageRendering = "pixelated";
-  canvas.width = columns; canvas.height = rows;
-  const image = new ImageData(columns, rows), dark = matchMedia("(prefers-color-scheme: dark)").matches;
-  for (let i = 0; i < n; i++) {
-    let sum = 0;
-    for (let c = 0; c < channels; c++) sum += first.values[c * n + i] - second.values[c * n + i];
-    const share = Math.min(1, Math.abs(sum) / (255 * channels)), hue = sum < 0 ? [209, 73, 91] : [60, 140, 200];
-    const ground = dark ? [26, 29, 37] : [255, 255, 255];
-    for (let k = 0; k < 3; k++) image.data[4 * i + k] = ground[k] + share * (hue[k] - ground[k]);
-    image.data[4 * i + 3] = 255;
-  }
-  canvas.getContext("2d").putImageData(image, 0, 0);
-}
-
-function drawGrid(pen, width, height, grid, pointsPerLine) {
-  pen.strokeStyle = style("--accent");
-  pen.globalAlpha = 0.75;
-  pen.lineWidth = 1;
-  for (let start = 0; start < grid.length; start += 2 * pointsPerLine) {
-    pen.beginPath();
-    for (let i = start; i < start + 2 * pointsPerLine; i += 2) pen.lineTo(grid[i + 1] * width, grid[i] * height);
-    pen.stroke();
-  }
-  pen.globalAlpha = 1;
-}
-
-function drawArrows(pen, width, height, arrows) {
-  let fastest = 1e-9;
-  for (let i = 0; i < arrows.length; i += 4) fastest = Math.max(fastest, Math.hypot(arrows[i + 2], arrows[i + 3]));
-  // Proportional to the speed, and at most one and a half gaps long.
-  const gap = 1 / Math.sqrt(arrows.length / 4), scale = Math.min(1.5 * gap / fastest, 1);
-  pen.strokeStyle = pen.fillStyle = style("--accent");
-  for (let i = 0; i < arrows.length; i += 4) {
-    const dy = arrows[i + 2] * scale * height, dx = arrows[i + 3] * scale * width, length = Math.hypot(dx, dy);
-    const x = arrows[i + 1] * width - dx / 2, y = arrows[i] * height - dy / 2;
-    pen.globalAlpha = 0.35 + 0.65 * Math.hypot(arrows[i + 2], arrows[i + 3]) / fastest;
-    if (length < 1.2) { pen.fillRect(x - 0.6, y - 0.6, 1.2, 1.2); continue; }
-    const head = Math.min(5, 0.45 * length), ux = dx / length, uy = dy / length;
-    pen.lineWidth = 1.4;
-    pen.beginPath(); pen.moveTo(x, y); pen.lineTo(x + dx - ux * head, y + dy - uy * head); pen.stroke();
-    pen.beginPath(); pen.moveTo(x + dx, y + dy);
-    pen.lineTo(x + dx - ux * head - uy * head * 0.55, y + dy - uy * head + ux * head * 0.55);
-    pen.lineTo(x + dx - ux * head + uy * head * 0.55, y + dy - uy * head - ux * head * 0.55);
-    pen.fill();
-  }
-  pen.globalAlpha = 1;
-}
-
-function drawCurve(canvas, values, from, to, diagonal) {
-  canvas.style.aspectRatio = "1.7";
-  const [pen, width, height] = fit(canvas);
-  const place = (value) => height * (1 - (value - from) / (to - from));
-  pen.strokeStyle = style("--line");
-  pen.beginPath(); pen.moveTo(0, place(diagonal ? 0 : 0)); pen.lineTo(width, place(diagonal ? 1 : 0)); pen.stroke();
-  pen.strokeStyle = style("--accent");
-  pen.lineWidth = 2;
-  pen.beginPath();
-  values.forEach((value, i) => pen.lineTo(width * i / (values.length - 1), place(value)));
-  pen.stroke();
-}
-
-function drawPoints(pen, width, height, points) {
-  points.forEach(([row, column], k) => {
-    pen.beginPath();
-    pen.arc(column * width, row * height, 5.5, 0, 7);
-    pen.fillStyle = MARKS[k % MARKS.length];
-    pen.strokeStyle = "#fff";
-    pen.lineWidth = 2;
-    pen.fill(); pen.stroke();
-  });
-}
-
-// Draws the velocity in a frame with the proportions of a sample, optionally with the grid.
-function drawField(frame, answer, withGrid) {
-  const [below, over] = layers(frame);
-  if (isSignal()) {
-    const moved = floats(answer.grid);
-    drawCurve(below, moved, 0, 1, true);
-    return;
-  }
-  below.className = "blank";
-  below.width = model.aspect[1]; below.height = model.aspect[0];
-  const [pen, width, height] = fit(over);
-  if (withGrid) drawGrid(pen, width, height, floats(answer.grid), answer.points_per_line);
-  drawArrows(pen, width, height, floats(answer.arrows));
+  return { below: frame.children[0], over: frame.children[1] };
 }
 
 // -- the warp view
@@ -247,10 +75,9 @@ const update = latest(async () => {
   const answer = await ask("/api/warp", {
     class_number: state.classNumber, sample: state.sample, upload,
     coefficients: trim(state.coefficients), strength: state.strength,
-    landmarks: isSignal() ? [] : state.landmarks,
+    landmarks: kind.hasLandmarks ? state.landmarks : [], ...view(),
   });
-  const [sample] = unpack(answer.image, false);
-  shown.warp = { ...answer, sample };
+  shown.warp = { ...answer, sample: kind.unpack(answer.image) };
   drawWarp();
   $("python").textContent = answer.python;
   const taken = performance.now() - start;
@@ -267,26 +94,22 @@ function trim(values) {
 function drawWarp() {
   const answer = shown.warp;
   if (!answer || !shown.original) return;
-  if (!isSignal()) model.aspect = answer.sample.shape.slice(1);
-  const [original, marks] = layers($("original")), [warped, over] = layers($("warped"));
-  drawSample(original, shown.original);
-  drawSample(warped, answer.sample, isSignal() ? shown.original : undefined);
-  original.setAttribute("aria-label", `Sample ${state.sample} of class ${model.classes[state.classNumber].label}`);
-  warped.setAttribute("aria-label", "The sample, warped");
-  if (!isSignal()) {
-    const [pen, width, height] = fit(marks);
-    drawPoints(pen, width, height, state.landmarks);
-    const [pen2, width2, height2] = fit(over);
-    if ($("show-grid").checked) drawGrid(pen2, width2, height2, floats(answer.grid), answer.points_per_line);
-    drawPoints(pen2, width2, height2, answer.landmarks);
-  }
-  drawField($("field"), answer, false);
+  const original = layers($("original")), warped = layers($("warped"));
+  kind.draw(original.below, shown.original);
+  kind.draw(warped.below, answer.sample, shown.original);
+  original.below.setAttribute("aria-label", `Sample ${state.sample} of class ${model.classes[state.classNumber].label}`);
+  warped.below.setAttribute("aria-label", "The sample, warped");
+  kind.drawOver(original, warped, answer, state.landmarks, $("show-grid").checked);
+  kind.drawField(layers($("field")), answer, shown.original, answer.sample, false);
 }
 
 async function loadOriginal() {
-  if (state.upload) return;
-  const answer = await ask("/api/members", { class_number: state.classNumber, first: state.sample, n: 1 });
-  [shown.original] = unpack(answer.images, true);
+  if (state.upload) {
+    shown.original = kind.unpack((await ask("/api/uploaded", { upload: state.upload, ...view() })).image);
+    return;
+  }
+  const answer = await ask("/api/members", { class_number: state.classNumber, first: state.sample, n: 1, ...view() });
+  [shown.original] = kind.unpackAll(answer.images);
 }
 
 async function choose(sample) {
@@ -299,7 +122,7 @@ async function choose(sample) {
 async function loadMembers() {
   const { count } = model.classes[state.classNumber];
   state.firstMember = Math.max(0, Math.min(state.firstMember, count - 1));
-  const answer = await ask("/api/members", { class_number: state.classNumber, first: state.firstMember, n: N_MEMBERS });
+  const answer = await ask("/api/members", { class_number: state.classNumber, first: state.firstMember, n: N_MEMBERS, ...view() });
   fillMembers($("members"), answer, (member) => guarded(choose)(member));
   $("earlier").disabled = state.firstMember === 0;
   $("later").disabled = state.firstMember + N_MEMBERS >= count;
@@ -309,17 +132,18 @@ async function loadMembers() {
 function fillMembers(box, answer, onChoose) {
   box.replaceChildren();
   if (!answer.images) return;
-  unpack(answer.images, true).forEach((sample, k) => {
+  const drawn = kind.unpackAll(answer.images).map((sample, k) => {
     const button = document.createElement("button"), canvas = document.createElement("canvas");
     const member = answer.first + k;
-    canvas.className = isSignal() ? "lines" : "pixels";
+    canvas.className = kind.canvasClass;
     button.dataset.member = member;
     button.setAttribute("aria-label", `Sample ${member}`);
     button.append(canvas);
     box.append(button);
-    drawSample(canvas, sample);
     button.addEventListener("click", () => onChoose(member));
+    return [canvas, sample];
   });
+  for (const [canvas, sample] of drawn) kind.draw(canvas, sample);
 }
 
 function markMembers() {
@@ -430,12 +254,12 @@ function togglePlay() {
 
 const updateMosaic = latest(async () => {
   const class_number = $("all-classes").checked ? null : state.classNumber;
-  const answer = await ask("/api/mosaic", { class_number, n: 40, strength: state.strength, seed: state.seed });
-  shown.mosaic = unpack(answer.images, true);
+  const answer = await ask("/api/mosaic", { class_number, n: 40, strength: state.strength, seed: state.seed, ...view() });
+  shown.mosaic = kind.unpackAll(answer.images);
   const boxes = shown.mosaic.map((sample, k) => {
     const figure = document.createElement("figure"), canvas = document.createElement("canvas");
     const caption = document.createElement("figcaption");
-    canvas.className = isSignal() ? "lines" : "pixels";
+    canvas.className = kind.canvasClass;
     canvas.setAttribute("role", "img");
     canvas.setAttribute("aria-label", `A new sample of class ${answer.labels[k]}`);
     caption.textContent = answer.labels[k];
@@ -443,17 +267,18 @@ const updateMosaic = latest(async () => {
     return [figure, canvas, sample];
   });
   $("mosaic").replaceChildren(...boxes.map(([figure]) => figure));
-  boxes.forEach(([, canvas, sample]) => drawSample(canvas, sample));
+  boxes.forEach(([, canvas, sample]) => kind.draw(canvas, sample));
 });
 
 // -- a pair
 
 const updatePair = latest(async () => {
-  const answer = await ask("/api/align", { class_number: state.classNumber, first: state.pair[0], second: state.pair[1] });
-  const [source] = unpack(answer.source), [target] = unpack(answer.target), [warped] = unpack(answer.warped);
+  $("pair-words").textContent = "Aligning…";
+  const answer = await ask("/api/align", { class_number: state.classNumber, first: state.pair[0], second: state.pair[1], ...view() });
+  const [source, target, warped] = [answer.source, answer.target, answer.warped].map((one) => kind.unpack(one));
   shown.pair = { ...answer, source, target, warped };
   $("pair-python").textContent = answer.python;
-  const words = answer.left === null ? "The two samples are identical." : `${(100 * answer.left).toFixed(0)} % of the squared difference remains.`;
+  const words = answer.left === null ? "The two samples are identical." : `${(100 * answer.left).toFixed(0)} % ${kind.rest}.`;
   $("pair-words").textContent = answer.is_usable ? words : "This pair can't be aligned: one sample is constant.";
   drawPair();
 });
@@ -462,14 +287,13 @@ let blinking = null;
 function drawPair(phase = "warped") {
   const pair = shown.pair;
   if (!pair) return;
-  if (!isSignal()) model.aspect = pair.source.shape.slice(1);
-  drawSample(layers($("pair-source"))[0], pair.source);
-  drawSample(layers($("pair-target"))[0], pair.target);
-  drawSample(layers($("pair-warped"))[0], pair[phase]);
+  kind.draw(layers($("pair-source")).below, pair.source);
+  kind.draw(layers($("pair-target")).below, pair.target);
+  kind.draw(layers($("pair-warped")).below, pair[phase]);
   $("pair-caption").textContent = phase === "warped" ? "After" : "After · target";
-  drawDifference(layers($("pair-before"))[0], pair.source, pair.target);
-  drawDifference(layers($("pair-after"))[0], pair.warped, pair.target);
-  drawField($("pair-field"), pair, true);
+  kind.drawDifference(layers($("pair-before")).below, pair.source, pair.target);
+  kind.drawDifference(layers($("pair-after")).below, pair.warped, pair.target);
+  kind.drawField(layers($("pair-field")), pair, pair.source, pair.warped, true);
 }
 
 function toggleBlink() {
@@ -482,7 +306,7 @@ function toggleBlink() {
 }
 
 async function loadPairMembers() {
-  const answer = await ask("/api/members", { class_number: state.classNumber, first: state.firstMember, n: N_MEMBERS });
+  const answer = await ask("/api/members", { class_number: state.classNumber, first: state.firstMember, n: N_MEMBERS, ...view() });
   ["first-members", "second-members"].forEach((name, end) => fillMembers($(name), answer, (member) => {
     state.pair[end] = member;
     markMembers();
@@ -504,21 +328,19 @@ async function chooseRandomPair() {
 async function bring(file) {
   if (!file) return;
   if (file.size > 8 * 2 ** 20) throw new Error("The file must have at most 8 MB.");
-  const answer = await ask("/api/upload", file);
-  state.upload = answer.upload;
+  if (!model.uploads) throw new Error(`Your own ${model.plural} can't be dropped here: put them into the folder of the data.`);
+  state.upload = (await ask("/api/upload", file)).upload;
   state.landmarks = [];
-  [shown.original] = unpack(answer.image, false);
+  await loadOriginal();
   show("warp");
   markMembers();
   await update();
 }
 
-function download() {
+async function download() {
   const name = `dreamwarp-${model.classes[state.classNumber].label}-${state.upload ? "own" : state.sample}`.replace(/[^\w.-]+/g, "_");
-  if (!isSignal()) { layers($("warped"))[0].toBlob((blob) => save(blob, `${name}.png`)); return; }
-  const { shape: [channels, length], values } = shown.warp.sample, rows = [];
-  for (let i = 0; i < length; i++) rows.push(Array.from({ length: channels }, (_, c) => values[c * length + i]).join(","));
-  save(new Blob([rows.join("\n") + "\n"], { type: "text/csv" }), `${name}.csv`);
+  const [suffix, blob] = await kind.download(shown.warp.sample, layers($("warped")).below);
+  save(blob, `${name}.${suffix}`);
 }
 
 function save(blob, name) {
@@ -539,6 +361,32 @@ async function copy(button, text) {
     button.textContent = "Selected: copy it";
   }
   setTimeout(() => { button.textContent = words; }, 1500);
+}
+
+// -- slices
+
+// Shows another slice of everything.
+const updateSlice = latest(async () => {
+  await Promise.all([loadMembers(), loadOriginal()]);
+  await update();
+  if (state.view === "mosaic") updateMosaic();
+  if (state.view === "align") { await loadPairMembers(); await updatePair(); }
+});
+
+function chooseSlice(axis, number) {
+  const n = model.shape[1 + axis];
+  Object.assign(state, { axis, place: (number - 0.5) / n });
+  Object.assign($("place"), { max: n, value: number });
+  $("place-value").textContent = `${number} of ${n}`;
+}
+
+function makeSlices() {
+  $("slice-part").hidden = !kind.hasSlices;
+  if (!kind.hasSlices) return;
+  const start = (axis) => chooseSlice(axis, Math.floor(model.shape[1 + axis] / 2) + 1);
+  start(state.axis);
+  $("axis").addEventListener("change", () => { start(Number($("axis").value)); updateSlice(); });
+  $("place").addEventListener("input", () => { chooseSlice(state.axis, Number($("place").value)); updateSlice(); });
 }
 
 // -- views and classes
@@ -634,7 +482,7 @@ function connect() {
   $("more").addEventListener("click", () => { state.nSliders += 8; makeSliders(); });
   $("show-grid").addEventListener("change", drawWarp);
   $("clear").addEventListener("click", () => { state.landmarks = []; update(); });
-  $("download").addEventListener("click", download);
+  $("download").addEventListener("click", guarded(download));
   $("copy").addEventListener("click", () => copy($("copy"), $("python").textContent));
   $("copy-pair").addEventListener("click", () => copy($("copy-pair"), $("pair-python").textContent));
   $("reroll").addEventListener("click", () => { state.seed = Math.floor(Math.random() * 2 ** 40); updateMosaic(); });
@@ -649,31 +497,39 @@ function connect() {
   for (const kind of ["dragenter", "dragover"]) document.addEventListener(kind, (event) => { event.preventDefault(); $("drop").hidden = false; });
   document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) $("drop").hidden = true; });
   document.addEventListener("drop", (event) => { event.preventDefault(); $("drop").hidden = true; guarded(bring)(event.dataTransfer.files[0]); });
-  const redraw = () => { if (state.view === "warp") drawWarp(); else if (state.view === "align") drawPair(); };
   addEventListener("resize", redraw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 }
 
+let drawing = false;
+function redraw() {
+  if (drawing) return;
+  drawing = true;
+  requestAnimationFrame(() => {
+    drawing = false;
+    if (state.view === "warp") drawWarp(); else if (state.view === "align") drawPair();
+  });
+}
+
 async function begin() {
   model = await ask("/api/model");
-  model.aspect = isSignal() ? [1, 1] : model.shape.slice(1);
+  kind = new KINDS[model.kind](model);
   document.body.classList.add(model.kind, model.is_ink ? "ink" : "photo");
-  if (model.shape[0] === 3 || model.shape[0] === 4) document.body.classList.remove("ink");
-  const size = model.shape.slice(1).join(" × ");
+  if (model.shape && [3, 4].includes(model.shape[0])) document.body.classList.remove("ink");
   const total = model.classes.reduce((sum, { count }) => sum + count, 0);
-  $("about").textContent = `${model.model} · ${model.data}: ${total.toLocaleString("en")} ${model.kind}s of ${size} in ${model.classes.length} classes · ${model.cells.join(" × ")} cells`;
+  $("about").textContent = `${model.model} · ${model.data}: ${total.toLocaleString("en")} ${model.plural} of ${model.size} in ${model.classes.length} classes · ${model.cells.join(" × ")} cells`;
   state.strength = Math.min(3, model.strength);
   $("strength").value = state.strength;
   $("strength-value").textContent = state.strength.toFixed(2);
-  if (isSignal()) {
-    $("upload").accept = "text/plain,text/csv,.txt,.csv";
-    $("field-caption").textContent = "Where each time goes";
-    $("pair-field-caption").textContent = "Where each time goes";
-    for (const name of ["hint", "clear"]) $(name).hidden = true;
-    $("show-grid").parentElement.hidden = true;
-  } else {
-    layers($("original"))[1].addEventListener("click", placeLandmark);
-  }
+  $("upload").accept = model.uploads;
+  $("upload-label").hidden = !model.uploads;
+  $("field-caption").textContent = kind.fieldCaption;
+  $("pair-field-caption").textContent = kind.pairFieldCaption;
+  $("show-grid").parentElement.hidden = !kind.hasGrid;
+  for (const name of ["hint", "clear"]) $(name).hidden = !kind.hasLandmarks;
+  if (kind.hasLandmarks) layers($("original")).over.addEventListener("click", placeLandmark);
+  kind.connect(document.querySelectorAll(".frame"), redraw);
+  makeSlices();
   if (matchMedia("(max-width: 56rem)").matches) for (const box of document.querySelectorAll("details.code")) box.open = false;
   makeClasses();
   connect();
