@@ -33,10 +33,7 @@ def make_evidence(n: int, rank: int, seed: int, covariance: Any = None) -> tuple
     H = np.swapaxes(seen, 1, 2) @ seen
     noise = np.einsum("nkr,nk->nr", seen, rng.normal(size=(n, rank // 2)))
     b = np.einsum("nij,nj->ni", H, u) + noise
-    zeros = np.zeros(n)
-    return Evidence(
-        u, b, H.astype(np.float32), zeros, zeros, zeros, zeros == 0, zeros.astype(int)
-    ), u
+    return Evidence(u, b, H.astype(np.float32), np.zeros(n)), u
 
 
 def test_posteriors_are_those_of_dense_algebra() -> None:

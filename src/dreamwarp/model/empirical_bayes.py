@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 # Size of the subset that the prior, the pool and the noise are estimated from.
 N_FIRST = 240
+# With more than MANY_PARAMETERS parameters the subset is smaller in proportion, but not below
+# MIN_FIRST: it is aligned in every round, and the time of a step grows with d² or faster.
+MANY_PARAMETERS, MIN_FIRST = 128, 60
 # ν₀ relative to the number of components. On held-out pairs of MNIST and Fashion-MNIST, 0.25 is
 # better than 1 by 0.1 to 0.4 nats per pair at the best scales.
 SMOOTH_PAIRS_PER_COMPONENT = 0.25
@@ -180,7 +183,7 @@ def find_pool(
     fixed_sigma : bool
         Keep the finder's noise.
     """
-    first = choose_first(edges, pair_codes)
+    first = choose_first(edges, pair_codes, count_first(finder.frame.space.dim))
     search = _PoolSearch(finder, edges[first], fixed_sigma, n_threads)
     if len(displacements):
         search.run(N_PRIOR_ROUNDS)
@@ -273,15 +276,20 @@ class _PoolSearch:
         self.pool_covariance, self.n_rounds = np.eye(self.finder.frame.rank), 0
 
 
-def choose_first(edges: Integers, pair_codes: Integers) -> Integers:
+def count_first(dim: int) -> int:
+    """Size of the subset of pairs to start with, for d parameters."""
+    return max(min(N_FIRST, N_FIRST * MANY_PARAMETERS // dim), MIN_FIRST)
+
+
+def choose_first(edges: Integers, pair_codes: Integers, n_first: int = N_FIRST) -> Integers:
     """The subset of pairs to start with, balanced over classes.
 
     If there are enough, only pairs within one half of the samples, so that samples can be held out.
     """
     within = np.sort(np.concatenate([test for _, test in split_by_sample(edges, N_FOLDS)]))
-    if 4 * len(within) < min(4 * N_FIRST, len(edges)):
+    if 4 * len(within) < min(4 * n_first, len(edges)):
         within = np.arange(len(edges))
-    return within[spread_evenly(pair_codes[within], N_FIRST)]
+    return within[spread_evenly(pair_codes[within], n_first)]
 
 
 def choose_displacement(
