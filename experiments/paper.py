@@ -17,6 +17,7 @@ import argparse
 import sys
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -291,6 +292,22 @@ def format_table(archive: lab.Archive, share: float = 1.0) -> str:
     return "\n".join(lines)
 
 
+def format_settings(archive: lab.Archive, share: float = 1.0) -> str:
+    """Validation errors in percent by setting, of what was tuned, as Markdown; may be empty."""
+    lines = []
+    for row, name in product(ROWS, CLASSIFIERS):
+        n_tuning = int(share * (N_NEIGHBORS_TUNING if name == "1-NN" else N_TUNING))
+        tried = {
+            s: archive.find(Trial(row, name, s, None, n_tuning))
+            for s in ROWS[row].settings.get(name, ())
+        }
+        known = [f"{s:g}: {100 * one['validation']:.2f}" for s, one in tried.items() if one]
+        if known:
+            lines.append(f"| {row}, {name} | {', '.join(known)} |")
+    head = ["| tuned | setting: validation error |", "| --- | --- |"]
+    return "\n".join(head + lines) if lines else ""
+
+
 def format_errors(errors: list[float]) -> str:
     """Mean ± standard deviation (number)."""
     if not errors:
@@ -325,6 +342,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="a tenth of the samples, one seed")
     parser.add_argument("--smoke", action="store_true", help="next to nothing, nothing kept")
     parser.add_argument("--table", action="store_true", help="run nothing, tell what is known")
+    parser.add_argument("--fill", action="store_true", help="only fill docs with what is known")
     options = parser.parse_args(arguments)
     if options.smoke:
         for row, name in (
@@ -337,7 +355,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"{trial}: {run(trial)}")
         return 0
     share, n_failed = 0.1 if options.quick else 1.0, 0
-    for study in [] if options.table else options.only:
+    for study in [] if options.table or options.fill else options.only:
         row, name = study.split("/")
         results = lab.run_missing(
             ARCHIVE, lambda r=row, c=name: list_trials(ARCHIVE, r, c, share, options.seeds), run,
@@ -345,9 +363,12 @@ def main(arguments: list[str] | None = None) -> int:
             n_threads=options.processes if name == "1-NN" else 1,
         )  # fmt: skip
         n_failed += lab.tell(results)
-    print(format_table(ARCHIVE, share))
+    tables = "\n\n".join(
+        filter(None, (format_table(ARCHIVE, share), format_settings(ARCHIVE, share)))
+    )
+    print(tables)
     if not options.table and not options.quick:
-        fill(README, "paper", format_table(ARCHIVE))
+        fill(README, "paper", tables)
     return 1 if n_failed else 0
 
 
