@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dreamwarp import Augmenter, SmoothPrior, WarpModel, align_pairs, data, neighbor_pairs
+from dreamwarp.augment.source import fingerprint
 from dreamwarp.augment.verdict import UNKNOWN, Judgement
 from dreamwarp.report import find_odd, make_study, study_of
 from dreamwarp.report.outliers import neighbor_votes, pair_energies
@@ -49,6 +50,8 @@ def test_the_verdict_of_the_fit_is_kept(augmenter: Augmenter, digits: Any) -> No
     assert study.pairs is None and study.judgement.verdict == fitted.verdict_
     assert study.judgement.errors == fitted.strength_errors_
     np.testing.assert_array_equal(study.edges, augmenter.edges_)
+    X, y = digits
+    assert make_study(fitted.model_, (X[::-1].copy(), y[::-1]), progress=False).known is None
     # What is no judgement is none.
     for text in (None, "", "{}", "[1]", '{"verdict": {"interval": 3}}'):
         assert Judgement.from_text(text) is None
@@ -58,7 +61,8 @@ def test_of_volumes_few_pairs_are_aligned(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("dreamwarp.report.study.MAX_VOLUME_PAIRS", 6)
     monkeypatch.setattr("dreamwarp.report.study.MAX_VOLUME_SIDE", 5)
     judged = Judgement(1.0, {0.0: 0.2, 1.0: 0.1}, UNKNOWN)
-    model = cases.model(3).with_settings(judgement=judged.to_text())
+    of = fingerprint(cases.data(3)[0])
+    model = cases.model(3).with_settings(judgement=judged.to_text(), samples=of)
     study = make_study(model, cases.data(3), progress=False)
     assert len(study.edges) == 6 and study.judgement.errors == judged.errors
     assert study.subject.X.shape == cases.data(3)[0].shape

@@ -271,8 +271,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             self.space_, self._images, self._codes, classes, settings, seed=self._key,
             progress=self.progress, n_threads=self.n_threads, client=client,
         )  # fmt: skip
-        if settings.model == "template":  # its warps belong to samples, by index
-            self.model_ = self.model_.with_settings(samples=fingerprint(self._images))
+        self.model_ = self.model_.with_settings(samples=fingerprint(self._images))
         # A placeholder: ``_set_strength`` below sets the strength to use.
         self.source_ = SampleSource(
             self.model_, (self._images, labels), seed=self._key, strength=1.0,

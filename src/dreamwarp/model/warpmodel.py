@@ -61,7 +61,8 @@ class WarpModel:
         A model from an ``Augmenter`` also has its options ``n_neighbors``, ``method``,
         ``similarity``, ``sigma``, ``displacement``, ``length``, ``keep_unusable``,
         ``discount_poor``, ``max_steps``, ``max_draws``, ``max_pairs``, ``strength`` and ``seed``,
-        and for kind ``"template"`` ``samples``, a fingerprint of the fitted samples.
+        ``samples``, a fingerprint of the fitted samples, and ``judgement`` if strengths were
+        judged.
     pooled : Gaussian
         The distribution for all classes.
     strength : float

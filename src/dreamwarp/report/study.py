@@ -20,6 +20,7 @@ from dreamwarp.augment.folds import shrink_images
 from dreamwarp.augment.judge_nearest import judge_strengths
 from dreamwarp.augment.learning import Settings, TrainingPairs, align_neighbors, learn_model
 from dreamwarp.augment.precompile import ensure_compiled
+from dreamwarp.augment.source import fingerprint
 from dreamwarp.augment.subject import Data, Subject
 from dreamwarp.augment.verdict import Judgement
 from dreamwarp.core.progress import ProgressOption
@@ -175,8 +176,8 @@ def make_study(
     if model.space.ndim == 3:
         settings = replace(settings, max_pairs=MAX_VOLUME_PAIRS)
         images = shrink_images(images, 3, MAX_VOLUME_SIDE)
-    stored = model.settings.get("judgement") if whole.source.knows_templates else None
-    known = Judgement.from_text(stored)
+    is_fitted = model.settings.get("samples") == fingerprint(whole.source.data.X)
+    known = Judgement.from_text(model.settings.get("judgement")) if is_fitted else None
     ensure_compiled(model.space)
     given = model.space, images, subject.codes, subject.labels, settings
     with warnings.catch_warnings():
