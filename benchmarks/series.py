@@ -90,7 +90,7 @@ def _grow(report: Report, settings: Settings, space: WarpSpace, n_rounds: int) -
     lengths = settings.pick((100, 200, 500, 1000, 2000, 5000), (100, 200))
     runs: list[tuple[str, int, Contestant]] = []
     for length in lengths:
-        n = 8 if length < 2000 else 2
+        n = settings.pick(64, 8) if length < 2000 else 16  # enough that overheads do not count
         sources, targets = draw_pairs(n, length, settings.seed)
         runs.append(("dreamwarp", length, Contestant(
             "dreamwarp", lambda s=sources, t=targets: align(space, s, t, settings), n)))  # type: ignore[misc]  # fmt: skip
