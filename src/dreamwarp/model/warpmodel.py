@@ -192,7 +192,10 @@ class WarpModel:
     def components(self, label: Label | None) -> Components:
         """Principal components of the warps of a class; None: of all classes."""
         if label not in self._components:
-            self._components[label] = components(self.distribution(label).covariance)
+            found = components(self.distribution(label).covariance)
+            for array in (found.directions, found.standard_deviations, found.share):
+                array.setflags(write=False)  # callers share them
+            self._components[label] = found
         return self._components[label]
 
     def log_prob(
