@@ -274,7 +274,8 @@ const updateMosaic = latest(async () => {
 
 const updatePair = latest(async () => {
   $("pair-words").textContent = "Aligning…";
-  const answer = await ask("/api/align", { class_number: state.classNumber, first: state.pair[0], second: state.pair[1], ...view() });
+  const answer = await ask("/api/align", { class_number: state.classNumber, first: state.pair[0], second: state.pair[1], ...view() })
+    .catch((error) => { $("pair-words").textContent = "This pair could not be aligned."; throw error; });
   const [source, target, warped] = [answer.source, answer.target, answer.warped].map((one) => kind.unpack(one));
   shown.pair = { ...answer, source, target, warped };
   $("pair-python").textContent = answer.python;
