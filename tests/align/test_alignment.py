@@ -331,6 +331,8 @@ def test_sigma_must_be_positive(sigma):
             ValueError,
             r"`prior` must be over the space .*\(2, 2\).* got one over .*\(3, 3\)",
         ),
+        ({"tolerance": -0.1}, ValueError, "`tolerance` must be a finite number, not negative"),
+        ({"tolerance": "low"}, ValueError, "`tolerance` must be a finite number.*got 'low'"),
         ({"max_steps": 0}, ValueError, "`max_steps` must be a whole number, at least 1, got 0"),
         ({"n_chains": 0}, ValueError, "`n_chains` must be a whole number, at least 1, got 0"),
         ({"n_chains": 5000}, ValueError, "`n_chains` must be at most 1024, got 5000"),
