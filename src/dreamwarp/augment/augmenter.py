@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dreamwarp.augment.judge_estimator import judge_estimator
 from dreamwarp.augment.judge_nearest import judge_strengths
-from dreamwarp.augment.learning import Settings, learn_model
+from dreamwarp.augment.learning import Learner, Settings
 from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.sampling_strategy import SamplingStrategy, count_new, number_new
 from dreamwarp.augment.source import Balance, SampleSource, fingerprint
@@ -267,10 +267,11 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         classes = [check_label(label) for label in np.unique(labels).tolist()]
         self._key = as_key(self.seed if self.random_state is None else self.random_state)
         ensure_compiled(self.space_)
-        self.edges_, self.alignments_, self.model_, self.pairs_ = learn_model(
-            self.space_, self._images, self._codes, classes, settings, seed=self._key,
-            progress=self.progress, n_threads=self.n_threads, client=client,
+        learner = Learner(
+            self.space_, self._images, self._codes, classes, settings, self._key, self.progress,
+            self.n_threads, client,
         )  # fmt: skip
+        self.edges_, self.alignments_, self.model_, self.pairs_ = learner.learn()
         self.model_ = self.model_.with_settings(samples=fingerprint(self._images))
         # A placeholder: ``_set_strength`` below sets the strength to use.
         self.source_ = SampleSource(

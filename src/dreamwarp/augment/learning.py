@@ -171,69 +171,24 @@ class Learned(NamedTuple):
     pairs: TrainingPairs
 
 
-def learn_model(
-    space: WarpSpace,
-    images: NDArray[Any],
-    codes: Integers,
-    classes: list[Label],
-    settings: Settings,
-    *,
-    seed: int,
-    progress: ProgressOption,
-    n_threads: int | None,
-    client: Client | None,
-) -> Learned:
-    """Learn the warps of each class, in one of three ways.
+@dataclass(frozen=True, eq=False)
+class Learner:
+    """Learns the warps of each class from images.
 
-    - method not "eb", or model "kde": align under the smooth prior, and fit to modes or draws.
-    - "eb", "gaussian": align random pairs of each class under the noise and the pool that empirical
-      Bayes estimates, and fit to the posteriors.
-    - "eb", "template": the same for samples that are not templates, and for networks. Templates get
-      MAP modes, toward their neighbours, under the smooth prior.
-
-    Nearest neighbours are alike in position, slant and size, which change most pixels, so their
-    warps lack these. Random pairs vary in all ways that members of a class do.
-
-    Parameters
+    Attributes
     ----------
+    space : WarpSpace
     images : (n, *spatial) or (n, channels, *spatial)
     codes : (n,)
         Class of each image, an index into ``classes``.
     classes : list of label
+    settings : Settings
+    seed : int
+    progress : bool or callable, optional
+    n_threads : int, optional
+    client : distributed.Client, optional
+        A cluster to align pairs on.
     """
-    learner = _Learner(
-        space, images, codes, classes, settings, seed, progress=progress, n_threads=n_threads,
-        client=client,
-    )  # fmt: skip
-    if settings.method != "eb" or settings.model == "kde":
-        return learner.learn_from_alignments(learner.find_neighbors())
-    if settings.model == "gaussian":
-        return learner.learn_gaussians(learner.draw_pairs())
-    return learner.learn_templates(learner.find_neighbors())
-
-
-def align_neighbors(
-    space: WarpSpace,
-    images: NDArray[Any],
-    codes: Integers,
-    classes: list[Label],
-    settings: Settings,
-    *,
-    seed: int,
-    progress: ProgressOption,
-) -> tuple[Integers, Alignments]:
-    """Edges (e, 2) of at most ``max_pairs`` neighbours, and their alignments; learn no model."""
-    learner = _Learner(space, images, codes, classes, settings, seed, progress, None, None)
-    edges = learner.find_neighbors()
-    if settings.max_pairs is not None:
-        edges = edges[spread_evenly(codes[edges[:, 0]], settings.max_pairs)]
-    check_number(len(edges), len(edges))
-    return edges, learner.align(edges)
-
-
-@dataclass(frozen=True, eq=False)
-class _Learner:
-    """The arguments of ``learn_model``, and the steps of its three ways."""
 
     space: WarpSpace
     images: NDArray[Any]
@@ -241,9 +196,34 @@ class _Learner:
     classes: list[Label]
     settings: Settings
     seed: int
-    progress: ProgressOption
-    n_threads: int | None
-    client: Client | None
+    progress: ProgressOption = None
+    n_threads: int | None = None
+    client: Client | None = None
+
+    def learn(self) -> Learned:
+        """Learn a model, in one of three ways.
+
+        - method not "eb", or model "kde": align neighbours under the smooth prior, and fit to modes
+          or draws.
+        - "eb", "gaussian": align random pairs of each class under the noise and the pool that
+          empirical Bayes estimates, and fit to the posteriors.
+        - "eb", "template": the same for samples that are not templates, and for networks. Templates
+          get MAP modes, toward their neighbours, under the smooth prior.
+
+        Nearest neighbours are alike in position, slant and size, which change most pixels, so their
+        warps lack these. Random pairs vary in all ways that members of a class do.
+        """
+        if self.settings.method != "eb" or self.settings.model == "kde":
+            return self.learn_from_alignments(self.find_neighbors())
+        if self.settings.model == "gaussian":
+            return self.learn_gaussians(self.draw_pairs())
+        return self.learn_templates(self.find_neighbors())
+
+    def align_neighbors(self) -> tuple[Integers, Alignments]:
+        """Edges (e, 2) of at most ``max_pairs`` neighbours, and their alignments."""
+        edges = self.limit(self.find_neighbors())
+        check_number(len(edges), len(edges))
+        return edges, self.align(edges)
 
     # -- the three ways
 
@@ -285,9 +265,13 @@ class _Learner:
         edges = neighbor_pairs(
             self.images, labels, n_neighbors=settings.n_neighbors, n_threads=self.n_threads
         )
-        if settings.max_pairs is None or settings.model == "template":
+        return edges if settings.model == "template" else self.limit(edges)
+
+    def limit(self, edges: Integers) -> Integers:
+        """At most ``max_pairs`` of the edges, balanced over classes."""
+        if self.settings.max_pairs is None:
             return edges
-        return edges[spread_evenly(self.codes[edges[:, 0]], settings.max_pairs)]
+        return edges[spread_evenly(self.codes[edges[:, 0]], self.settings.max_pairs)]
 
     def draw_pairs(self) -> Integers:
         """Random pairs of the same class, without constant images."""
@@ -392,10 +376,10 @@ class _Learner:
         matrix, share = TO_CENTER * frame.matrix, TO_CENTER**2
         posterior = PosteriorCovariances(learned.covariances, matrix, share * frame.rest)
         pairs = Pairs(learned.means @ matrix.T, np.ones(len(edges)), edges, posterior)
-        smooth_pairs = empirical_bayes.SMOOTH_PAIRS_PER_COMPONENT * frame.rank
         hyper = HyperParameters(
             "gaussian", shrinkage=0.0, pool_pairs=learned.pool_pairs,
-            smooth=share * pool.smooth.covariance, smooth_pairs=smooth_pairs, min_pairs=MIN_PAIRS,
+            smooth=share * pool.smooth.covariance,
+            smooth_pairs=empirical_bayes.count_smooth(frame.rank), min_pairs=MIN_PAIRS,
         )  # fmt: skip
         return TrainingPairs(self.space, self.split_by_class(pairs), hyper)
 

@@ -258,7 +258,7 @@ class _PoolSearch:
                 squares = -2.0 * sigma**2 * likelihood / n
                 new_square = self.patch * squares / self.finder.n_values
                 weight = sigma**2 / max(new_square, 1e-4 * sigma**2)
-            covariance = shrink(found.moment, n, np.eye(rank))
+            covariance = m_step(found.moment, n, np.eye(rank), count_smooth(rank))
         self.pool_covariance, self.weight = covariance, weight
         if sigma is not None:
             self.sigma = float(sigma / np.sqrt(weight))
@@ -274,6 +274,11 @@ class _PoolSearch:
         prior = SmoothPrior(prior.space, displacement=best, length=prior.length)
         self.finder = self.finder.with_prior(prior)
         self.pool_covariance, self.n_rounds = np.eye(self.finder.frame.rank), 0
+
+
+def count_smooth(rank: int) -> float:
+    """ν₀, the number of pairs that the smooth prior counts as."""
+    return SMOOTH_PAIRS_PER_COMPONENT * rank
 
 
 def count_first(dim: int) -> int:
@@ -324,10 +329,9 @@ def choose_displacement(
     return best if n_tested else prior.displacement
 
 
-def shrink(moment: Array, n_pairs: int, target: Array) -> Array:
-    """S from Σ E[u uᵀ] over ``n_pairs`` pairs and the prior's covariance ``target`` (r, r)."""
-    smooth_pairs = SMOOTH_PAIRS_PER_COMPONENT * len(moment)
-    return (moment + smooth_pairs * target) / (n_pairs + smooth_pairs)
+def m_step(moment: Array, n_pairs: int, target: Array, target_pairs: float) -> Array:
+    """The covariance from Σ E[u uᵀ] over ``n_pairs`` pairs; ``target`` counts as more pairs."""
+    return (moment + target_pairs * target) / (n_pairs + target_pairs)
 
 
 def fit_pool_covariance(
@@ -343,7 +347,7 @@ def fit_pool_covariance(
     target = np.eye(len(pool_covariance)) if target is None else target
     for _ in range(n_steps):
         moment = evidence.condition(pool_covariance, weight=weight, n_threads=n_threads).moment
-        pool_covariance = shrink(moment, len(evidence), target)
+        pool_covariance = m_step(moment, len(evidence), target, count_smooth(len(target)))
     return pool_covariance
 
 
@@ -362,7 +366,7 @@ def fit_class_covariance(
     own = pool_covariance
     for _ in range(n_steps if len(chosen) else 0):
         moment = evidence.condition(own, chosen, n_threads=n_threads).moment
-        own = (moment + pool_pairs * pool_covariance) / (len(chosen) + pool_pairs)
+        own = m_step(moment, len(chosen), pool_covariance, pool_pairs)
     return own
 
 

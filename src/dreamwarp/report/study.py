@@ -18,7 +18,7 @@ from dreamwarp.align import Alignments, align_pairs
 from dreamwarp.align.evidence import spread_evenly
 from dreamwarp.augment.folds import shrink_images
 from dreamwarp.augment.judge_nearest import judge_strengths
-from dreamwarp.augment.learning import Settings, TrainingPairs, align_neighbors, learn_model
+from dreamwarp.augment.learning import Learner, Settings, TrainingPairs
 from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.source import fingerprint
 from dreamwarp.augment.subject import Data, Subject
@@ -179,16 +179,14 @@ def make_study(
     is_fitted = model.settings.get("samples") == fingerprint(whole.source.data.X)
     known = Judgement.from_text(model.settings.get("judgement")) if is_fitted else None
     ensure_compiled(model.space)
-    given = model.space, images, subject.codes, subject.labels, settings
+    learner = Learner(model.space, images, subject.codes, subject.labels, settings, seed, progress)
     with warnings.catch_warnings():
         # The study shows what these warnings would say.
         warnings.simplefilter("ignore", RuntimeWarning)
         if known is not None:
-            (edges, alignments), pairs = align_neighbors(*given, seed=seed, progress=progress), None
+            (edges, alignments), pairs = learner.align_neighbors(), None
         else:
-            edges, alignments, _, pairs = learn_model(
-                *given, seed=seed, progress=progress, n_threads=None, client=None
-            )
+            edges, alignments, _, pairs = learner.learn()
     counts = np.bincount(whole.codes)
     return Study(subject, edges, alignments, pairs, settings, counts, some, seed, progress, known)
 
