@@ -59,6 +59,7 @@ paper: $(VENV)/.dev ## run all experiments, or what is missing of them: about 25
 	@$(BIN)/python -m experiments.choosing
 	@$(BIN)/python -m experiments.marginals
 	@$(BIN)/python -m experiments.which_pairs
+	@$(BIN)/python -m experiments.resolution
 	@$(BIN)/python -m experiments.leakage
 
 paper-quick: $(VENV)/.dev ## the paper's table with one seed and a tenth of the samples: about two hours
@@ -69,6 +70,7 @@ paper-smoke: $(VENV)/.dev ## try every experiment on next to nothing
 	@$(BIN)/python -m experiments.few_labels --smoke
 	@$(BIN)/python -m experiments.marginals --smoke
 	@$(BIN)/python -m experiments.which_pairs --smoke
+	@$(BIN)/python -m experiments.resolution --smoke
 	@$(BIN)/python -m experiments.leakage --smoke
 
 clean: ## remove the environment, caches and output

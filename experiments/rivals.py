@@ -66,7 +66,7 @@ def _by_hand(elastic: bool, affine: bool) -> Callable[[Task, float | None, bool]
 
 def _from_prior(task: Task, setting: float | None, for_network: bool) -> Deform:
     assert setting is not None
-    prior = dw.SmoothPrior(dw.WarpSpace(_cells(task), "free"), displacement=setting)
+    prior = dw.SmoothPrior(dw.WarpSpace(cells_of(task), "free"), displacement=setting)
 
     def deform(templates: Array, first: int) -> Array:
         theta = prior.sample(len(templates), seed=np.random.default_rng([task.draw, first]))
@@ -130,11 +130,12 @@ def _warp_for_networks(task: Task, strength: float | None) -> Deform:
 def learn(name: str, draw: int, task: Task, *, judged: bool) -> dw.Augmenter:
     """All defaults, fitted to the labelled samples of a task and nothing else."""
     strength: Any = "auto" if judged else 1.0
-    augmenter = dw.Augmenter(cells=_cells(task), strength=strength, seed=draw, progress=False)
+    augmenter = dw.Augmenter(cells=cells_of(task), strength=strength, seed=draw, progress=False)
     return augmenter.fit(task.X, task.y)
 
 
-def _cells(task: Task) -> tuple[int, ...]:
+def cells_of(task: Task) -> tuple[int, ...]:
+    """Cells that all rivals of a task use."""
     return (10,) if task.n_axes == 1 else (4, 4)
 
 

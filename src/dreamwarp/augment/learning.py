@@ -13,6 +13,7 @@ from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
 from dreamwarp.align.alignment import METHODS, is_flat, scale_images
 from dreamwarp.align.evidence import EvidenceFinder, spread_evenly
 from dreamwarp.align.pairs import random_pairs
+from dreamwarp.align.posterior import shrink
 from dreamwarp.core.defaults import (
     DISPLACEMENT,
     LEARNING_TOLERANCE,
@@ -48,6 +49,11 @@ LEARNING_METHODS = ("eb", *METHODS)
 MIN_PAIRS = 5
 # Most pairs that empirical Bayes learns from: in all, or per class if that is more.
 MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS = 1000, 50
+# Empirical Bayes aligns images of at most this many pixels per cell and axis. Members of a class
+# also differ in details that no warp of these cells explains, such as the thickness of strokes. At
+# full resolution, warps that compress or stretch the image stand in for them; see
+# ``experiments.resolution``.
+PIXELS_PER_CELL = 4
 # If samples differ from the centre of their class with covariance Σ, two of them differ with 2 Σ.
 TO_CENTER = np.sqrt(0.5)
 # Template warps with method="eb": how many neighbours the Gaussian of the class counts as, and the
@@ -72,12 +78,15 @@ class Settings:
     max_steps: int = MAX_STEPS
     max_draws: int = MAX_DRAWS
     max_pairs: int | None = None
+    pixels_per_cell: int | Literal["auto"] | None = "auto"
 
     def __post_init__(self) -> None:
         check_choice("model", self.model, KINDS)
         check_choice("method", self.method, LEARNING_METHODS)
         if self.max_pairs is not None:
             check_whole("max_pairs", self.max_pairs, MIN_PAIRS)
+        if self.pixels_per_cell not in ("auto", None):
+            check_whole("pixels_per_cell", self.pixels_per_cell, 1)
         for name in ("keep_unusable", "discount_poor"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise TypeError(f"`{name}` must be True or False, got {getattr(self, name)!r}.")
@@ -97,6 +106,15 @@ class Settings:
         displacement = DISPLACEMENT if self.displacement == "auto" else self.displacement
         return SmoothPrior(space, displacement=displacement, length=self.length)
 
+    def coarsen(self, shape: tuple[int, ...], cells: tuple[int, ...]) -> tuple[int, ...]:
+        """Spatial shape at which samples of a spatial shape are aligned."""
+        most = self.pixels_per_cell
+        if most == "auto":
+            most = PIXELS_PER_CELL if self.method == "eb" else None
+        if most is None:
+            return shape
+        return tuple(min(n, max(most * k, 2)) for n, k in zip(shape, cells, strict=True))
+
     def describe(self) -> dict[str, str | int | float]:
         """The settings as words and numbers, for a model file."""
         kind = type(self.similarity).__name__
@@ -113,6 +131,7 @@ class Settings:
             "max_steps": int(self.max_steps),
             "max_draws": int(self.max_draws),
             "max_pairs": "all" if self.max_pairs is None else int(self.max_pairs),
+            "pixels_per_cell": "all" if self.pixels_per_cell is None else self.pixels_per_cell,
         }
 
 
@@ -276,7 +295,7 @@ class Learner:
     def draw_pairs(self) -> Integers:
         """Random pairs of the same class, without constant images."""
         n_most = max(MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS * len(self.classes))
-        flat = is_flat(scale_images(self.space, "X", self.images))
+        flat = is_flat(self.compared)
         if flat.any() and self.settings.model == "gaussian":  # else the neighbours' alignment warns
             warn_user(
                 f"{flat.sum()} of {len(flat)} samples are constant: they are not learned from.",
@@ -286,6 +305,13 @@ class Learner:
         pairs = random_pairs(self.codes[kept], self.settings.max_pairs or n_most)
         check_number(len(pairs), len(self.images) // 2)
         return kept[pairs]
+
+    @cached_property
+    def compared(self) -> NDArray[np.float32]:
+        """The images (n, channels, *spatial) at the resolution at which they are aligned."""
+        images = scale_images(self.space, "X", self.images)
+        shape = self.settings.coarsen(images.shape[2:], self.space.cells)
+        return images if shape == images.shape[2:] else shrink(images, shape)
 
     @cached_property
     def prior(self) -> SmoothPrior:
@@ -302,7 +328,7 @@ class Learner:
         else:
             under = {"prior": pool.prior, "similarity": pool.similarity}
         return align_pairs(
-            self.space, self.images, self.images, edges=edges, **under,
+            self.space, self.compared, self.compared, edges=edges, **under,
             method="map" if settings.method == "eb" else settings.method, seed=self.seed,
             max_steps=settings.max_steps,
             tolerance=LEARNING_TOLERANCE if settings.method == "eb" else TOLERANCE,
@@ -349,7 +375,7 @@ class Learner:
         """Estimate the noise and the pool; ``similarity``: one that was calibrated before."""
         settings = self.settings
         finder = EvidenceFinder.for_images(
-            self.prior, self.images, edges,
+            self.prior, self.compared, edges,
             similarity=settings.similarity if similarity is None else similarity,
             sigma=settings.sigma, max_steps=settings.max_steps, progress=self.progress,
             n_threads=self.n_threads,

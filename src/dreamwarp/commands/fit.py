@@ -90,6 +90,14 @@ def fit(
         int | None,
         alignment_option(min=5, help="Largest number of pairs to align, balanced over classes."),
     ] = None,
+    pixels_per_cell: Annotated[
+        int | None,
+        alignment_option(
+            min=1,
+            help="Reduce samples to at most this many pixels per cell and axis before aligning "
+            "them. Default: 4 for eb, full resolution for other methods.",
+        ),
+    ] = None,
     similarity: SimilarityOption = "ssd",
     sigma: SigmaOption = "auto",
     displacement: LearnedDisplacementOption = "auto",
@@ -137,8 +145,8 @@ def fit(
     augmenter = Augmenter(
         cells=parsed, boundary=boundary or "free", n_neighbors=neighbors, method=method,
         similarity=similarity, sigma=parse_amount("sigma", sigma), displacement=moved,
-        length=length, max_steps=max_steps, max_draws=max_draws, max_pairs=max_pairs, model=kind,
-        strength=factor, seed=seed,
+        length=length, max_steps=max_steps, max_draws=max_draws, max_pairs=max_pairs,
+        pixels_per_cell=pixels_per_cell or "auto", model=kind, strength=factor, seed=seed,
     )  # fmt: skip
     typer.echo(f"{samples.describe()}; {format_cells(parsed)} cells")
     with connected(scheduler) as client:

@@ -24,8 +24,8 @@ SPELLINGS = {"X": "DATA", "n": "--number", "n_neighbors": "--neighbors"} | {
     name: f"--{name.replace('_', '-')}"
     for name in (
         "amplitude", "balance", "cells", "component", "displacement", "first", "label", "length",
-        "max_draws", "max_pairs", "max_samples", "max_steps", "per_class", "shard_size", "sigma",
-        "strength", "width",
+        "max_draws", "max_pairs", "max_samples", "max_steps", "per_class", "pixels_per_cell",
+        "shard_size", "sigma", "strength", "width",
     )
 }  # fmt: skip
 

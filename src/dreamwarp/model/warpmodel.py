@@ -60,9 +60,9 @@ class WarpModel:
         ``pooling``. ``smooth_pairs``: number of pairs that the smooth prior counts as in the pool.
         A model from an ``Augmenter`` also has its options ``n_neighbors``, ``method``,
         ``similarity``, ``sigma``, ``displacement``, ``length``, ``keep_unusable``,
-        ``discount_poor``, ``max_steps``, ``max_draws``, ``max_pairs``, ``strength`` and ``seed``,
-        ``samples``, a fingerprint of the fitted samples, and ``judgement`` if strengths were
-        judged.
+        ``discount_poor``, ``max_steps``, ``max_draws``, ``max_pairs``, ``pixels_per_cell``,
+        ``strength`` and ``seed``, ``samples``, a fingerprint of the fitted samples, and
+        ``judgement`` if strengths were judged.
     pooled : Gaussian
         The distribution for all classes.
     strength : float

@@ -40,7 +40,7 @@ MAX_SAMPLES = 1000
 DEFAULTS: dict[str, Any] = {
     "n_neighbors": 5, "method": "map", "similarity": "ssd", "sigma": "auto",
     "displacement": 0.05, "length": 0.25, "keep_unusable": False, "discount_poor": False,
-    "max_steps": 50, "max_draws": 1600,
+    "max_steps": 50, "max_draws": 1600, "pixels_per_cell": "all",
 }  # fmt: skip
 SAMPLERS = ("metropolis", "hmc")
 # Most pairs of volumes to align, and voxels per axis to average them down to: a second of processor
@@ -218,6 +218,8 @@ def settings_of(model: WarpModel) -> Settings:
         stored["similarity"], stored["discount_poor"] = "ssd", False
     for name in ("keep_unusable", "discount_poor"):
         stored[name] = bool(stored[name])
+    if stored["pixels_per_cell"] == "all":
+        stored["pixels_per_cell"] = None
     return Settings(model=model.kind, **stored)
 
 
