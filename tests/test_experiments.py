@@ -10,7 +10,17 @@ import numpy as np
 import pytest
 
 import dreamwarp as dw
-from experiments import choosing, few_labels, lab, leakage, paper, ranks, tasks, which_pairs
+from experiments import (
+    choosing,
+    few_labels,
+    lab,
+    leakage,
+    paper,
+    ranks,
+    resolution,
+    tasks,
+    which_pairs,
+)
 from experiments.few_labels import TUNING, Trial, list_trials, tune
 from experiments.rivals import BY_DEFAULT, RIVALS
 from experiments.tasks import Task, load_task
@@ -198,7 +208,7 @@ def test_few_labels_smoke(capsys):
     assert capsys.readouterr().out.count("digits-10") == len(RIVALS)
 
 
-@pytest.mark.parametrize("study", [which_pairs, leakage])
+@pytest.mark.parametrize("study", [which_pairs, resolution, leakage])
 def test_short_studies_smoke(study, capsys):
     assert study.main(["--smoke"]) == 0
     assert "{" in capsys.readouterr().out

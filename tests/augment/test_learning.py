@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import dreamwarp as dw
 from dreamwarp.align.prior import mass_matrix
+from dreamwarp.augment.learning import Settings
 
 SIZE, DISPLACEMENT = 24, 0.04
 
@@ -48,3 +50,52 @@ def test_templates_share_the_gaussian_of_their_class() -> None:
     share = 1.0 - 1.0 / (1.0 + 3.0 / np.isin(augmenter.edges_, 7).any(axis=1).sum())
     least = np.linalg.eigvalsh(seen - share * model.covariance(0)).min()
     assert least > -0.1 * np.linalg.eigvalsh(model.covariance(0)).max()
+
+
+def warped_wheels(n: int, seed: int) -> tuple[dw.SmoothPrior, np.ndarray]:
+    """The distribution of warps, and wheels under draws of it, with strokes of varying width."""
+    rng = np.random.default_rng(seed)
+    prior = dw.SmoothPrior(dw.WarpSpace((4, 4), "free"), displacement=DISPLACEMENT)
+    axis = (np.arange(28) + 0.5) / 28 - 0.5
+    radius = np.hypot(axis[:, None], axis)
+    spoke = np.where(radius < 0.25, np.minimum(np.abs(axis[:, None]), np.abs(axis)), 1.0)
+    distance = np.minimum(np.abs(radius - 0.25), spoke)
+    width = rng.uniform(0.03, 0.09, size=(n, 1, 1))
+    wheels = np.exp(-((distance / width) ** 4)).astype(np.float32)
+    return prior, dw.Warp(prior.space, prior.sample(n, seed=seed)).image(wheels)
+
+
+def divergence_of(space: dw.WarpSpace, theta: np.ndarray) -> float:
+    """Root mean square divergence of displacements over the middle of the domain."""
+    axis = np.linspace(0.15, 0.85, 21)
+    grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1)
+    moved = space.flow(theta, grid.reshape(-1, 2)).reshape(-1, *grid.shape) - grid
+    slopes = [np.gradient(moved[..., k], axis, axis=1 + k) for k in range(2)]
+    return float(np.sqrt(np.mean((slopes[0] + slopes[1]) ** 2)))
+
+
+def test_the_width_of_strokes_is_not_taken_for_warps() -> None:
+    prior, X = warped_wheels(100, seed=3)
+    true = divergence_of(prior.space, prior.sample(500, seed=0))
+    found = {}
+    for pixels_per_cell in ("auto", None):
+        augmenter = dw.Augmenter(
+            model="gaussian", strength=1.0, pixels_per_cell=pixels_per_cell, progress=False
+        ).fit(X, np.zeros(100, int))
+        found[pixels_per_cell] = divergence_of(prior.space, augmenter.model_.sample(500, 0)) / true
+    assert 0.8 < found["auto"] < 1.3
+    assert found[None] > 2.0  # at full resolution, warps stand in for the width
+
+
+def test_samples_are_aligned_at_the_resolution_of_the_cells() -> None:
+    shared = {
+        "n_neighbors": 5, "similarity": "ssd", "sigma": "auto", "displacement": "auto",
+        "length": 0.25, "model": "gaussian", "keep_unusable": False, "discount_poor": False,
+    }  # fmt: skip
+    assert Settings(method="eb", **shared).coarsen((28, 10), (4, 4)) == (16, 10)
+    assert Settings(method="map", **shared).coarsen((28, 10), (4, 4)) == (28, 10)
+    assert Settings(method="map", pixels_per_cell=3, **shared).coarsen((28,), (4,)) == (12,)
+    assert Settings(method="eb", pixels_per_cell=None, **shared).coarsen((99,), (4,)) == (99,)
+    assert Settings(method="eb", pixels_per_cell=1, **shared).coarsen((20,), (1,)) == (12,)
+    with pytest.raises(ValueError, match="`pixels_per_cell`"):
+        Settings(method="eb", pixels_per_cell=0, **shared)

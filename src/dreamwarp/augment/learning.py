@@ -52,8 +52,8 @@ MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS = 1000, 50
 # Empirical Bayes aligns images of at most this many pixels per cell and axis. Members of a class
 # also differ in details that no warp of these cells explains, such as the thickness of strokes. At
 # full resolution, warps that compress or stretch the image stand in for them; see
-# ``experiments.resolution``.
-PIXELS_PER_CELL = 4
+# ``experiments.resolution``. Below MIN_PIXELS per axis, linear interpolation loses too much.
+PIXELS_PER_CELL, MIN_PIXELS = 4, 12
 # If samples differ from the centre of their class with covariance Σ, two of them differ with 2 Σ.
 TO_CENTER = np.sqrt(0.5)
 # Template warps with method="eb": how many neighbours the Gaussian of the class counts as, and the
@@ -113,7 +113,7 @@ class Settings:
             most = PIXELS_PER_CELL if self.method == "eb" else None
         if most is None:
             return shape
-        return tuple(min(n, max(most * k, 2)) for n, k in zip(shape, cells, strict=True))
+        return tuple(min(n, max(most * k, MIN_PIXELS)) for n, k in zip(shape, cells, strict=True))
 
     def describe(self) -> dict[str, str | int | float]:
         """The settings as words and numbers, for a model file."""
