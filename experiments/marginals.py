@@ -1,11 +1,12 @@
 """Question: which distribution of warps explains pairs of samples that it has not seen.
 
-Pairs are random pairs of a class, as for the default of `Augmenter`. Samples are divided in two,
-each half held out once. Distributions are learned from the pairs within the one half and judged by
-those within the other: by the marginal log-likelihood of a pair, its warp integrated out
-(``dreamwarp.align.evidence``). All are judged by the same quadratic approximations of the
-likelihoods, at the modes under the pool of empirical Bayes, with its noise. The scale of the prior
-that empirical Bayes draws the pool toward is chosen within the half that is learned from.
+Pairs are random pairs of a class, at the resolution at which `Augmenter` aligns them by default.
+Samples are divided in two, each half held out once. Distributions are learned from the pairs within
+the one half and judged by those within the other: by the marginal log-likelihood of a pair, its
+warp integrated out (``dreamwarp.align.evidence``). All are judged by the same quadratic
+approximations of the likelihoods, at the modes under the pool of empirical Bayes, with its noise.
+The scale of the prior that empirical Bayes draws the pool toward is chosen within the half that is
+learned from.
 
 - "prior": the smooth prior, of displacement 0.08.
 - "MAP", "Laplace": the covariance of posterior modes, or draws, as `WarpModel.fit` makes it.
@@ -31,6 +32,7 @@ import dreamwarp as dw
 from benchmarks.readme import README, fill
 from dreamwarp.align.evidence import Evidence, EvidenceFinder
 from dreamwarp.align.pairs import random_pairs
+from dreamwarp.augment.learning import coarsen
 from dreamwarp.core.files import write_beside
 from dreamwarp.model import empirical_bayes as eb
 from experiments.split import paper_split
@@ -79,7 +81,7 @@ def compare(X: Array, y: Array, cells: tuple[int, ...]) -> dict[str, Any]:
     """Mean log-marginal per held-out pair, by row, relative to the prior, with standard errors."""
     space = dw.WarpSpace(cells, boundary="free")
     prior = dw.SmoothPrior(space, displacement=DISPLACEMENT)
-    codes = np.unique(y, return_inverse=True)[1]
+    X, codes = coarsen(space, X), np.unique(y, return_inverse=True)[1]
     edges = random_pairs(codes, N_PAIRS)
     pair_codes = codes[edges[:, 0]]
     finder = EvidenceFinder.for_images(

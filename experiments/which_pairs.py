@@ -22,7 +22,7 @@ import dreamwarp as dw
 from benchmarks.readme import README, fill
 from dreamwarp.align.evidence import EvidenceFinder, spread_evenly
 from dreamwarp.align.pairs import random_pairs
-from dreamwarp.augment.learning import MAX_EB_PAIRS, TO_CENTER
+from dreamwarp.augment.learning import MAX_EB_PAIRS, TO_CENTER, coarsen
 from dreamwarp.augment.rivals.elastic import smooth_noise
 from dreamwarp.model import empirical_bayes
 from experiments import lab
@@ -66,9 +66,10 @@ def learn(name: str, task: Task) -> tuple[Any, float]:
     if name.endswith("neighbours"):
         edges = dw.neighbor_pairs(task.X, task.y, n_neighbors=int(name.split()[0]))
         edges, scale = edges[spread_evenly(task.y[edges[:, 0]], MAX_EB_PAIRS)], 1.0
+    space = dw.WarpSpace((4, 4), "free")
     finder = EvidenceFinder.for_images(
-        dw.SmoothPrior(dw.WarpSpace((4, 4), "free")), task.X, edges, similarity="ssd",
-        sigma="auto", max_steps=50, progress=False,
+        dw.SmoothPrior(space), coarsen(space, task.X), edges, similarity="ssd", sigma="auto",
+        max_steps=50, progress=False,
     )  # fmt: skip
     pool = empirical_bayes.find_pool(
         finder, edges, task.y[edges[:, 0]], displacements=empirical_bayes.DISPLACEMENTS

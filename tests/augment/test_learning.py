@@ -7,7 +7,7 @@ import pytest
 
 import dreamwarp as dw
 from dreamwarp.align.prior import mass_matrix
-from dreamwarp.augment.learning import Settings
+from dreamwarp.augment.learning import Settings, coarsen
 
 SIZE, DISPLACEMENT = 24, 0.04
 
@@ -88,14 +88,19 @@ def test_the_width_of_strokes_is_not_taken_for_warps() -> None:
 
 
 def test_samples_are_aligned_at_the_resolution_of_the_cells() -> None:
+    images = np.random.default_rng(0).uniform(size=(2, 28, 20)).astype(np.float32)
+    space = dw.WarpSpace((4, 6), "free")
+    assert coarsen(space, images).shape == (2, 1, 16, 20)
+    assert coarsen(space, images, 3).shape == (2, 1, 12, 18)
+    assert coarsen(dw.WarpSpace((1, 6), "free"), images, 1).shape == (2, 1, 12, 12)
+    np.testing.assert_array_equal(coarsen(space, images, None)[:, 0], images)
     shared = {
         "n_neighbors": 5, "similarity": "ssd", "sigma": "auto", "displacement": "auto",
         "length": 0.25, "model": "gaussian", "keep_unusable": False, "discount_poor": False,
     }  # fmt: skip
-    assert Settings(method="eb", **shared).coarsen((28, 10), (4, 4)) == (16, 10)
-    assert Settings(method="map", **shared).coarsen((28, 10), (4, 4)) == (28, 10)
-    assert Settings(method="map", pixels_per_cell=3, **shared).coarsen((28,), (4,)) == (12,)
-    assert Settings(method="eb", pixels_per_cell=None, **shared).coarsen((99,), (4,)) == (99,)
-    assert Settings(method="eb", pixels_per_cell=1, **shared).coarsen((20,), (1,)) == (12,)
+    assert Settings(method="eb", **shared).resolution == 4
+    assert Settings(method="map", **shared).resolution is None
+    assert Settings(method="map", pixels_per_cell=3, **shared).resolution == 3
+    assert Settings(method="eb", pixels_per_cell=None, **shared).resolution is None
     with pytest.raises(ValueError, match="`pixels_per_cell`"):
         Settings(method="eb", pixels_per_cell=0, **shared)

@@ -106,14 +106,12 @@ class Settings:
         displacement = DISPLACEMENT if self.displacement == "auto" else self.displacement
         return SmoothPrior(space, displacement=displacement, length=self.length)
 
-    def coarsen(self, shape: tuple[int, ...], cells: tuple[int, ...]) -> tuple[int, ...]:
-        """Spatial shape at which samples of a spatial shape are aligned."""
-        most = self.pixels_per_cell
-        if most == "auto":
-            most = PIXELS_PER_CELL if self.method == "eb" else None
-        if most is None:
-            return shape
-        return tuple(min(n, max(most * k, MIN_PIXELS)) for n, k in zip(shape, cells, strict=True))
+    @property
+    def resolution(self) -> int | None:
+        """Pixels per cell and axis at which samples are aligned; None: all."""
+        if self.pixels_per_cell != "auto":
+            return self.pixels_per_cell
+        return PIXELS_PER_CELL if self.method == "eb" else None
 
     def describe(self) -> dict[str, str | int | float]:
         """The settings as words and numbers, for a model file."""
@@ -309,9 +307,7 @@ class Learner:
     @cached_property
     def compared(self) -> NDArray[np.float32]:
         """The images (n, channels, *spatial) at the resolution at which they are aligned."""
-        images = scale_images(self.space, "X", self.images)
-        shape = self.settings.coarsen(images.shape[2:], self.space.cells)
-        return images if shape == images.shape[2:] else shrink(images, shape)
+        return coarsen(self.space, self.images, self.settings.resolution)
 
     @cached_property
     def prior(self) -> SmoothPrior:
@@ -408,6 +404,27 @@ class Learner:
             smooth_pairs=empirical_bayes.count_smooth(frame.rank), min_pairs=MIN_PAIRS,
         )  # fmt: skip
         return TrainingPairs(self.space, self.split_by_class(pairs), hyper)
+
+
+def coarsen(
+    space: WarpSpace, images: NDArray[Any], pixels_per_cell: int | None = PIXELS_PER_CELL
+) -> NDArray[np.float32]:
+    """Images (n, channels, *spatial), reduced to so many pixels per cell and axis if they are more.
+
+    Parameters
+    ----------
+    images : (n, *spatial) or (n, channels, *spatial)
+    pixels_per_cell : int or None
+        None: all pixels are kept.
+    """
+    values = scale_images(space, "X", images)
+    if pixels_per_cell is None:
+        return values
+    shape = tuple(
+        min(n, max(pixels_per_cell * k, MIN_PIXELS))
+        for n, k in zip(values.shape[2:], space.cells, strict=True)
+    )
+    return values if shape == values.shape[2:] else shrink(values, shape)
 
 
 def check_number(n_usable: int, n_pairs: int) -> None:
