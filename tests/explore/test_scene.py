@@ -14,8 +14,8 @@ from dreamwarp.augment.shapes import sample_shapes
 from dreamwarp.augment.source import SampleSource
 from dreamwarp.data import ShapeSet, write_mesh
 from dreamwarp.explore.kinds import View
+from dreamwarp.explore.kinds.surfaces import Surface, simplify
 from dreamwarp.explore.scene import Scene
-from dreamwarp.explore.surfaces import Surface, simplify
 from tests.explore.cases import N_PER_CLASS, numbers, pixels, scene
 
 
