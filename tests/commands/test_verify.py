@@ -65,7 +65,7 @@ def test_what_is_no_set_is_one_line_and_code_1(tmp_path: Path, capsys: Any) -> N
     for name, message in (
         ("", r"holds no manifest\.json: it is no set of samples"),
         ("none", r"holds no manifest\.json: it is no set of samples"),
-        ("file", r"file` must be the folder of a set of samples, and is a file"),
+        ("file", r"file` must be the folder of a set of samples, got a file"),
     ):
         assert run("verify", str(tmp_path / name)) == 1
         one_line(capsys, message)

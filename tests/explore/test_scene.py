@@ -206,7 +206,7 @@ def test_large_meshes_are_simplified() -> None:
 
 def test_models_of_other_meshes_are_refused() -> None:
     shapes = scene("mesh").kind.shapes
-    with pytest.raises(ValueError, match="must know every class"):
+    with pytest.raises(ValueError, match="must have every class"):
         Scene.of(scene("mesh").kind.model, ShapeSet.of(shapes.points, shapes.y + 5))
 
 

@@ -172,11 +172,11 @@ def form(dtype: str = "uint8", shape: tuple[int, ...] = SHAPE, classes: Any = (0
         (
             "idx",
             form("uint16"),
-            r"format 'idx' holds uint8, .* and the data is uint16\. Use format",
+            r"format 'idx' holds uint8, .* got uint16\. Use format",
         ),
-        ("idx", form(classes=["a", "b"]), r"labels that are whole numbers of 32 bits, .* 'a'"),
-        ("idx", form(classes=[0, 2**40]), r"labels that are whole numbers of 32 bits"),
-        ("parquet", form("bool"), r"holds whole and floating-point numbers .* is bool"),
+        ("idx", form(classes=["a", "b"]), r"labels that are integers of 32 bits, .* 'a'"),
+        ("idx", form(classes=[0, 2**40]), r"labels that are integers of 32 bits"),
+        ("parquet", form("bool"), r"holds integers and floating-point numbers .* got bool"),
         (
             "webdataset",
             form(shape=(3, 2**32)),

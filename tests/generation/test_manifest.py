@@ -134,7 +134,7 @@ def test_what_is_no_set_is_refused(tmp_path: Path) -> None:
         with pytest.raises(FileNotFoundError, match=r"holds no manifest\.json: it is no set of"):
             verify(place)
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(NotADirectoryError, match=r"must be the folder of a set .* and is a file\."):
+    with pytest.raises(NotADirectoryError, match=r"must be the folder of a set .* got a file\."):
         verify(tmp_path / "file")
 
 

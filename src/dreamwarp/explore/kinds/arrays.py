@@ -88,7 +88,7 @@ class Arrays(Kind):
         return Warp(self.model.space, theta).image(sample)
 
     def make(self, code: int | None, n: int, strength: float, seed: int) -> tuple[list[Any], Array]:
-        """New samples: as many as can be warped soon."""
+        """New samples: at most ``n``, and at most ``MAX_VALUES`` values."""
         n = min(n, max(1, MAX_VALUES // self.subject.sample(0).size))
         source = self.subject.source.with_options(key=seed, strength=strength)
         numbers = np.arange(n)

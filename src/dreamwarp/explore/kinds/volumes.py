@@ -12,7 +12,7 @@ from dreamwarp.explore.uploads import read_uploaded_volume
 
 
 class Volumes(Images):
-    """Volumes (channels, x, y, z), of which a slice is shown."""
+    """Volumes (channels, x, y, z), shown slice by slice."""
 
     name, plural = "volume", "volumes"
     uploads = ".npy,.nii,.gz"
