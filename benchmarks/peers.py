@@ -290,8 +290,8 @@ def load_difw() -> tuple[Any, Any, Any]:
         difw, module = _import("difw"), _import("difw.backend.pytorch.transformer")
     if not module._cpu_success:
         raise PeerMissing(
-            "difw is left out: its C++ part did not compile, and its fallback is not what is to be "
-            "measured. Install a C++ compiler and ninja."
+            "difw is left out: its C++ part did not compile, and its fallback is not measured. "
+            "Install a C++ compiler and ninja."
         )
     return difw, module, module.cpab_cpu
 

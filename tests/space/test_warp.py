@@ -454,7 +454,7 @@ WARP = Warp(PLANE, np.zeros((3, PLANE.dim)))
          lambda: WARP.image(np.zeros((1, 2, 3, 9, 7)))),
         (ValueError, r"pixels per channel, got spatial shape \(0, 7\)",
          lambda: WARP.image(np.zeros((0, 7)))),
-        (ValueError, r"channels before .* got \(28, 28, 3\)\. Use `np.moveaxis\(x, -1, -3\)`",
+        (ValueError, r"channels before .* got shape \(28, 28, 3\).* Use `np.moveaxis\(x, -1, -3\)`",
          lambda: WARP.image(np.zeros((28, 28, 3)))),
         (ValueError, r"as many as there are θ, 3, got 2 in shape \(2, 9, 7\).* as `x\[None\]`",
          lambda: WARP.image(np.zeros((2, 9, 7)))),
