@@ -180,9 +180,9 @@ def form(dtype: str = "uint8", shape: tuple[int, ...] = SHAPE, classes: Any = (0
         (
             "webdataset",
             form(shape=(3, 2**32)),
-            r"samples of at most 4 GiB each, .* is uint8 of shape",
+            r"samples of at most 4 GiB each, got uint8 of shape",
         ),
-        ("folder", form("float32"), r"holds PNG images, .* is float32 of shape \(9, 11\)"),
+        ("folder", form("float32"), r"holds PNG images, .* got float32 of shape \(9, 11\)"),
         ("folder", form(shape=(30,)), r"holds PNG images"),
         ("folder", form(shape=(2, 9, 11)), r"holds PNG images"),
         ("folder", form(classes=["A", "a"]), r"differ by more than case, got 'A' and 'a'"),
