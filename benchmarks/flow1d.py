@@ -1,7 +1,7 @@
 """Question: how fast and how right is the 1-D flow next to difw's compiled closed form.
 
 1,000 points, 10 cells, zero boundary, the same fields and points for both, with and without
-gradient. difw's kernels run on one thread whatever they are told, so ours are shown on one thread
+gradient. difw's kernels always run on one thread, so ours are shown on one thread
 too. difw compiles itself with flags that let the compiler break its exponential and its use of
 infinity; where that happens its errors show it, so the same sources are measured with flags that
 do not, too.

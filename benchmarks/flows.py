@@ -1,4 +1,4 @@
-"""What the flow benchmarks share: time contestants, and hold each against the exact flow."""
+"""Shared by the flow benchmarks: time contestants and compare each with the exact flow."""
 
 from __future__ import annotations
 

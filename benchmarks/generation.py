@@ -133,7 +133,7 @@ def explain(whole: Timing, stages: list[Timing], n_threads: int, machine: dict[s
 
 
 def measure_memory(n: int) -> float:
-    """Most that a process holds that does nothing but generate n images, in GB.
+    """Peak memory of a process that only generates n images, in GB.
 
     A process of its own: this one may have had other benchmarks and their peers in it.
     """
@@ -143,7 +143,7 @@ def measure_memory(n: int) -> float:
 
 
 def main(n: int) -> None:
-    """Generate n images, and say how much memory that took, in GB."""
+    """Generate n images; return the peak memory in GB."""
     source = make_source(Settings(Path()))
     with tempfile.TemporaryDirectory() as name:
         generate(source.model, source.data, Path(name, "set"), n=n, progress=False)
@@ -151,7 +151,7 @@ def main(n: int) -> None:
 
 
 def peak_memory() -> int:
-    """Most bytes that this process has held.
+    """Peak memory of this process in bytes.
 
     On Linux by its own account: what ``getrusage`` says starts with what the process held that
     started this one.

@@ -1,4 +1,4 @@
-"""Other packages, asked to do the same as dreamwarp with the same data.
+"""Adapters for other packages: the same task as dreamwarp, with the same data.
 
 An adapter turns our θ and points into a package's own form once, outside the clock, so that what is
 timed is the package's own call and nothing else. Where a package can't be measured it raises
@@ -27,14 +27,14 @@ from dreamwarp import Warp, WarpSpace
 
 Array = NDArray[Any]
 
-# Enough points in every triangle or tetrahedron to tell its affine map, and none on an edge.
+# Enough points in every triangle or tetrahedron to determine its affine map; none on an edge.
 _FIT_GRID = {2: (29, 31), 3: (13, 14, 15)}
 # A peer's field must be ours to this much of the largest velocity to count as the same.
 _SAME_FIELD = 1e-6
 
 
 class PeerMissing(RuntimeError):
-    """A package is not there, or not in a state worth measuring."""
+    """A package is not installed, or not in a state worth measuring."""
 
 
 @dataclass(frozen=True)
@@ -290,8 +290,8 @@ def load_difw() -> tuple[Any, Any, Any]:
         difw, module = _import("difw"), _import("difw.backend.pytorch.transformer")
     if not module._cpu_success:
         raise PeerMissing(
-            "difw is left out: its C++ part did not compile, and its fallback is not what is to be "
-            "measured. Install a C++ compiler and ninja."
+            "difw is left out: its C++ part did not compile, and its fallback is not measured. "
+            "Install a C++ compiler and ninja."
         )
     return difw, module, module.cpab_cpu
 

@@ -68,7 +68,7 @@ def load_results(folder: Path) -> list[dict[str, Any]]:
     runs = {(result["environment"]["started"], result["n_threads"]) for result in results}
     if len(runs) > 1:
         raise ValueError(
-            f"results in `{folder}` come from {len(runs)} different runs, and the table is of one. "
+            f"results in `{folder}` must come from one run, got {len(runs)}. "
             "Run `python -m benchmarks` without names."
         )
     return results

@@ -60,7 +60,7 @@ class Registration:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a contestant made of some pairs.
+    """Result of a contestant on some pairs.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Outcome:
 
 
 def judge(contestant: Registration, sources: Array, targets: Array) -> Outcome:
-    """Time a contestant, and see what it left over."""
+    """Time a contestant and compute its residuals."""
     rounds: list[float] = []
     while len(rounds) < N_ROUNDS and sum(rounds) < LONG:  # one round of a slow one says enough
         start = time.perf_counter()
@@ -327,7 +327,7 @@ CHOSEN: dict[str, tuple[Callable[..., Registration], dict[str, Any]]] = {
 
 
 def main(n_pairs: int = 8) -> int:
-    """Show what every candidate leaves over on pairs that are not measured."""
+    """Show the residuals of all candidates on pairs that are not measured."""
     from benchmarks.align import choose_pairs, load_pairs
 
     sources, targets = load_pairs()

@@ -1,4 +1,4 @@
-"""What a benchmark found: shown as tables, kept as JSON."""
+"""Results of a benchmark: shown as tables, stored as JSON."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def with_range(values: Sequence[float], unit: str = "×") -> str:
 
 
 def significant(value: float) -> str:
-    """Three digits, and never an exponent where a person would not write one."""
+    """Three digits, with an exponent only for very large or small values."""
     if value == 0 or not 1e-3 <= abs(value) < 1e6:
         return f"{value:.3g}"
     rounded = float(f"{value:.3g}")  # 99.96 has three digits before the point, once rounded
@@ -296,7 +296,7 @@ def duration(seconds: float) -> str:
 
 
 def describe_environment() -> dict[str, Any]:
-    """Machine, load and versions; ``started`` tells one run from another."""
+    """Machine, load and versions; ``started`` identifies the run."""
     return {
         "started": datetime.now(timezone.utc).isoformat(timespec="milliseconds"),
         "python": platform.python_version(),

@@ -33,7 +33,7 @@ from dreamwarp.core.files import write_beside
 Array = NDArray[Any]
 
 CELLS, SHAPE = (4, 4), (28, 28)
-# Squares of whole numbers, as points are pixel centres of square images: about 10^2 to 10^6.
+# Squares of integers, as points are pixel centres of square images: about 10^2 to 10^6.
 POINT_COUNTS = (100, 1024, 10_000, 99_856, 1_000_000)
 BATCHES = (1, 4, 16, 64, 256, 1024, 4096)
 # Past these a round of libcpab would last longer than all the rest.
@@ -87,7 +87,7 @@ def _grow(
 def _tasks(
     report: Report, settings: Settings, space: WarpSpace, theta: Array, points: Array
 ) -> list[FlowTask]:
-    """Ours, and libcpab's where it takes bearably long."""
+    """Ours, and libcpab's where it is not too slow."""
     n_threads = settings.n_threads
     ours = dreamwarp_flow(space, theta, points, n_threads=n_threads)
     if len(points) > PEER_POINTS or len(theta) > PEER_BATCH:

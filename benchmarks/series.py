@@ -128,7 +128,7 @@ def _crossing(ours: Curve, theirs: Curve) -> float | None:
 
 
 def libcpab_series(sources: Array, targets: Array) -> Any:
-    """A function that aligns all pairs in one batch, and gives what is left over (n,)."""
+    """A function that aligns all pairs in one batch, and returns the residuals (n,)."""
     mapped = _Libcpab(CELLS, 1)
     torch, transformer = mapped.torch, mapped.transformer
     length = sources.shape[1]

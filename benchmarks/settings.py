@@ -1,4 +1,4 @@
-"""What a run of the benchmarks is told."""
+"""Options of the benchmarks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Settings:
         Measure other packages too.
     seed : int
     n_threads : int
-        For every contestant that can be told.
+        For every contestant that supports it.
     """
 
     folder: Path

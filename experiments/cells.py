@@ -147,7 +147,7 @@ def all_tasks(series: Path) -> dict[str, Task]:
 
 
 def small_tasks() -> dict[str, Task]:
-    """What every machine has, and a few pairs of it."""
+    """A few pairs of the data that comes with scikit-learn."""
     digits = dw.data.digits()
     return {
         "digits, 8 x 8": pair_up(digits.X[:200], digits.y[:200], 12, ((2, 2), (4, 4)), (4, 4)),
@@ -156,7 +156,7 @@ def small_tasks() -> dict[str, Task]:
 
 
 def pair_up(X: Array, y: Array, n: int, cells: tuple[Cells, ...], reference: Cells) -> Task:
-    """So many pairs of neighbours of the same class, spread evenly over all."""
+    """``n`` pairs of neighbours of the same class, evenly spaced among all."""
     edges = neighbors(X, y)
     some = edges[np.linspace(0, len(edges) - 1, min(n, len(edges))).round().astype(np.int64)]
     return Task(X[some[:, 0]], X[some[:, 1]], cells, reference)

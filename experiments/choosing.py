@@ -106,9 +106,9 @@ def format_table(archive: lab.Archive) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run what is missing unless only asked for the table, and tell."""
+    """Run missing trials unless only the table is asked for; print the results."""
     parser = argparse.ArgumentParser(prog="python -m experiments.choosing", description=__doc__)
-    parser.add_argument("--table", action="store_true", help="run nothing, tell what is known")
+    parser.add_argument("--table", action="store_true", help="run nothing, print stored results")
     parser.add_argument("--grid", action="store_true", help="run the grid alone, not the choices")
     options = parser.parse_args(arguments)
     n_failed = 0

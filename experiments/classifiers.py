@@ -1,4 +1,4 @@
-"""Classifiers on few labels, with samples that a rival makes as they go: 1-NN, MLP, ConvNet."""
+"""Classifiers on few labels, with augmentation during training: 1-NN, MLP, ConvNet."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def classify(
     n_steps: int = N_STEPS,
     n_new: int = N_NEW,
 ) -> dict[str, Any]:
-    """Share of mistakes by judge; ``deform`` None: nothing is made. Networks: and the precision."""
+    """Error rate by classifier; ``deform`` None: no augmentation. Networks: also the precision."""
     if classifier == "1-NN":
         return find_nearest(task, deform, judges, min(n_new, N_COPIES * len(task.X)))
     return train(classifier, task, deform, judges, seed, n_steps)
@@ -129,7 +129,7 @@ def train_network(
 
 
 def precision() -> str:
-    """What large networks multiply in while training: bfloat16 where it is faster.
+    """Precision in which large networks are trained: bfloat16 where it is faster.
 
     Not with AMX, which may be advertised and not usable.
     """

@@ -1,8 +1,8 @@
-"""Trials that are run once, on a core each, and kept as a JSON file each.
+"""Run trials once, one per core, and store each result as a JSON file.
 
-A trial is any hashable description with a name; its file holds what it was, what came of it, how
-long it took, and by which commit and versions. Trials whose file is there are not run again, so a
-study can be stopped and resumed at will, and several processes may share a folder.
+A trial is any hashable description with a name. Its file holds its settings, results, run time,
+commit and versions. Trials with a file are not run again, so a study can be stopped and resumed,
+and several processes may share a folder.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Outcome = dict[str, Any]
 
 
 class Described(Protocol):
-    """What can be tried: ``str`` gives its name, ``_asdict`` its parts."""
+    """A trial: ``str`` gives its name, ``_asdict`` its settings."""
 
     def _asdict(self) -> dict[str, Any]: ...
 
@@ -46,24 +46,24 @@ class Archive:
     ----------
     folder : Path
     protocol : int
-        Of the study. Results of other protocols are kept, and not looked at.
+        Version of the study. Results of other protocols are kept and ignored.
     """
 
     folder: Path
     protocol: int
 
     def path(self, trial: Described) -> Path:
-        """Where the file of a trial is."""
+        """Path of the file of a trial."""
         slug = str(trial).lower().replace(", ", "_").replace(" ", "-").replace("/", "-")
         return self.folder / f"{slug}_v{self.protocol}.json"
 
     def find(self, trial: Described) -> Outcome | None:
-        """What came of a trial; None if it was not run."""
+        """Outcome of a trial; None if it was not run."""
         path = self.path(trial)
         return json.loads(path.read_text(encoding="utf-8"))["outcome"] if path.exists() else None
 
     def keep(self, trial: Described, outcome: Outcome, seconds: float, commit: str) -> None:
-        """Write the file of a trial, whole or not at all."""
+        """Write the file of a trial, atomically."""
         record = {
             "trial": trial._asdict(), "outcome": outcome, "seconds": round(seconds, 1),
             "protocol": self.protocol, "commit": commit, "versions": describe_versions(),
@@ -95,10 +95,10 @@ def run_missing(
     n_processes: int = 2,
     n_threads: int = 1,
 ) -> Iterator[Result]:
-    """Run and keep the trials that have no file, and those that follow from them.
+    """Run the trials that have no file, and those that depend on their results; store outcomes.
 
-    ``list_trials`` is asked again whenever all it named has been run: what it names may depend on
-    results. A trial that fails is told of, and the others go on.
+    ``list_trials`` is called again when all its trials have been run: its list may depend on
+    results. A trial that fails is reported, and the others continue.
     """
     commit, failed = current_commit(), set[Any]()
     pool = ProcessPoolExecutor(n_processes, get_context("spawn"), start_worker, (n_threads,))
@@ -112,7 +112,7 @@ def run_missing(
                 trial = futures[future]
                 try:
                     outcome, seconds = future.result()
-                except Exception as problem:  # told, and the rest goes on
+                except Exception as problem:  # reported; the others continue
                     failed.add(trial)
                     yield Result(trial, None, 0.0, f"{type(problem).__name__}: {problem}")
                     continue
@@ -130,7 +130,7 @@ def _timed(run: Callable[[Any], Outcome], trial: Any) -> tuple[Outcome, float]:
 
 
 def start_worker(n: int) -> None:
-    """Limit every library to ``n`` threads, and end with the parent, however that ends."""
+    """Limit every library to ``n`` threads; exit when the parent exits, for whatever reason."""
     import torch
     from numba import set_num_threads
     from threadpoolctl import threadpool_limits
@@ -151,7 +151,7 @@ def _exit_with_parent() -> None:
 
 @cache
 def describe_versions() -> dict[str, str]:
-    """Of what results may depend on."""
+    """Versions of the packages that results may depend on."""
     found = {"python": platform.python_version(), "machine": platform.machine()}
     for name in PACKAGES:
         try:
@@ -162,7 +162,7 @@ def describe_versions() -> dict[str, str]:
 
 
 def current_commit() -> str:
-    """Of the code that runs, with a mark if it differs from it."""
+    """Commit of the running code, marked if the code has changes."""
     git = partial(
         subprocess.run, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False
     )
@@ -172,7 +172,7 @@ def current_commit() -> str:
 
 
 def tell(results: Iterable[Result]) -> int:
-    """Print results as they come; how many failed."""
+    """Print results as they arrive; return the number of failures."""
     n_failed = 0
     for trial, outcome, seconds, problem in results:
         if outcome is None:

@@ -70,7 +70,7 @@ def run(trial: Trial) -> dict[str, float]:
 
 
 def nearest(found: ClassDistances) -> Array:
-    """Squared distances (m,), at least as large as float32 tells from 0."""
+    """Squared distances (m,), at least the smallest that float32 distinguishes from 0."""
     return np.maximum(found.values[:, 0], 1.0)
 
 
@@ -89,7 +89,7 @@ def format_table(archive: lab.Archive) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run what is missing, then the table; fill docs."""
+    """Run missing trials, print the table and update docs."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.leakage", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -42,7 +42,7 @@ RESULTS = Path(__file__).parent / "results" / "marginals.json"
 EXAMPLES = """
 examples:
   python -m experiments.marginals          run what is missing, then the table; fill docs
-  python -m experiments.marginals --table  only the table, of what there is
+  python -m experiments.marginals --table  only the table, of the stored results
   python -m experiments.marginals --smoke  one small set; nothing is written
 """
 ROWS = ("prior", "MAP", "Laplace", "EM, pooled", "EM, per class")
@@ -172,13 +172,13 @@ def format_table(known: dict[str, Any]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run what is missing unless only asked for the table, and tell."""
+    """Run missing trials unless only the table is asked for; print the results."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.marginals", description=__doc__, epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     either = parser.add_mutually_exclusive_group()
-    either.add_argument("--table", action="store_true", help="run nothing, tell what is known")
+    either.add_argument("--table", action="store_true", help="run nothing, print stored results")
     either.add_argument("--smoke", action="store_true", help="one small set, keep nothing")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore")  # some pairs can't be aligned, some classes are small

@@ -34,7 +34,7 @@ class Rival:
     ----------
     name : str
     prepare : callable (task, setting, for_network) -> Deform
-        Learns what there is to learn from the labelled samples of the task.
+        Learns from the labelled samples of the task.
     settings : tuple of float
         To choose from on validation samples; empty if there is nothing to choose.
     """

@@ -41,7 +41,7 @@ Results are JSON files in results/series, one per trial: stop and go on at will.
 examples:
   python -m experiments.series                  run what is missing, then the table; fill docs
   python -m experiments.series --sets GunPoint  one set
-  python -m experiments.series --table          only the table, of what there is
+  python -m experiments.series --table          only the table, of the stored results
   python -m experiments.series --smoke          try all parts on next to nothing
 """
 SETS = (
@@ -81,7 +81,7 @@ class Task(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """What a run may spend, and where its data is."""
+    """Budget of a run, and the folder of its data."""
 
     folder: Path | None = None
     n_copies: int = N_COPIES
@@ -94,7 +94,7 @@ SMOKE = Setup(n_copies=2, n_steps=5, n_rounds=2, n_test=20)
 
 
 def run(trial: Trial, setup: Setup = Setup()) -> lab.Outcome:  # noqa: B008, a tuple
-    """Share of mistakes of each classifier of a trial, and what was chosen."""
+    """Error rate of each classifier of a trial, and the chosen settings."""
     task = load_task(trial.name, trial.draw, setup)
     predicted, notes = METHODS[trial.method](task, trial.draw, setup)
     errors = {key: float((found != task.y_test).mean()) for key, found in predicted.items()}
@@ -249,7 +249,7 @@ def warp_at_random(
 
 
 def choose_random(task: Task, seed: int) -> tuple[float, float]:
-    """Displacement and jitter with which a nearest neighbour errs least on held-out series."""
+    """Displacement and jitter with the lowest 1-NN error on held-out series."""
     grid = [(displacement, jitter) for displacement in DISPLACEMENTS for jitter in JITTERS]
     n_folds = min(3, int(np.unique(task.y, return_counts=True)[1].min()))
     if n_folds < 2:
@@ -323,7 +323,7 @@ class Results:
         self.names = [name for name in SETS if name in names] + sorted(names - set(SETS))
 
     def errors(self, name: str, classifier: str, method: str) -> dict[int, float]:
-        """Percentage of mistakes by draw."""
+        """Error rate in percent, by draw."""
         return {
             draw: 100.0 * outcome[classifier]
             for (known, kind, draw), outcome in sorted(self.found.items())
@@ -404,7 +404,7 @@ class Runner(NamedTuple):
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run what is missing, print the tables, fill docs; 1 if a trial failed."""
+    """Run missing trials, print the tables, update docs; return 1 if a trial failed."""
     options = _parse(arguments)
     archive = ARCHIVE if options.results is None else lab.Archive(options.results, ARCHIVE.protocol)
     setup = (SMOKE if options.smoke else Setup())._replace(folder=options.data)

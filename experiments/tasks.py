@@ -1,4 +1,4 @@
-"""Data sets with few labels: what is learned from, what rivals are tuned on, what judges."""
+"""Data sets with few labels: samples to learn from, to tune rivals on, and to test on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ N_VALIDATION = 10_000
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """The labelled samples of one draw, and those that judge.
+    """The labelled samples of one draw, and the test samples.
 
     Attributes
     ----------

@@ -36,7 +36,7 @@ Results are JSON files in results/volumes, one per trial: stop and go on at will
 
 examples:
   python -m experiments.volumes                  run what is missing, then the tables; fill docs
-  python -m experiments.volumes --table          only the tables, of what there is
+  python -m experiments.volumes --table          only the tables, of the stored results
 """
 PREFIX, SUFFIX = "mni_icbm152_", "_tal_nlin_sym_09a_converted.nii.gz"
 CELLS, DISPLACEMENT = (3, 3, 3), 0.03
@@ -216,7 +216,7 @@ def format_table(archive: lab.Archive) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run what is missing, print the tables, fill docs; 1 if a trial failed."""
+    """Run missing trials, print the tables, update docs; return 1 if a trial failed."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.volumes", description=__doc__, epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,

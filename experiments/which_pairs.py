@@ -102,7 +102,7 @@ def format_table(archive: lab.Archive) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run what is missing, then the table; fill docs."""
+    """Run missing trials, print the table and update docs."""
     parser = argparse.ArgumentParser(
         prog="python -m experiments.which_pairs", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,

@@ -289,7 +289,7 @@ def test_readme_refuses_results_of_different_runs(full_results: Path) -> None:
     other = json.loads(path.read_text(encoding="utf-8"))
     other["environment"]["started"] = "at another time"
     path.write_text(json.dumps(other), encoding="utf-8")
-    with pytest.raises(ValueError, match="come from 2 different runs, and the table is of one"):
+    with pytest.raises(ValueError, match="must come from one run, got 2"):
         readme.load_results(full_results)
 
 

@@ -343,7 +343,7 @@ def find_labels(sample: Any) -> Any:
     elif found is not sample:
         return found
     raise LabelNotFoundError(
-        "the sample must be (image, label) or a mapping with a label, and no label was found. Use "
+        "the sample must be (image, label) or a mapping with a label, but no label was found. Use "
         '`labels_getter` to get it; unknown="pool" gives samples without a label the warps of all '
         "classes, labels_getter=None gives them to all samples. A data set's `transform` gets no "
         "labels: use its `transforms` or, if it has none, dreamwarp.torch.WarpedDataset."

@@ -247,7 +247,7 @@ def test_samples_that_are_not_numbers_are_refused(samples):
 
 @pytest.mark.parametrize("n_neighbors", [0, -1, 2.0, True, "5", None])
 def test_bad_counts_are_refused(n_neighbors):
-    with pytest.raises(ValueError, match="`n_neighbors` must be a whole number, at least 1"):
+    with pytest.raises(ValueError, match="`n_neighbors` must be an integer of at least 1"):
         neighbor_pairs(np.eye(9), n_neighbors=n_neighbors)
 
 
@@ -266,7 +266,7 @@ def test_bad_labels_are_refused(labels, words):
 
 
 def test_bad_thread_counts_are_refused():
-    with pytest.raises(ValueError, match="`n_threads` must be a positive whole number, got 0"):
+    with pytest.raises(ValueError, match="`n_threads` must be a positive integer, got 0"):
         neighbor_pairs(np.eye(9), n_threads=0)
 
 

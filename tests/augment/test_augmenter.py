@@ -512,7 +512,7 @@ def with_one(value: float) -> Any:
     ("options", "X", "y", "message"),
     [
         ({}, warped_shapes()[0], warped_shapes()[1][:-1], r"`y` must have shape \(24,\).*\(23,\)"),
-        ({}, warped_shapes()[0], np.eye(24), r"one-hot|One-hot labels go in as `y.argmax"),
+        ({}, warped_shapes()[0], np.eye(24), r"one-hot|one-hot labels as `y.argmax"),
         (
             {},
             warped_shapes()[0],
@@ -543,7 +543,7 @@ def with_one(value: float) -> Any:
         ({"strength": "most"}, *warped_shapes(), r"`strength` must be .*got 'most'"),
         ({"interpolation": "best"}, *warped_shapes(), r"`interpolation` must be one of"),
         ({"model": "best"}, *warped_shapes(), r"`model` must be one of"),
-        ({"n_neighbors": 0}, *warped_shapes(), r"`n_neighbors` must be a whole number, at least 1"),
+        ({"n_neighbors": 0}, *warped_shapes(), r"`n_neighbors` must be an integer of at least 1"),
     ],
 )
 def test_bad_input_is_refused(options: Any, X: Any, y: Any, message: str) -> None:
@@ -622,9 +622,9 @@ def test_too_few_pairs_are_refused() -> None:
 def test_bad_calls_are_refused(fitted: dw.Augmenter) -> None:
     X, y = warped_shapes()
     for n in (-1, 2.5, True):
-        with pytest.raises(ValueError, match="`n` must be a whole number, at least 0"):
+        with pytest.raises(ValueError, match="`n` must be an integer of at least 0"):
             fitted.sample(n)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="`first` must be a whole number, at least 0, got -3"):
+    with pytest.raises(ValueError, match="`first` must be an integer of at least 0, got -3"):
         fitted.sample(3, first=-3)
     with pytest.raises(ValueError, match=r"label 'cross' is not one of.*Omit `label`"):
         fitted.sample(3, label="cross")

@@ -44,7 +44,7 @@ def test_shape_k_depends_on_the_seed_and_k_alone() -> None:
     all_of_them, some = augmenter.sample(10), augmenter.sample(4, first=5)
     for k in range(4):
         np.testing.assert_array_equal(all_of_them.points[5 + k], some.points[k])
-    with pytest.raises(ValueError, match="must know every class"):
+    with pytest.raises(ValueError, match="must have every class"):
         sample_shapes(augmenter.model_, ShapeSet.of(X, y + 5), 3)
 
 
@@ -56,7 +56,7 @@ def test_wrong_use() -> None:
         ShapeAugmenter().fit(X)
     with pytest.raises(ValueError, match="`cells` must have 2 numbers"):
         ShapeAugmenter(cells=(2, 2, 2)).fit(X, y)
-    with pytest.raises(ValueError, match="at least two shapes"):
+    with pytest.raises(ValueError, match="two shapes to align"):
         ShapeAugmenter().fit(X[:2], y[:2])
 
 

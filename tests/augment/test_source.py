@@ -99,11 +99,9 @@ def test_the_fingerprint_of_data_is_that_of_its_values() -> None:
 
 def test_models_that_do_not_fit_are_refused() -> None:
     data = make_data()
-    with pytest.raises(
-        ValueError, match=r"must know every class of `small`, and has no 2\. It kno"
-    ):
+    with pytest.raises(ValueError, match=r"must have every class of `small`, but lacks 2\. It has"):
         SampleSource(make_model((0, 1)), data)
-    with pytest.raises(ValueError, match=r"has no 0, 1, 2\. It knows '0', '1', '2'\. Use the data"):
+    with pytest.raises(ValueError, match=r"lacks 0, 1, 2\. It has '0', '1', '2'\. Use the data"):
         SampleSource(make_model(("0", "1", "2")), data)
     with pytest.raises(ValueError, match=r"1 spatial axis, got \(50, 4, 4, 4\).*fitted to"):
         SampleSource(make_model(cells=(4,)), make_data(shape=(4, 4, 4)))
@@ -112,7 +110,7 @@ def test_models_that_do_not_fit_are_refused() -> None:
     with pytest.raises(TypeError, match=r"`data` must be a DataSet or a pair \(X, y\), got str"):
         SampleSource(make_model(), "mnist")  # type: ignore[arg-type]
     for strength in (-1.0, "auto"):
-        with pytest.raises(ValueError, match=r"`strength` must be a finite number, not negative"):
+        with pytest.raises(ValueError, match=r"`strength` must be a finite, non-negative number"):
             SampleSource(make_model(), data, strength=strength)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"`balance` must be one of 'classes', 'data', got 'even'"):
         SampleSource(make_model(), data, balance="even")  # type: ignore[arg-type]
@@ -127,11 +125,11 @@ def test_many_classes_are_not_all_listed() -> None:
 @pytest.mark.parametrize(
     ("first", "n", "message"),
     [
-        (0, 0, "`n` must be a whole number, at least 1, got 0."),
-        (0, -5, "`n` must be a whole number, at least 1, got -5."),
-        (0, 1.5, "`n` must be a whole number, at least 1, got 1.5."),
-        (0, True, "`n` must be a whole number, at least 1, got True."),
-        (-1, 5, "`first` must be a whole number, at least 0, got -1."),
+        (0, 0, "`n` must be an integer of at least 1, got 0."),
+        (0, -5, "`n` must be an integer of at least 1, got -5."),
+        (0, 1.5, "`n` must be an integer of at least 1, got 1.5."),
+        (0, True, "`n` must be an integer of at least 1, got True."),
+        (-1, 5, "`first` must be an integer of at least 0, got -1."),
         (1, MAX_NUMBER, "samples are numbered below 2^62"),
         (MAX_NUMBER, 1, "`first` must be below 2^62, as all numbers of samples, got 4611686018"),
     ],

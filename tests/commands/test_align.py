@@ -170,7 +170,7 @@ def test_files_are_not_replaced_unasked(capsys: Any, folder: Path, monkeypatch: 
     for name, option in (("mine.png", "--output"), ("mine.json", "--theta")):
         (folder / name).write_text("precious")
         assert run("align", "a.png", "b.png", option, name) == 1
-        message = rf"`{name}` exists, and is not replaced\. Give `--overwrite`"
+        message = rf"`{name}` exists already\. Use `--overwrite`"
         assert re.match(rf"dreamwarp: {message}", capsys.readouterr().err)
         assert (folder / name).read_text() == "precious"
 

@@ -59,7 +59,7 @@ def test_meshes_in_meshes_out(tmp_path: Path, capsys: Any) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
     capsys.readouterr()
     for arguments, message in (
-        (("figure", "warp", model, source, "-o", str(tmp_path / "w.png")), "For meshes there are"),
+        (("figure", "warp", model, source, "-o", str(tmp_path / "w.png")), "For meshes use"),
         (("figure", "samples", model, source, "-o", str(tmp_path / "w.png"), "--label", "ball"),
          "must be one of box, got 'ball'"),
         (("figure", "components", model, source, "-o", str(tmp_path / "w.png"), "--component",

@@ -90,7 +90,7 @@ def test_options_reach_the_readers(tmp_path: Path, capsys: Any) -> None:
     assert "2 samples of 3 x 2 uint8, 1 class" in capsys.readouterr().out
     (tmp_path / "a.ts").write_text("@data\n1,2,3:a\n4,5:b\n")
     assert run("data", str(tmp_path / "a.ts")) == 1
-    one_line(capsys, r"has 2 values, and the first series has 3\. Use `--pad edge`")
+    one_line(capsys, r"has 2 values, but the first series has 3\. Use `--pad edge`")
     assert run("data", str(tmp_path / "a.ts"), "--pad", "edge") == 0
     assert "2 samples of 3 float64, 2 classes" in capsys.readouterr().out
 
@@ -117,9 +117,9 @@ def test_many_classes_are_not_all_listed(tmp_path: Path, monkeypatch: Any, capsy
     ("arguments", "message"),
     [
         (["nosuch"], r"`nosuch` is neither the name of a data set nor a file or folder"),
-        (["s3://bucket/folder"], r"data at addresses must be one file: \.npz, .* Copy folders"),
+        (["s3://bucket/folder"], r"data at an address must be one file, \.npz, .* Copy folders"),
         (["digits", "-o", "new"], r"`--output` and `--source` need a data set that is fetched"),
-        (["mnist", "-o", "s3://bucket/x"], r"`s3://bucket/x` is an address, and must be a path"),
+        (["mnist", "-o", "s3://bucket/x"], r"bucket/x` must be a path .* got an address"),
         (
             ["mnist", "--resize", "8x8"],
             r"`--resize` \(`resize`\) is for image folders, Parquet fil",

@@ -53,7 +53,7 @@ def test_figures_are_written(
     [
         (("nothing", "m.dwm", "d.npz", "-o", "a.png"), 2, "'nothing' is not one of 'samples'"),
         (("samples", "m.dwm", "d.npz", "-o", "a.gif"), 1, "components can be animated"),
-        (("samples", "m.dwm", "other.npz", "-o", "a.png"), 1, "must know every class"),
+        (("samples", "m.dwm", "other.npz", "-o", "a.png"), 1, "must have every class"),
         (("samples", "no.dwm", "d.npz", "-o", "a.png"), 1, "`no.dwm` does not exist"),
         (("samples", "m.dwm", "d.npz", "-o", "d.npz"), 1, "must end in one of .pdf"),
         (("samples", "m.dwm", "d.npz", "-o", "a.png", "--label", "up"), 1, "`--label` must be"),

@@ -94,7 +94,7 @@ def test_a_model_is_not_replaced_unasked(
         with fsspec.open(place, "wb") as stream:
             stream.write(b"precious")
         assert run("fit", data, "-o", place) == 1
-        message = rf"`{place}` exists, and is not replaced\. Give `--overwrite`, or choose another"
+        message = rf"`{place}` exists already\. Use `--overwrite` .* or choose another"
         assert re.match(rf"dreamwarp: {message}", capsys.readouterr().err)
     options = ["--cells", "2x2", "--neighbors", "1", "--strength", "1", "--overwrite"]
     assert run("fit", data, "-o", place, *options) == 0

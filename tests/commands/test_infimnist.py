@@ -84,7 +84,7 @@ def test_interruption_leaves_nothing(monkeypatch: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [command.IMAGES, command.LABELS])
 def test_files_that_exist_are_kept(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("precious")
-    with pytest.raises(FileExistsError, match=rf"{name}` exists, and is not replaced\. Give `--o"):
+    with pytest.raises(FileExistsError, match=rf"{name}` exists already\. Use `--o"):
         run("-n", "100", "-o", str(tmp_path))
     assert (tmp_path / name).read_text() == "precious"
     assert len(list(tmp_path.iterdir())) == 1
@@ -128,7 +128,7 @@ def test_a_bad_strength_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        ("s3://bucket/set", r"`s3://bucket/set` is an address, and must be a path on this machine"),
+        ("s3://bucket/set", r"`s3://bucket/set` must be a path on this machine, got an address"),
         ("", r"it must not be empty"),
     ],
 )

@@ -154,7 +154,7 @@ def test_what_cant_be_done_is_one_line_and_code_1(
     one_line(capsys, r"data\.npz")
     np.savez(inputs[1], X=make_data().X, y=make_data().y + 5)
     assert run("sample", *inputs, *out) == 1
-    one_line(capsys, r"the model must know every class of .* 5, 6, 7", out=ANYTHING)
+    one_line(capsys, r"the model must have every class of .* 5, 6, 7", out=ANYTHING)
     np.savez(inputs[1], X=make_data().X.astype(object), y=make_data().y)
     assert run("sample", *inputs, *out) == 1
     one_line(capsys, r"holds pickled Python objects, which are not read")

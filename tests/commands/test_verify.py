@@ -63,9 +63,9 @@ def test_a_set_at_an_address(capsys: Any) -> None:
 def test_what_is_no_set_is_one_line_and_code_1(tmp_path: Path, capsys: Any) -> None:
     (tmp_path / "file").touch()
     for name, message in (
-        ("", r"holds no manifest\.json: it is no set of samples"),
-        ("none", r"holds no manifest\.json: it is no set of samples"),
-        ("file", r"file` must be the folder of a set of samples, and is a file"),
+        ("", r"holds no manifest\.json, so it is not a set of samples"),
+        ("none", r"holds no manifest\.json, so it is not a set of samples"),
+        ("file", r"file` must be the folder of a set of samples, got a file"),
     ):
         assert run("verify", str(tmp_path / name)) == 1
         one_line(capsys, message)

@@ -30,7 +30,7 @@ KNOWN_ANSWERS = [
 
 
 def plain_philox(counter, key):
-    """The generator in Python's whole numbers."""
+    """The generator in Python's integers."""
     c, k = list(counter), list(key)
     for _ in range(10):
         first, second = c[0] * 0xD2511F53, c[2] * 0xCD9E8D57
@@ -226,7 +226,7 @@ def test_derived_seeds_differ():
 
 @pytest.mark.parametrize("seed", ["0", 1.0, True])
 def test_bad_types_of_seed(seed):
-    with pytest.raises(TypeError, match=r"`seed` must be a whole number, a numpy.random.Generator"):
+    with pytest.raises(TypeError, match=r"`seed` must be an integer, a numpy.random.Generator"):
         normals(seed, [0], 1)
 
 
@@ -238,7 +238,7 @@ def test_seeds_out_of_range(seed):
 
 @pytest.mark.parametrize("numbers", [[0.5], [[1, 2]], ["a"], 3])
 def test_bad_numbers(numbers):
-    with pytest.raises(TypeError, match=r"`numbers` must be whole numbers of shape \(n,\), got"):
+    with pytest.raises(TypeError, match=r"`numbers` must be integers of shape \(n,\), got"):
         normals(0, numbers, 1)
 
 
@@ -250,13 +250,13 @@ def test_numbers_out_of_range(number):
 
 def test_bad_options():
     for dim in (-1, 1.5, True, 2**32):
-        with pytest.raises(ValueError, match="`dim` must be a whole number from 0 to"):
+        with pytest.raises(ValueError, match="`dim` must be an integer from 0 to"):
             normals(0, [0], dim)
     for stream in (-1, 2**32, 0.5):
-        with pytest.raises(ValueError, match=r"`stream` must be a whole number from 0 to"):
+        with pytest.raises(ValueError, match=r"`stream` must be an integer from 0 to"):
             normals(0, [0], 1, stream=stream)
     for n_choices in (2.0, [[1]]):
-        with pytest.raises(TypeError, match=r"`n_choices` must be a whole number or \(n,\)"):
+        with pytest.raises(TypeError, match=r"`n_choices` must be an integer or integers \(n,\)"):
             integers(0, [0], n_choices)
     for n_choices in (0, 2**32):
         with pytest.raises(ValueError, match="`n_choices` must be from 1 to 4294967295, got"):

@@ -149,7 +149,7 @@ def test_addresses_are_no_folders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str | Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match=r"a\.dwm` is an address, and must be a path on this mach"):
+    with pytest.raises(ValueError, match=r"a\.dwm` must be a path on this machine, got an address"):
         write_half(path, RuntimeError)
     assert list(tmp_path.iterdir()) == []
 

@@ -58,7 +58,7 @@ def test_labels_come_in_one_form(labels: Any, expected: Any) -> None:
         (Y, Y, r"must hold samples of shape"),
         (X.astype(complex), Y, r"of real numbers, at least one of them, got complex128"),
         (X, Y[:5], r"`digits` must have shape \(6,\).* got \(5,\)"),
-        (X, np.eye(6), r"shape \(6,\).* got \(6, 6\).* One-hot labels go in"),
+        (X, np.eye(6), r"shape \(6,\).* got \(6, 6\).* one-hot labels as"),
         (X, Y + 0.5, r"must hold classes: .* such as 2\.5"),
         (X, Y * np.nan, r"such as nan\. Leave out"),
         (X, Y.astype(complex), r"must hold classes: .* complex128"),

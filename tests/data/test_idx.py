@@ -86,24 +86,24 @@ def test_a_map_is_read_only_and_on_disk(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", r"is not an IDX file: .* begins with nothing"),
-        (b"\0\0\x08", r"is not an IDX file: .* begins with 00 00 08"),
-        (b"\0\1\x08\1\0\0\0\0", r"is not an IDX file: .* begins with 00 01 08 01"),
-        (b"\0\0\x0a\1\0\0\0\0", r"is not an IDX file: .* begins with 00 00 0a 01"),
-        (b"\0\0\x08\0", r"declares 0 axes, and must have 1 to 32"),
-        (b"\0\0\x08\xff" + bytes(1020), r"declares 255 axes, and must have 1 to 32"),
-        (header(8, 2, 3)[:-1], r"declares 2 axes, and ends before their sizes"),
+        (b"", r"is not an IDX file: .* got nothing"),
+        (b"\0\0\x08", r"is not an IDX file: .* got 00 00 08"),
+        (b"\0\1\x08\1\0\0\0\0", r"is not an IDX file: .* got 00 01 08 01"),
+        (b"\0\0\x0a\1\0\0\0\0", r"is not an IDX file: .* got 00 00 0a 01"),
+        (b"\0\0\x08\0", r"must have 1 to 32 axes, got 0"),
+        (b"\0\0\x08\xff" + bytes(1020), r"must have 1 to 32 axes, got 255"),
+        (header(8, 2, 3)[:-1], r"declares 2 axes, but ends before their sizes"),
         (
             header(8, 2, 3) + bytes(5),
-            r"declares 2 x 3 values of uint8, 6 bytes, and holds 5\. It is truncated",
+            r"declares 2 x 3 values of uint8, 6 bytes, but holds 5\. It is truncated",
         ),
         (
             header(0xC, 2, 3) + bytes(25),
-            r"declares 2 x 3 values of int32, 24 bytes, and holds 25\. It is longer than",
+            r"declares 2 x 3 values of int32, 24 bytes, but holds 25\. It is longer than",
         ),
         (
             header(8, 2**32 - 1, 2**31) + bytes(5),
-            r"no array can have|and holds 5\. It is truncated",
+            r"no array can have|but holds 5\. It is truncated",
         ),
         (header(8, *[2**32 - 1] * 3), r"array of shape \(4294967295, .*which no array can have"),
         (header(8, 0, *[2**32 - 1] * 3), r"array of shape \(0, .*which no array can have"),
@@ -120,8 +120,8 @@ def test_headers_that_lie_are_refused(tmp_path: Path, content: bytes, message: s
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (packed(header(8, 9) + bytes(8)), r"declares 9 values of uint8, 9 bytes, and holds"),
-        (packed(header(8, 9) + bytes(10)), r"declares 9 values of uint8, and holds more"),
+        (packed(header(8, 9) + bytes(8)), r"declares 9 values of uint8, 9 bytes, but holds"),
+        (packed(header(8, 9) + bytes(10)), r"declares 9 values of uint8, but holds more"),
         (packed(header(8, 9) + bytes(9))[:-9], r"is damaged gzip: .*Make or fetch it again"),
         (packed(header(8, 9) + bytes(9))[:-8] + bytes(8), r"is damaged gzip: CRC check"),
         (b"\x1f\x8b\x09" + bytes(20), r"is damaged gzip: Unknown compression method"),
@@ -168,7 +168,7 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")
 def test_a_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(OSError, match="must be a file, and is a device, pipe or socket"):
+    with pytest.raises(OSError, match="must be a file, got a device, pipe or socket"):
         read_idx(tmp_path / "pipe")
 
 

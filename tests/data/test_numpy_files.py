@@ -83,7 +83,7 @@ def test_archives_without_names_or_a_test_part(tmp_path: Path) -> None:
 
 
 def test_the_archives_of_a_folder_go_together(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"must hold \.npz files, and holds none"):
+    with pytest.raises(FileNotFoundError, match=r"must hold \.npz files, got none"):
         read_npz(tmp_path)
     np.savez(tmp_path / "part-0.npz", X=X, y=Y, X_test=X, y_test=Y)
     np.savez(tmp_path / "part-1.npz", X=X[:1], y=Y[:1])
@@ -143,8 +143,8 @@ def test_names_that_are_not_there_are_listed(tmp_path: Path) -> None:
         (npy(np.zeros(3, "i4,f4")), r"holds values of type .*f0.*, which are not read"),
         (npy(np.zeros(3, "c8")), r"holds values of type complex64"),
         (npy(np.zeros(3, "M8[s]")), r"holds values of type datetime64"),
-        (npy(Y)[:-1], r"declares int64 of shape \(6,\), 48 bytes, and holds 47\. It is truncated"),
-        (npy(Y) + b"?", r"declares int64 of shape \(6,\), 48 bytes, and holds 49"),
+        (npy(Y)[:-1], r"declares int64 of shape \(6,\), 48 bytes, but holds 47\. It is truncated"),
+        (npy(Y) + b"?", r"declares int64 of shape \(6,\), 48 bytes, but holds 49"),
         (b"words and more words", r"is not a NumPy array.*got b'words "),
         (b"", r"is not a NumPy array"),
         (b"\x93NUMPY\4\0" + bytes(100), r"is not a NumPy array"),
@@ -228,7 +228,7 @@ def test_a_directory_that_lies_is_refused(tmp_path: Path) -> None:
 
 def test_a_directory_that_disagrees_with_the_header_is_refused(tmp_path: Path) -> None:
     path = zip_whose_directory_says(tmp_path / "a.npz", file_size=10_000, content=npy(X))
-    with pytest.raises(ValueError, match=r"declares float32 of shape \(6, 4, 5\), 480 bytes, and"):
+    with pytest.raises(ValueError, match=r"declares float32 of shape \(6, 4, 5\), 480 bytes, but"):
         read_npz(path)
 
 

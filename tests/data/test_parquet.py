@@ -80,7 +80,7 @@ def test_columns_may_be_named(tmp_path: Path) -> None:
 
 
 def test_the_tables_of_a_folder_go_together(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"must hold \.parquet files, and holds none"):
+    with pytest.raises(FileNotFoundError, match=r"must hold \.parquet files, got none"):
         read_parquet(tmp_path)
     write(tmp_path / "1.parquet", pa.array(X[:2].tolist()), Y[:2])
     write(tmp_path / "2.parquet", pa.array(X[2:].tolist()), Y[2:])
@@ -98,7 +98,7 @@ def test_pictures_are_resized_on_request(tmp_path: Path) -> None:
     assert read_parquet(path, resize=(3, 2)).X.shape == (5, 3, 2)
     with pytest.raises(ValueError, match=r"one size, got 5: `.*\[X\], row 0` is 4 x 6 pixels"):
         read_parquet(path)
-    with pytest.raises(ValueError, match=r"`--resize` \(`resize`\) is for encoded images, and"):
+    with pytest.raises(ValueError, match=r"`--resize` \(`resize`\) is for encoded images, got"):
         read_parquet(write(path, pa.array(X.tolist())), resize=(3, 2))
 
 

@@ -116,12 +116,10 @@ def test_numbered_idx_files_go_together(tmp_path: Path) -> None:
     for prefix in ("part-0", "part-1"):
         write_pair(tmp_path, prefix)
     assert load(tmp_path).X.shape == (12, 4, 5)
-    with pytest.raises(ValueError, match="holds 2 files of images, and `memory_map` takes one"):
+    with pytest.raises(ValueError, match="one file of images for `memory_map`, got 2"):
         load(tmp_path, memory_map=True)
     write_pair(tmp_path, "other")
-    with pytest.raises(
-        ValueError, match=r"must hold one data set, and has other-images.* Give one"
-    ):
+    with pytest.raises(ValueError, match=r"must hold one data set, got other-images.* Give one"):
         load(tmp_path)
 
 
@@ -191,7 +189,7 @@ def test_errors_name_the_address_rather_than_the_copy(store: Any) -> None:
 @pytest.mark.parametrize("name", ["pictures/", "train-images-idx3-ubyte", "X.npy", ""])
 def test_addresses_of_more_than_one_file_are_refused(name: str) -> None:
     with pytest.raises(
-        ValueError, match=r"data at addresses must be one file: \.npz, \.parq.*Copy"
+        ValueError, match=r"data at an address must be one file, \.npz, \.parq.*Copy"
     ):
         load(f"memory://bucket/{name}")
 
@@ -245,9 +243,7 @@ def test_what_is_not_there_is_refused_with_what_could_be() -> None:
 
 
 def test_an_empty_name_is_not_this_folder() -> None:
-    with pytest.raises(
-        ValueError, match=r"data must be given, and the name is empty\. Data can be"
-    ):
+    with pytest.raises(ValueError, match=r"must have a name, got an empty one\. Data can be"):
         load("")
 
 
@@ -257,10 +253,10 @@ def test_an_empty_name_is_not_this_folder() -> None:
         (
             "bad-images-idx3-ubyte",
             b"\0\0\x08\x03\0\0\0\x01\0\0",
-            r"3 axes, and ends before their si",
+            r"3 axes, but ends before their si",
         ),
-        ("bad-images", b"\0\0\x08\x03", r"declares 3 axes, and ends before their sizes"),
-        ("bad-images-idx3-ubyte", b"", r"is not an IDX file: .* begins with nothing"),
+        ("bad-images", b"\0\0\x08\x03", r"declares 3 axes, but ends before their sizes"),
+        ("bad-images-idx3-ubyte", b"", r"is not an IDX file: .* got nothing"),
         ("bad-images-idx3-ubyte.gz", b"\x1f\x8b\x08\0\0\0\0\0", r"is damaged gzip"),
     ],
 )

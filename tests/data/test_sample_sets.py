@@ -60,7 +60,7 @@ def test_a_manifest_is_no_set_of_a_name_or_of_this_folder(
     made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(made)
-    with pytest.raises(ValueError, match="the name is empty"):
+    with pytest.raises(ValueError, match="got an empty one"):
         load("")
     assert load("digits").name == "digits"
     assert len(load(".").X) == N
@@ -76,20 +76,20 @@ def test_a_manifest_that_is_too_long_is_not_read(made: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        ("version", 2, r"has version 2, and this library reads version 1\. Use the library"),
-        ("version", "9" * 1000, r"has version '99.*\.\.\., and this library reads version 1"),
+        ("version", 2, r"has version 2, but this library reads version 1\. Use the library"),
+        ("version", "9" * 1000, r"has version '99.*\.\.\., but this library reads version 1"),
         ("settings", None, r"its settings must be n, first, shard_size, format"),
         ("settings", {"n": 1}, r"its settings must be n, first, shard_size, format"),
         ("settings.format", "exe", r"its `format` can't be 'exe'"),
         ("settings.format", ["npz"], r"its `format` can't be \['npz'\]"),
         ("settings.n", True, r"its `n` can't be True"),
-        ("settings.n", 13, r"must hold 13 samples of uint8, .* and holds 12 of uint8"),
+        ("settings.n", 13, r"must hold 13 samples of uint8, .* got 12 of uint8"),
         ("settings.dtype", "float32", r"must hold 12 samples of float32, .* 12 of uint8"),
         ("settings.dtype", "object", r"its `dtype` can't be 'object'"),
-        ("settings.shape", [9, 12], r"samples of shape \(9, 12\), .* and holds \(9, 11\)"),
+        ("settings.shape", [9, 12], r"samples of shape \(9, 12\), .* got \(9, 11\)"),
         ("settings.shape", [2**40, 2**40], r"which no array can have"),
         ("settings.shape", [9, "11"], r"its `shape` can't be"),
-        ("settings.classes", [0, 1], r"the labels in its manifest\.json, and has '2'"),
+        ("settings.classes", [0, 1], r"only labels of its manifest\.json, got '2'"),
         ("settings.classes", [0, 0], r"its `classes` can't be"),
         ("settings.classes", [0, "1", 2], r"its `classes` can't be"),
         ("settings.classes", ["0", "1", "2\0"], r"its `classes` can't be"),

@@ -82,12 +82,12 @@ def test_padding_on_request(tmp_path: Path, pad: str, last: float) -> None:
 
 
 def test_series_of_other_lengths_are_refused_by_name(tmp_path: Path) -> None:
-    message = r"Waves\.ts`, line 8 has 2 values, and the first series has 3\. Use `--pad edge`"
+    message = r"Waves\.ts`, line 8 has 2 values, but the first series has 3\. Use `--pad edge`"
     with pytest.raises(ValueError, match=message):
         read_series(ts(tmp_path, UNEVEN))
     with pytest.raises(ValueError, match=r"`pad` must be .*'zero', 'stretch', got 'wrap'"):
         read_series(ts(tmp_path, UNEVEN), pad="wrap")
-    with pytest.raises(ValueError, match=r"line 8 has 2 channels, and the first series has 1"):
+    with pytest.raises(ValueError, match=r"line 8 has 2 channels, but the first series has 1"):
         read_series(ts(tmp_path, "1,2:a\n1,2:3,4:b"), pad="zero")
 
 
@@ -101,7 +101,7 @@ def test_series_of_other_lengths_are_refused_by_name(tmp_path: Path) -> None:
         ("1,,3:a", r"line 7 must hold numbers: .* ''"),
         ("1,2,3", r"line 7 must hold channels and a label, split by colons, got '1,2,3'"),
         ("1,2,3: ", r"line 7 must hold channels and a label"),
-        ("", r"`.*Waves\.ts` must hold series, and holds none"),
+        ("", r"`.*Waves\.ts` must hold series, got none"),
     ],
 )
 def test_lines_that_cant_be_read_are_refused(tmp_path: Path, body: str, message: str) -> None:
@@ -129,7 +129,7 @@ def test_files_of_other_sorts_are_refused(tmp_path: Path, head: str, message: st
         ("1\t2\tNaN\t3", r"line 1 has no finite value at position 2"),
         ("1\tNaN\tNaN", r"line 1 must hold a label and values, split by tabs, got '1"),
         ("1 2 3", r"line 1 must hold a label and values"),
-        ("", r"must hold series, and holds none"),
+        ("", r"must hold series, got none"),
     ],
 )
 def test_tabs_that_cant_be_read_are_refused(tmp_path: Path, body: str, message: str) -> None:
@@ -152,7 +152,7 @@ def test_folders_of_none_or_several_are_refused(tmp_path: Path) -> None:
         read_series(tmp_path)
     for name in ("A_TRAIN.ts", "B_TRAIN.ts"):
         ts(tmp_path, "1,2:a", name=name)
-    with pytest.raises(ValueError, match=r"must hold one data set, and has A_TRAIN\.ts, B_TRAIN"):
+    with pytest.raises(ValueError, match=r"must hold one data set, got A_TRAIN\.ts, B_TRAIN"):
         read_series(tmp_path)
 
 
@@ -183,5 +183,5 @@ def test_columns_apart_by_blanks(tmp_path: Path) -> None:
 
 
 def test_series_of_one_value_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="series of one value, and series must have at least 2"):
+    with pytest.raises(ValueError, match="series of at least 2 values, got 1"):
         read_series(ts(tmp_path, "1:a\n2:b\n"))

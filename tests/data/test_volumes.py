@@ -110,7 +110,7 @@ def test_resizing_keeps_sizes_in_the_world(tmp_path: Path) -> None:
     volumes = data.X.sum(axis=(1, 2, 3)) * 8.0  # voxels of 2 mm
     np.testing.assert_allclose(volumes, masses, rtol=0.02)
     np.testing.assert_allclose(np.diag(data.affine)[:3], 2.0)
-    with pytest.raises(ValueError, match=r"three whole numbers for volumes.*got 12x12"):
+    with pytest.raises(ValueError, match=r"three integers for volumes.*got 12x12"):
         read_nifti_folder(tmp_path, resize=(12, 12))
 
 

@@ -14,8 +14,8 @@ from dreamwarp.augment.shapes import sample_shapes
 from dreamwarp.augment.source import SampleSource
 from dreamwarp.data import ShapeSet, write_mesh
 from dreamwarp.explore.kinds import View
+from dreamwarp.explore.kinds.surfaces import Surface, simplify
 from dreamwarp.explore.scene import Scene
-from dreamwarp.explore.surfaces import Surface, simplify
 from tests.explore.cases import N_PER_CLASS, numbers, pixels, scene
 
 
@@ -206,7 +206,7 @@ def test_large_meshes_are_simplified() -> None:
 
 def test_models_of_other_meshes_are_refused() -> None:
     shapes = scene("mesh").kind.shapes
-    with pytest.raises(ValueError, match="must know every class"):
+    with pytest.raises(ValueError, match="must have every class"):
         Scene.of(scene("mesh").kind.model, ShapeSet.of(shapes.points, shapes.y + 5))
 
 

@@ -285,7 +285,7 @@ def test_too_little_room_is_seen_beforehand(tmp_path: Path, monkeypatch: Any, wh
     with monkeypatch.context() as patch:
         patch.setattr(LocalStore, "count_free", lambda store: 4000)
         with pytest.raises(
-            OSError, match=r"set` must have room for 50 samples, 5\.0 kB, and has 4\.0 kB\. Ask"
+            OSError, match=r"set` must have room for 50 samples, 5\.0 kB, got 4\.0 kB\. Ask"
         ):
             make(tmp_path / "set")
         assert not (tmp_path / "set").exists()
@@ -293,7 +293,7 @@ def test_too_little_room_is_seen_beforehand(tmp_path: Path, monkeypatch: Any, wh
     (tmp_path / "set" / "images-00002-idx3-ubyte").unlink()
     with monkeypatch.context() as patch:
         patch.setattr(LocalStore, "count_free", lambda store: 799)
-        with pytest.raises(OSError, match=r"room for 8 samples, 800 bytes, and has 799 bytes"):
+        with pytest.raises(OSError, match=r"room for 8 samples, 800 bytes, got 799 bytes"):
             make(tmp_path / "set", resume=True)
         patch.setattr(LocalStore, "count_free", lambda store: 800)
         make(tmp_path / "set", resume=True)
@@ -330,13 +330,11 @@ def test_places_that_hold_something_else_are_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
     for resume in (False, True):
         with pytest.raises(
-            FileExistsError, match=r"must be a new or empty folder, and holds thesis"
+            FileExistsError, match=r"must be a new or empty folder, but holds thesis"
         ):
             make(tmp_path, resume=resume)
     (tmp_path / "a").write_text("more")
-    with pytest.raises(
-        FileExistsError, match=r"holds a and more, which is no set of samples\. Cho"
-    ):
+    with pytest.raises(FileExistsError, match=r"holds a and more, not a set of samples\. Cho"):
         make(tmp_path)
     with pytest.raises(NotADirectoryError, match=r"a file of that name exists"):
         make(tmp_path / "thesis.tex")
@@ -393,8 +391,8 @@ def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"n": 0}, r"`n` must be a whole number, at least 1, got 0"),
-        ({"n": -1}, r"`n` must be a whole number, at least 1, got -1"),
+        ({"n": 0}, r"`n` must be an integer of at least 1, got 0"),
+        ({"n": -1}, r"`n` must be an integer of at least 1, got -1"),
         ({"n": 2**63}, r"samples are numbered below 2\^62"),
         (
             {"n": 10**17, "shard_size": None},
@@ -403,11 +401,11 @@ def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
         ),
         ({"n": None}, r"give either `n`, samples in all, or `per_class`"),
         ({"per_class": 3}, r"give either `n`, samples in all, or `per_class`"),
-        ({"n": None, "per_class": 2.0}, r"`per_class` must be a whole number, .* got 2\.0"),
-        ({"n": None, "per_class": 0}, r"`per_class` must be a whole number, at least 1, got 0"),
+        ({"n": None, "per_class": 2.0}, r"`per_class` must be an integer .* got 2\.0"),
+        ({"n": None, "per_class": 0}, r"`per_class` must be an integer of at least 1, got 0"),
         ({"n": None, "per_class": 1, "balance": "data"}, r"`per_class` needs classes that take tu"),
         ({"format": "gif"}, r"`format` must be one of 'idx'.* got 'gif'"),
-        ({"n_threads": 0}, r"`n_threads` must be a positive whole number, got 0"),
+        ({"n_threads": 0}, r"`n_threads` must be a positive integer, got 0"),
     ],
 )
 def test_absurd_wishes_are_refused(

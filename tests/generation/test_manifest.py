@@ -131,10 +131,10 @@ def test_what_is_too_long_is_refused(tmp_path: Path) -> None:
 
 def test_what_is_no_set_is_refused(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "none"):
-        with pytest.raises(FileNotFoundError, match=r"holds no manifest\.json: it is no set of"):
+        with pytest.raises(FileNotFoundError, match=r"holds no manifest\.json, so it is not a"):
             verify(place)
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(NotADirectoryError, match=r"must be the folder of a set .* and is a file\."):
+    with pytest.raises(NotADirectoryError, match=r"must be the folder of a set .* got a file\."):
         verify(tmp_path / "file")
 
 

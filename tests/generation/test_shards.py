@@ -39,9 +39,9 @@ def test_usual_sizes() -> None:
 @pytest.mark.parametrize(
     ("shard_size", "message"),
     [
-        (0, "`shard_size` must be a whole number, at least 1, got 0."),
-        (-3, "`shard_size` must be a whole number, at least 1, got -3."),
-        (2.5, "`shard_size` must be a whole number, at least 1, got 2.5."),
+        (0, "`shard_size` must be an integer of at least 1, got 0."),
+        (-3, "`shard_size` must be an integer of at least 1, got -3."),
+        (2.5, "`shard_size` must be an integer of at least 1, got 2.5."),
         (9, "`shard_size` must be at least 10 for 100000 samples, for at most 10000 shards, got 9"),
     ],
 )

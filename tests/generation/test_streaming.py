@@ -27,11 +27,11 @@ def test_a_stream_with_an_end() -> None:
 
 def test_bad_options_are_refused_at_once() -> None:
     for options, message in (
-        ({"batch_size": 0}, r"`batch_size` must be a whole number, at least 1, got 0"),
-        ({"batch_size": 2.5}, r"`batch_size` must be a whole number, at least 1, got 2\.5"),
-        ({"first": -1}, r"`first` must be a whole number, at least 0, got -1"),
-        ({"n": 0}, r"`n` must be a whole number, at least 1, got 0"),
-        ({"first": "a"}, r"`first` must be a whole number, at least 0, got 'a'"),
+        ({"batch_size": 0}, r"`batch_size` must be an integer of at least 1, got 0"),
+        ({"batch_size": 2.5}, r"`batch_size` must be an integer of at least 1, got 2\.5"),
+        ({"first": -1}, r"`first` must be an integer of at least 0, got -1"),
+        ({"n": 0}, r"`n` must be an integer of at least 1, got 0"),
+        ({"first": "a"}, r"`first` must be an integer of at least 0, got 'a'"),
         ({"first": 2**62}, r"`first` must be below 2\^62, as all numbers of samples, got 46116860"),
         ({"first": 2**62 - 1, "n": 2}, r"samples are numbered below 2\^62, got .* Ask for fewer"),
     ):

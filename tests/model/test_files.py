@@ -18,7 +18,7 @@ from tests.model.cases import graph_classes, make_space, random_covariance, thet
 
 KINDS = ["gaussian", "kde", "template"]
 AMOUNTS = {"kde": {"bandwidth": 0.5}, "template": {"class_pairs": 4.0}}
-UNUSABLE = r"`.*\.dwm` is not a usable model file: .*{}.*\. Save the model anew"
+UNUSABLE = r"`.*\.dwm` is not a usable model file: .*{}.*\. Save the model again"
 # Several times what a good file takes: what a lie about sizes must not go past.
 MOST_BYTES = 4 * 2**20
 
@@ -459,7 +459,7 @@ def test_lies_about_the_model(changed, message, stored):
     [
         ({"label": 1}, "labels must differ, got 1 twice"),
         ({"label": "a"}, "labels must be of one type, got int and str"),
-        ({"label": 1.5}, "labels must be strings, whole numbers or booleans, got 1.5"),
+        ({"label": 1.5}, "labels must be strings, integers or booleans, got 1.5"),
         ({"label": [1]}, "labels must be strings"),
         ({"label": 2**70}, "labels that are numbers must stay below"),
         ({"n_pairs": 2.5}, "'n_pairs' of class number 0 is 2.5"),

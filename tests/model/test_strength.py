@@ -32,5 +32,5 @@ def test_strength_multiplies_warps() -> None:
 
 @pytest.mark.parametrize("strength", [-1.0, np.nan, np.inf, "auto", True])
 def test_other_strengths_are_refused(strength: object) -> None:
-    with pytest.raises(ValueError, match="`strength` must be a finite number, not negative, or No"):
+    with pytest.raises(ValueError, match="`strength` must be a finite, non-negative number, or No"):
         resolve_strength(fit(), strength)  # type: ignore[arg-type]

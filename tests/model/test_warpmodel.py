@@ -386,7 +386,7 @@ def test_bad_theta_is_refused():
 
 def test_bad_labels_are_refused():
     ones = np.ones((9, 50))
-    message = r"labels must be strings, whole numbers or booleans, got {} \({}\).*astype\(int\)"
+    message = r"labels must be strings, integers or booleans, got {} \({}\).*astype\(int\)"
     refused(TypeError, message.format("1.0", "float"), {1.0: ones})
     refused(TypeError, message.format(".*", "float64"), {np.float64(1.5): ones})
     refused(TypeError, message.format("None", "NoneType"), {None: ones})
@@ -404,7 +404,7 @@ def test_bad_weights_and_edges_are_refused():
     refused(ValueError, message.format("8,", "0"), some, weights={"a": np.ones(8)})
     refused(ValueError, message.format("9,", "-1"), some, weights={"a": -np.ones(9)})
     refused(ValueError, "at least 5 pairs of weight above 0", some, weights={"a": np.zeros(9)})
-    message = r"`edges\['a'\]` must be whole numbers of shape \(9, 2\), .*got float64 of shape"
+    message = r"`edges\['a'\]` must be integers of shape \(9, 2\), .*got float64 of shape"
     refused(ValueError, message, some, edges={"a": np.ones((9, 2))})
     refused(ValueError, "got int64 of shape", some, edges={"a": np.ones((8, 2), int)})
     refused(ValueError, r"`edges\['a'\]` must be indices of at least 0, got -1",
@@ -420,7 +420,7 @@ def test_bad_weights_and_edges_are_refused():
         ({"shrinkage": "lw"}, "`shrinkage` must be a number from 0 to 1.*got 'lw'"),
         ({"pooling": -0.1}, '`pooling` must be a number from 0 to 1, or "auto", got -0.1'),
         ({"pooling": True}, "`pooling` must be a number from 0 to 1"),
-        ({"min_pairs": 0}, "`min_pairs` must be a whole number, at least 1, got 0"),
+        ({"min_pairs": 0}, "`min_pairs` must be an integer of at least 1, got 0"),
         ({"kind": "kde", "bandwidth": 0.0}, "`bandwidth` must be a number above 0, at most 1, or"),
         ({"kind": "kde", "bandwidth": 2}, "`bandwidth` must be a number above 0, at most 1.*got 2"),
         ({"kind": "template", "class_pairs": np.inf}, '`class_pairs` must be .*above 0, or "auto"'),
@@ -441,9 +441,7 @@ def test_bad_questions_are_refused():
     with pytest.raises(ValueError, match="label '0' is not one of the model's classes"):
         model.covariance("0")
     np.testing.assert_array_equal(model.covariance(True), model.covariance(1))
-    with pytest.raises(
-        TypeError, match=r"labels must be strings, whole numbers or booleans, got 0\.0"
-    ):
+    with pytest.raises(TypeError, match=r"labels must be strings, integers or booleans, got 0\.0"):
         model.components(0.0)
     with pytest.raises(ValueError, match="label 3 is not one of"):
         model.draw(np.array([0, 3, 1]), np.arange(3))
@@ -462,10 +460,10 @@ def test_bad_questions_are_refused():
     with pytest.raises(ValueError, match=r"`theta` must have shape \(n, 50\) for .*got \(2, 3\)"):
         model.log_prob(np.zeros((2, 3)), 0)
     for strength in (-1.0, np.nan, np.inf, "1", True):
-        with pytest.raises(ValueError, match="`strength` must be a finite number, not negative"):
+        with pytest.raises(ValueError, match="`strength` must be a finite, non-negative number"):
             model.with_strength(strength)
     for n in (-1, 2.0, True):
-        with pytest.raises(ValueError, match="`n` must be a whole number, at least 0, got"):
+        with pytest.raises(ValueError, match="`n` must be an integer of at least 0, got"):
             model.sample(n, 0)
 
 

@@ -64,7 +64,7 @@ def test_components_move_a_sample_by_deviations() -> None:
     [
         ({"label": "up"}, "`label` must be a class of the data: left, right, got 'up'"),
         ({"component": 99, "label": "left"}, r"`component` must be from 1 to \d+, .* got 99"),
-        ({"component": 0}, "`component` must be a whole number, at least 1, got 0"),
+        ({"component": 0}, "`component` must be an integer of at least 1, got 0"),
     ],
 )
 def test_components_that_are_not_there(options: dict[str, object], message: str) -> None:
@@ -75,7 +75,7 @@ def test_components_that_are_not_there(options: dict[str, object], message: str)
 def test_data_of_another_kind_is_refused() -> None:
     with pytest.raises(ValueError, match="with 2 spatial axes"):
         report.draw_samples(cases.model(2), (np.zeros((4, 9)), np.repeat("left", 4)))
-    with pytest.raises(ValueError, match="must know every class"):
+    with pytest.raises(ValueError, match="must have every class"):
         report.draw_samples(cases.model(2), (np.zeros((4, 9, 9)), np.repeat("up", 4)))
 
 

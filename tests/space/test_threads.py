@@ -101,7 +101,7 @@ def test_numbas_own_setting_is_respected():
 def test_bad_thread_counts_are_refused(n_threads):
     space = make_space((2, 2), "zero")
     theta, points = np.zeros((1, space.dim)), np.zeros((1, 2))
-    wanted = r"`n_threads` must be a positive whole number, got .*NUMBA_NUM_THREADS"
+    wanted = r"`n_threads` must be a positive integer, got .*NUMBA_NUM_THREADS"
     for call in (space.flow, space.flow_jacobian, space.flow_gradient):
         with pytest.raises(ValueError, match=wanted):
             call(theta, points, n_threads=n_threads)

@@ -56,7 +56,7 @@ def test_options_are_passed_on() -> None:
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"n": -1}, ValueError, "`n` must be a whole number, at least 0, got -1"),
+        ({"n": -1}, ValueError, "`n` must be an integer of at least 0, got -1"),
         ({"labels": [0, 1]}, ValueError, "`labels` must be one label or as many as `numbers`"),
         ({"numbers": [0, 1]}, ValueError, "one entry for each of 5 images, got 2"),
         ({"images": IMAGES[0, 0]}, ValueError, "`images` must have shape"),

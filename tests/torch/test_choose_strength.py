@@ -296,7 +296,7 @@ def test_what_cannot_be_judged_is_refused() -> None:
         choose_strength(model, X, y, n_steps=2)
     with pytest.raises(ValueError, match="must be finite"):
         choose_strength(model, np.full_like(X, np.nan), y, **QUICK)
-    with pytest.raises(ValueError, match="the model must know every class"):
+    with pytest.raises(ValueError, match="the model must have every class"):
         choose_strength(model, X, y + 1, **QUICK)
 
 

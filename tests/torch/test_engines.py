@@ -384,7 +384,7 @@ def bad_calls() -> list[Any]:
          (space, theta / 0.0, points), {}),
         (ValueError, r"`points` must be finite, got inf at index",
          (space, theta, points + torch.inf), {}),
-        (ValueError, "`theta` is too large: its velocity",
+        (ValueError, "`theta` must have velocities",
          (space, theta + 1e5, points), {}),
     ]  # fmt: skip
 
@@ -624,7 +624,7 @@ def bad_image_calls() -> list[Any]:
          (space, theta, images), {"interpolation": "sinc"}),
         (ValueError, "`fill` must be one of 'edge', 'constant', 'reflect', got 'wrap'",
          (space, theta, images), {"fill": "wrap"}),
-        (ValueError, "`fill_value` must be a whole number between 0 and 255",
+        (ValueError, "`fill_value` must be an integer between 0 and 255",
          (space, theta, images.byte()), {"fill": "constant", "fill_value": 256}),
         (ValueError, "`method` must be one of", (space, theta, images), {"method": "quick"}),
     ]  # fmt: skip

@@ -309,7 +309,7 @@ def test_numbers_for_a_model_of_names_are_not_pooled_in_silence(unknown: Any) ->
     [
         ({"p": 1.5}, ValueError, "`p` must be a probability, from 0 to 1, got 1.5"),
         ({"p": "often"}, ValueError, "`p` must be a probability"),
-        ({"strength": -1.0}, ValueError, "`strength` must be a finite number"),
+        ({"strength": -1.0}, ValueError, "`strength` must be a finite, non-negative number"),
         ({"unknown": "skip"}, ValueError, "`unknown` must be one of 'error', 'pool'"),
         ({"interpolation": "best"}, ValueError, "`interpolation` must be one of"),
         ({"fill": "white"}, ValueError, "`fill` must be one of"),
@@ -331,7 +331,7 @@ def test_wrong_calls_are_refused() -> None:
     with pytest.raises(TypeError, match=r"got Augmenter.*or pass `augmenter\.model_`"):
         LearnedWarp(Augmenter())  # type: ignore[arg-type]
     for epoch in (-1, 1.5):
-        with pytest.raises(ValueError, match=r"`epoch` must be a whole number, at least 0, got"):
+        with pytest.raises(ValueError, match=r"`epoch` must be an integer of at least 0, got"):
             warp.set_epoch(epoch)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"channels before its spatial axes.*movedim"):
         warp(make_images(8, 28, 28, 3), LABELS)

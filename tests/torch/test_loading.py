@@ -257,7 +257,7 @@ def test_epochs() -> None:
     first = dataset[3][0]
     dataset.set_epoch(5)
     assert dataset.epoch == 5 and not torch.equal(dataset[3][0], first)
-    with pytest.raises(ValueError, match=r"`epoch` must be a whole number, at least 0, got -1"):
+    with pytest.raises(ValueError, match=r"`epoch` must be an integer of at least 0, got -1"):
         dataset.set_epoch(-1)
     with pytest.raises(ValueError, match=r"got 0.5"):
         WarpCollate(make_model(), epoch=0.5)  # type: ignore[arg-type]

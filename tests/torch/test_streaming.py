@@ -83,9 +83,9 @@ def test_samples_that_come_again_are_noticed() -> None:
 def test_bad_epochs_are_refused() -> None:
     with pytest.raises(TypeError, match=r"an endless stream has no epochs\. Give `n`"):
         make(n=None).set_epoch(1)
-    with pytest.raises(ValueError, match=r"`epoch` must be a whole number, at least 0, got -1"):
+    with pytest.raises(ValueError, match=r"`epoch` must be an integer of at least 0, got -1"):
         make().set_epoch(-1)
-    with pytest.raises(ValueError, match=r"below 2\^62, and epoch \d+ of 70 samp"):
+    with pytest.raises(ValueError, match=r"below 2\^62, but epoch \d+ of 70 samp"):
         make().set_epoch(2**62 // 70)
 
 

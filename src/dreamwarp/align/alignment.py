@@ -44,8 +44,8 @@ from dreamwarp.core.samples import add_channels, as_array, check_finite, check_l
 from dreamwarp.core.validation import (
     check_choice,
     check_factor,
+    check_integer,
     check_resolution,
-    check_whole,
     warn_of_fine_cells,
     warn_user,
 )
@@ -219,7 +219,7 @@ def align_pairs(
     shape = pairs.sources.shape[2:]
     chosen, calibrated = choose_similarity(similarity, sigma, shape)
     problem = Problem.of(
-        prior, shape, chosen, method=method, max_steps=check_whole("max_steps", max_steps, 1),
+        prior, shape, chosen, method=method, max_steps=check_integer("max_steps", max_steps, 1),
         tolerance=check_factor("tolerance", tolerance), chains=options, seed=draws.as_key(seed),
     )  # fmt: skip
     if method == "map":
@@ -401,10 +401,10 @@ def _check_edges(edges: ArrayLike, n_sources: int, n_targets: int) -> NDArray[np
 def _check_chains(
     n_chains: int, n_burn_in: int, n_draws: int, max_draws: int, r_hat: float
 ) -> Chains:
-    n_chains = check_whole("n_chains", n_chains, 1)
-    n_draws = check_whole("n_draws", n_draws, 4)
-    n_burn_in = check_whole("n_burn_in", n_burn_in, 0)
-    max_draws = max(check_whole("max_draws", max_draws, 1), n_draws)
+    n_chains = check_integer("n_chains", n_chains, 1)
+    n_draws = check_integer("n_draws", n_draws, 4)
+    n_burn_in = check_integer("n_burn_in", n_burn_in, 0)
+    max_draws = max(check_integer("max_draws", max_draws, 1), n_draws)
     if n_chains > MAX_CHAINS:
         raise ValueError(f"`n_chains` must be at most {MAX_CHAINS}, got {n_chains}.")
     if not isinstance(r_hat, Real) or not float(r_hat) > 1:

@@ -17,7 +17,7 @@ from dreamwarp.align.alignment import align_quietly
 from dreamwarp.align.noise import check_sigma
 from dreamwarp.align.prior import Prior, check_prior
 from dreamwarp.core.progress import ProgressOption, silenced, track
-from dreamwarp.core.validation import as_finite_array, check_whole
+from dreamwarp.core.validation import as_finite_array, check_integer
 from dreamwarp.space import WarpSpace
 
 Array = NDArray[np.float64]
@@ -121,7 +121,7 @@ def _choose_pairs(plain: Array, n_candidates: int | None) -> tuple[Any, Any]:
     if n_candidates is None:
         rows, columns = np.nonzero(plain > 0.0)
         return rows, columns
-    n = min(check_whole("n_candidates", n_candidates, 1), plain.shape[1])
+    n = min(check_integer("n_candidates", n_candidates, 1), plain.shape[1])
     columns = np.argpartition(plain, n - 1, axis=1)[:, :n]
     rows = np.repeat(np.arange(len(plain)), n)
     return rows, columns.ravel()

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from dreamwarp.align.alignment import align_quietly
 from dreamwarp.align.prior import Prior
 from dreamwarp.core.progress import ProgressOption, silenced, track
-from dreamwarp.core.validation import as_finite_array, check_whole
+from dreamwarp.core.validation import as_finite_array, check_integer
 from dreamwarp.space import Warp, WarpSpace
 
 Array = NDArray[np.float64]
@@ -78,7 +78,7 @@ def frechet_mean(
             f"`X` must have shape (n, *spatial) or (n, channels, *spatial) with {space.ndim} "
             f"spatial axes, at least one sample, got {samples.shape}."
         )
-    n_rounds = check_whole("max_rounds", max_rounds, 1)
+    n_rounds = check_integer("max_rounds", max_rounds, 1)
     mean, spread = samples.mean(axis=0), float(samples.var(axis=0).mean())
     noise, done = sigma, 0
     with silenced(progress), track(n_rounds, "finding the mean", progress) as advance:

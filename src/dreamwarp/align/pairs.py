@@ -13,7 +13,7 @@ from dreamwarp.core.compiled import thread_count
 from dreamwarp.core.defaults import N_NEIGHBORS
 from dreamwarp.core.labels import as_labels
 from dreamwarp.core.samples import as_array, check_finite
-from dreamwarp.core.validation import check_whole, warn_user
+from dreamwarp.core.validation import check_integer, warn_user
 
 # Dtypes that float32 represents exactly, in half the memory of float64.
 SMALL_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16", "float32")
@@ -82,7 +82,7 @@ def neighbor_pairs(
            [2, 3]])
     """
     samples = _check_samples(X)
-    n_neighbors = check_whole("n_neighbors", n_neighbors, 1)
+    n_neighbors = check_integer("n_neighbors", n_neighbors, 1)
     thread_count(n_threads)
     names, members = _split_classes(y, len(samples))
     _report_lone_samples(names, [len(rows) for rows in members])

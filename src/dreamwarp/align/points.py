@@ -21,7 +21,7 @@ from dreamwarp.align.noise import check_sigma
 from dreamwarp.align.prior import Prior, check_prior
 from dreamwarp.core.compiled import single_threaded_algebra
 from dreamwarp.core.progress import ProgressOption, silenced, track
-from dreamwarp.core.validation import as_finite_array, check_choice, check_whole, warn_user
+from dreamwarp.core.validation import as_finite_array, check_choice, check_integer, warn_user
 from dreamwarp.space import WarpSpace
 
 Array = NDArray[np.float64]
@@ -105,8 +105,8 @@ def align_points(
     PointAlignments
     """
     check_choice("match", match, MATCHES)
-    max_points = check_whole("max_points", max_points, 1)
-    max_steps = check_whole("max_steps", max_steps, 1)
+    max_points = check_integer("max_points", max_points, 1)
+    max_steps = check_integer("max_steps", max_steps, 1)
     pairs = _check_pairs(space, sources, targets)
     if match == "auto":
         match = "known" if all(s.shape == t.shape for s, t in pairs) else "nearest"

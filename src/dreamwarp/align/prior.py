@@ -105,7 +105,7 @@ class Prior:
         Draws from an improper density have no component along its flat directions.
         """
         if not isinstance(n, Integral) or isinstance(n, bool) or n < 0:
-            raise ValueError(f"`n` must be a whole number, 0 or more, got {n!r}.")
+            raise ValueError(f"`n` must be an integer of at least 0, got {n!r}.")
         normal = np.random.default_rng(seed).standard_normal((int(n), self.rank))
         # einsum: the order of summation of a matrix product may depend on the number of draws.
         return np.asarray(np.einsum("dr,nr->nd", self.root, normal))
@@ -231,7 +231,7 @@ class GMRFPrior(Prior):
             parts += count * [(modes * deviations, (mass @ modes / deviations).T)]
         if mean_square == 0.0:
             raise ValueError(
-                f"{space!r} has constant fields only, and a GMRFPrior does not constrain those. "
+                f"{space!r} has only constant fields, which a GMRFPrior does not constrain. "
                 "Use SmoothPrior, or more cells."
             )
         return _join(parts, self.displacement / mean_square**0.5)

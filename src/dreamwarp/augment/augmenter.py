@@ -33,7 +33,7 @@ from dreamwarp.core.samples import (
     check_layout,
     unflatten,
 )
-from dreamwarp.core.validation import check_choice, check_resolution, check_whole, warn_user
+from dreamwarp.core.validation import check_choice, check_integer, check_resolution, warn_user
 from dreamwarp.model.labels import encode, refuse_unknown
 from dreamwarp.model.strength import check_strength, resolve_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE, check_templates
@@ -48,7 +48,7 @@ Array = NDArray[Any]
 
 BAD_LAYOUT = (
     "Flattened samples need `image_shape`; signals need `cells` of one number, such as (8,); one "
-    "sample goes in as `X[None]`."
+    "sample is passed as `X[None]`."
 )
 
 
@@ -457,7 +457,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         templates : (n,) of int, if ``return_templates``
         """
         check_is_fitted(self)
-        start, n = check_whole("first", first, 0), check_whole("n", n, 0)
+        start, n = check_integer("first", first, 0), check_integer("n", n, 0)
         code = None
         if label is not None:
             (code,) = encode(as_labels([label], 1), self.model_.classes)
@@ -512,7 +512,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         values = self._read(X, reset=False)
         images, n = self._as_images(values), len(values)
         check_choice("unknown", unknown, ("error", "pool"))
-        start = check_whole("first", first, 0)
+        start = check_integer("first", first, 0)
         of = np.full(n, NO_TEMPLATE) if templates is None else check_templates(templates, n)
         if y is None and unknown == "error":
             return values.copy()

@@ -29,7 +29,7 @@ from dreamwarp.augment.verdict import (
     is_last_best,
 )
 from dreamwarp.core.progress import ProgressOption, track
-from dreamwarp.core.validation import check_whole
+from dreamwarp.core.validation import check_integer
 from dreamwarp.model.strength import apply_strength
 
 Array = NDArray[Any]
@@ -81,7 +81,7 @@ def judge_estimator(
     """
     name, takes_rows, predictor = as_predictor(estimator)
     tried = list(STRENGTHS if strengths is None else check_strengths(strengths))
-    n_copies = None if copies is None else check_whole("copies", copies, 1)
+    n_copies = None if copies is None else check_integer("copies", copies, 1)
     folds = _make_folds(pairs, source, n_copies, seed, n_threads)
     judge = _Judge(name, predictor, source, y, (-1,) if takes_rows else sample_shape, folds)
     shown = False if callable(progress) else progress

@@ -71,7 +71,7 @@ SHARES = (0.25, 0.5, 1.0)
 CLEAR = 3.0
 # Half the exponent of e, since distances are squared.
 SHARPNESS = 10.0
-# Smallest squared distance per pixel that float32 tells from 0.
+# Smallest squared distance per pixel that float32 distinguishes from 0.
 SMALLEST = 1e-6
 
 

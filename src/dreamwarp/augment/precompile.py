@@ -47,7 +47,7 @@ def compile_ahead(cells: tuple[int, ...] = (4, 4)) -> None:
                 if process.poll() is None:
                     process.kill()
     if any(failed):
-        raise ValueError("compiling failed; what went wrong is above")
+        raise ValueError("compiling failed; see the error above")
     if mark is not None:
         mark.touch()
 

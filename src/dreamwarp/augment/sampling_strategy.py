@@ -129,9 +129,9 @@ def _count_by_sizes(
         place = known.index(label)
         if not isinstance(size, Integral) or size < counts[place]:
             raise ValueError(
-                "`sampling_strategy` must ask for whole numbers of samples, and at least the "
-                f"{counts[place]} that class {label!r} has, got {size!r}. Nothing is ever taken "
-                "away."
+                "`sampling_strategy` must ask for integer numbers of samples, at least the "
+                f"{counts[place]} that class {label!r} has, got {size!r}. Samples are "
+                "never removed."
             )
         new[place] = int(size) - counts[place]
     return new

@@ -13,7 +13,7 @@ from dreamwarp.align.prior import SmoothPrior
 from dreamwarp.augment.source import Members
 from dreamwarp.core.draws import Seed, Stream, as_key, integers
 from dreamwarp.core.progress import ProgressOption, track
-from dreamwarp.core.validation import check_factor, check_whole
+from dreamwarp.core.validation import check_factor, check_integer
 from dreamwarp.data.meshes import file_normals, with_vertices
 from dreamwarp.data.shapes import Box, Normalize, ShapeSet
 from dreamwarp.model import WarpModel
@@ -158,17 +158,17 @@ def sample_shapes(
     strength: float | None = None,
 ) -> ShapeSet:
     """New shapes: shapes moved by draws from a model. Shape k depends on the seed and k alone."""
-    n, first = check_whole("n", n, 1), check_whole("first", first, 0)
+    n, first = check_integer("n", n, 1), check_integer("first", first, 0)
     classes, codes = np.unique(shapes.y, return_inverse=True)
     if (encode(classes, model.classes) < 0).any():
         raise ValueError(
-            f"the model must know every class of `{shapes.name}`, {classes.tolist()}, and knows "
+            f"the model must have every class of `{shapes.name}`, {classes.tolist()}, got "
             f"{list(model.classes)}. Use the shapes that it was fitted to."
         )
     if model.space.ndim != shapes.ndim:
         raise ValueError(
-            f"`{shapes.name}` has shapes in {shapes.ndim} dimensions, and the model's warps are "
-            f"those of {model.space!r}."
+            f"`{shapes.name}` must have as many dimensions as the model, {model.space.ndim}, got "
+            f"{shapes.ndim}. Use the shapes that it was fitted to."
         )
     key, members = as_key(seed), Members(codes)
     numbers = np.arange(first, first + n, dtype=np.int64)
@@ -206,7 +206,7 @@ def _neighbor_edges(
     points: list[Array], labels: NDArray[Any], n_neighbors: int, known: bool, progress: Any
 ) -> Integers:
     """Undirected edges (e, 2) between nearest shapes of the same class."""
-    n_neighbors = check_whole("n_neighbors", n_neighbors, 1)
+    n_neighbors = check_integer("n_neighbors", n_neighbors, 1)
     edges: set[tuple[int, int]] = set()
     outlines = points if known else [thin(p, N_OUTLINE) for p in points]
     members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
@@ -221,8 +221,8 @@ def _neighbor_edges(
             advance(len(own))
     if not edges:
         raise ValueError(
-            "every class must have at least two shapes to align, and none has. Give more shapes, "
-            "or one label to all."
+            "at least one class must have two shapes to align, got none. Give more shapes, or one "
+            "label to all."
         )
     return np.array(sorted(edges), np.int64)
 

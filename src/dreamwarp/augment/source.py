@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dreamwarp.core.draws import Seed, Stream, as_key, integers
 from dreamwarp.core.labels import check_label
 from dreamwarp.core.samples import check_finite, check_layout, parts
-from dreamwarp.core.validation import check_choice, check_factor, check_whole
+from dreamwarp.core.validation import check_choice, check_factor, check_integer
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.sample_sets import BALANCES, MAX_NUMBER
 from dreamwarp.model import WarpModel
@@ -106,7 +106,7 @@ class SampleSource:
     Parameters
     ----------
     model : WarpModel
-        Must know every class of the data. A model of kind ``"template"`` from an `Augmenter` knows
+        Must have every class of the data. A model of kind ``"template"`` from an `Augmenter` knows
         the samples it was fitted to; other samples get warps of their class.
     data : DataSet, or pair (X, y)
         Samples to warp, and their labels. The training part of a data set is used.
@@ -309,7 +309,7 @@ def fingerprint(X: Array) -> str:
 
 def check_range(first: int, n: int) -> tuple[int, int]:
     """Check that ``first`` to ``first + n - 1`` are sample numbers."""
-    first, n = check_whole("first", first, 0), check_whole("n", n, 1)
+    first, n = check_integer("first", first, 0), check_integer("n", n, 1)
     if first >= MAX_NUMBER:
         raise ValueError(f"`first` must be below 2^62, as all numbers of samples, got {first}.")
     if first + n > MAX_NUMBER:
@@ -341,7 +341,7 @@ def _check_classes(model: WarpModel, data: DataSet) -> None:
     unknown = data.classes[encode(data.classes, model.classes) < 0]
     if len(unknown):
         raise ValueError(
-            f"the model must know every class of `{data.name}`, and has no "
-            f"{list_labels(unknown)}. It knows {list_labels(model.classes)}. Use the data that it "
+            f"the model must have every class of `{data.name}`, but lacks "
+            f"{list_labels(unknown)}. It has {list_labels(model.classes)}. Use the data that it "
             "was fitted to, or fit a model to this."
         )

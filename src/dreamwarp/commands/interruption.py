@@ -35,7 +35,7 @@ _remedies: list[str] = []
 
 @contextmanager
 def ending_soon() -> Iterator[None]:
-    """Within the block, Ctrl-C ends the process soon."""
+    """Within the block, Ctrl-C ends the process without delay."""
     if threading.current_thread() is not threading.main_thread():  # only that one receives signals
         yield
         return

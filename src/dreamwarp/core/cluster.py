@@ -62,7 +62,7 @@ def run_on(
             yield place, result
     if left:
         raise OSError(
-            f"the cluster lost its workers {ATTEMPTS} times, and {len(left)} of {len(tasks)} tasks "
+            f"the cluster lost its workers {ATTEMPTS} times; {len(left)} of {len(tasks)} tasks "
             "are not done. See the workers' logs; they may be short of memory."
         )
 

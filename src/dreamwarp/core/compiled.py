@@ -145,7 +145,7 @@ def thread_count(n_threads: int | None = None) -> int:
         return int(numba.get_num_threads())
     if not isinstance(n_threads, Integral) or isinstance(n_threads, bool) or n_threads < 1:
         raise ValueError(
-            f"`n_threads` must be a positive whole number, got {n_threads!r}. Leave it out to use "
+            f"`n_threads` must be a positive integer, got {n_threads!r}. Leave it out to use "
             "every core that NUMBA_NUM_THREADS allows."
         )
     return int(n_threads)

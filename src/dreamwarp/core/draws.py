@@ -91,7 +91,7 @@ def as_key(seed: Seed) -> int:
         return int.from_bytes(seed.bytes(8), "little")
     if not isinstance(seed, int | np.integer) or isinstance(seed, bool):
         raise TypeError(
-            "`seed` must be a whole number, a numpy.random.Generator or None, got "
+            "`seed` must be an integer, a numpy.random.Generator or None, got "
             f"{seed!r} ({type(seed).__name__})."
         )
     if not 0 <= seed < 2**64:
@@ -174,7 +174,7 @@ def integers(
     """
     choices = np.asarray(n_choices)
     if choices.dtype.kind not in "iu" or choices.ndim > 1:
-        raise TypeError(f"`n_choices` must be a whole number or (n,) of them, got {n_choices!r}.")
+        raise TypeError(f"`n_choices` must be an integer or integers (n,), got {n_choices!r}.")
     if choices.size and not 1 <= choices.min() <= choices.max() <= MAX_CHOICES:
         raise ValueError(
             f"`n_choices` must be from 1 to {MAX_CHOICES}, got {choices.min()} to {choices.max()}."
@@ -201,7 +201,7 @@ def check_numbers(numbers: ArrayLike) -> NDArray[np.int64]:
         values = values.astype(np.int64)
     if values.dtype.kind not in "iu" or values.ndim != 1:
         raise TypeError(
-            f"`numbers` must be whole numbers of shape (n,), got {values.dtype} {values.shape}."
+            f"`numbers` must be integers of shape (n,), got {values.dtype} {values.shape}."
         )
     if values.size and not 0 <= values.min() <= values.max() < 2**63:
         raise ValueError(
@@ -219,7 +219,7 @@ def split_key(key: int) -> tuple[np.uint64, np.uint64]:
 def _check_uint32(name: str, value: int) -> int:
     is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
     if not is_integer or not 0 <= value < 2**32:
-        raise ValueError(f"`{name}` must be a whole number from 0 to 2^32 - 1, got {value!r}.")
+        raise ValueError(f"`{name}` must be an integer from 0 to 2^32 - 1, got {value!r}.")
     return int(value)
 
 

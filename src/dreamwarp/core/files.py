@@ -92,7 +92,7 @@ def refuse_existing(path: str | os.PathLike[str]) -> None:
 def existing(path: str | os.PathLike[str]) -> FileExistsError:
     """The error for a file that would be overwritten."""
     return FileExistsError(
-        f"`{path}` exists, and is not replaced. Give `--overwrite`, or choose another name."
+        f"`{path}` exists already. Use `--overwrite` to replace it, or choose another name."
     )
 
 
@@ -114,7 +114,7 @@ def refuse_address(path: str | os.PathLike[str]) -> None:
     """Raise if a path is a URL, which would be written to a local folder called ``s3:``."""
     if ADDRESS.match(os.fspath(path)):
         raise ValueError(
-            f"`{path}` is an address, and must be a path on this machine. Write to a local folder, "
+            f"`{path}` must be a path on this machine, got an address. Write to a local folder, "
             "then copy it."
         )
 

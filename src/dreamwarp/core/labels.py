@@ -24,8 +24,8 @@ def check_label(label: Any) -> Label:
     plain = label.item() if isinstance(label, np.generic) else label
     if type(plain) not in TYPES:
         raise TypeError(
-            f"labels must be strings, whole numbers or booleans, got {label!r} "
-            f"({type(label).__name__}). Float labels can be turned with y.astype(int)."
+            f"labels must be strings, integers or booleans, got {label!r} "
+            f"({type(label).__name__}). Convert float labels with y.astype(int)."
         )
     if type(plain) is int and abs(plain) > MAX_NUMBER:
         raise ValueError(f"labels that are numbers must stay below 2^63 - 1, got {plain}.")
@@ -52,7 +52,7 @@ def as_labels(y: ArrayLike, n_samples: int, name: str = "`y`") -> NDArray[Any]:
     if labels.shape != (n_samples,):
         raise ValueError(
             f"{name} must have shape ({n_samples},), a label for each sample, got {labels.shape}: "
-            "inconsistent numbers of samples. One-hot labels go in as `y.argmax(axis=1)`."
+            "inconsistent numbers of samples. Pass one-hot labels as `y.argmax(axis=1)`."
         )
     if labels.dtype.kind == "O":
         labels = _as_plain(labels, name)
@@ -64,7 +64,7 @@ def as_labels(y: ArrayLike, n_samples: int, name: str = "`y`") -> NDArray[Any]:
     if labels.dtype.kind not in "biuU":
         value, remedy = _find_wrong(labels)
         raise ValueError(
-            f"{name} must hold classes: whole numbers, words or booleans. Unknown label type: "
+            f"{name} must hold classes: integers, words or booleans. Unknown label type: "
             f"{labels.dtype}, with values such as {value!r}. {remedy}"
         )
     return labels

@@ -65,8 +65,9 @@ def are_channels_last(sample_shape: Sequence[int], ndim: int) -> bool:
 def refuse_channels_last(name: str, shape: tuple[int, ...], axis: int) -> None:
     """Raise the error for channels that must move from the last axis to ``axis``."""
     raise ValueError(
-        f"`{name}` must have its channels before its spatial axes, and seems to have them last: "
-        f"got {shape}. Use `np.moveaxis({name}, -1, {axis})`, or `.movedim` for tensors."
+        f"`{name}` must have its channels before its spatial axes, got shape {shape}, "
+        f"which seems to have them last. Use `np.moveaxis({name}, -1, {axis})`, or `.movedim` for "
+        "tensors."
     )
 
 

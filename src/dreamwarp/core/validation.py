@@ -40,19 +40,22 @@ def check_choice(name: str, value: Choice, choices: Sequence[str]) -> Choice:
     return value
 
 
-def check_whole(name: str, value: Any, lowest: int) -> int:
+def check_integer(name: str, value: Any, lowest: int) -> int:
     """Return ``value`` as int; raise unless it is an integer of at least ``lowest``."""
-    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_whole or value < lowest:
-        raise ValueError(f"`{name}` must be a whole number, at least {lowest}, got {value!r}.")
+    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_integer or value < lowest:
+        raise ValueError(f"`{name}` must be an integer of at least {lowest}, got {value!r}.")
     return int(value)
+
+
+check_whole = check_integer  # old name, for align/evidence.py and augment/learning.py
 
 
 def check_factor(name: str, value: Any, or_else: str = "") -> float:
     """Return a float; raise if negative or not finite. ``or_else``: other accepted values."""
     is_real = isinstance(value, Real) and not isinstance(value, bool)
     if not is_real or not 0.0 <= float(value) < np.inf:
-        raise ValueError(f"`{name}` must be a finite number, not negative{or_else}, got {value!r}.")
+        raise ValueError(f"`{name}` must be a finite, non-negative number{or_else}, got {value!r}.")
     return float(value)
 
 
@@ -80,7 +83,7 @@ def warn_of_fine_cells(shape: Sequence[int], cells: Sequence[int]) -> None:
         size, asked = (" x ".join(map(str, sizes)) for sizes in (spatial, cells))
         warn_user(
             f"samples of {size} pixels have fewer pixels than the {asked} cells along an axis: "
-            "warps finer than a pixel can't be learned, and are slow. Use fewer `cells`, with "
+            "warps finer than a pixel are slow and can't be learned. Use fewer `cells`, with "
             "several pixels each.",
             UserWarning,
         )

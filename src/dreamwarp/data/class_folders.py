@@ -50,8 +50,7 @@ def list_part(
     ]
     if not listed:
         raise ValueError(
-            f"`{root}` must hold a folder of {what} ({', '.join(suffixes)}) per class, and holds "
-            "none."
+            f"`{root}` must hold a folder of {what} ({', '.join(suffixes)}) per class, got none."
         )
     return listed
 

@@ -155,7 +155,7 @@ def read_files(
     given = Path(path)
     files = sorted(given.glob(f"*{suffix}")) if given.is_dir() else [given]
     if not files:
-        raise FileNotFoundError(f"`{given}` must hold {suffix} files, and holds none.")
+        raise FileNotFoundError(f"`{given}` must hold {suffix} files, got none.")
     parts = map_tracked("reading files", lambda file: read_fn(check_file(file), **options), files)
     return DataSet(str(given), *join_parts(str(given), parts))
 
@@ -167,9 +167,7 @@ def join_parts(name: str, parts: Sequence[Part]) -> Part:
     check_forms(name, ((X.dtype, X.shape[1:]) for X, _ in parts))
     labels = [y for _, y in parts]
     if len({y.dtype.kind in "SU" for y in labels}) > 1:
-        raise ValueError(
-            f"`{name}` must have labels of one kind throughout, and has both words and numbers."
-        )
+        raise ValueError(f"`{name}` must have labels of one type, got both strings and numbers.")
     _refuse_wide(name, [(y.dtype.itemsize, len(y)) for y in labels])
     X, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     return Part(X, y)

@@ -34,7 +34,7 @@ def check_file(path: str | os.PathLike[str]) -> Path:
     if file.is_dir():
         raise IsADirectoryError(f"`{file}` is a folder. Give the name of a file.")
     if not file.is_file():
-        raise OSError(f"`{file}` must be a file, and is a device, pipe or socket.")
+        raise OSError(f"`{file}` must be a file, got a device, pipe or socket.")
     return file
 
 

@@ -161,12 +161,12 @@ def _read_pairs(given: Path, files: list[Path], memory_map: bool) -> Part:
     patterns = {re.sub(r"\d+", "#", file.name.removesuffix(".gz")) for file in files}
     if len(patterns) > 1:
         raise ValueError(
-            f"`{given}` must hold one data set, and has {', '.join(f.name for f in files)}. Give "
+            f"`{given}` must hold one data set, got {', '.join(f.name for f in files)}. Give "
             "one of these files."
         )
     if memory_map and len(files) > 1:
         raise ValueError(
-            f"`{given}` holds {len(files)} files of images, and `memory_map` takes one. Give one "
+            f"`{given}` must hold one file of images for `memory_map`, got {len(files)}. Give one "
             "of these files, or leave `memory_map` out."
         )
     images = read_idx(files[0], memory_map=True) if memory_map else read_idx_files(given, files)
@@ -231,7 +231,7 @@ def _fill(file: Path, header: IdxHeader, array: NDArray[Any]) -> None:
             raise ValueError(f"`{file}` has changed while it was read. Wait until it is complete.")
         _check_size(file, header, fill_array(file, stream, array))
         if stream.read(1):
-            raise ValueError(f"`{file}` declares {header}, and holds more than that.")
+            raise ValueError(f"`{file}` declares {header}, but holds more.")
 
 
 def _read_header(file: Path, stream: BufferedIOBase) -> IdxHeader:
@@ -239,16 +239,16 @@ def _read_header(file: Path, stream: BufferedIOBase) -> IdxHeader:
     if not _is_start(start):
         raise ValueError(
             f"`{file}` is not an IDX file: it must begin with two zero bytes, an element type (08, "
-            "09, 0b, 0c, 0d or 0e) and the number of axes, and begins with "
+            "09, 0b, 0c, 0d or 0e) and the number of axes, got "
             f"{start.hex(' ') or 'nothing'}."
         )
     n_axes = start[3]
     if not 1 <= n_axes <= MAX_AXES:
-        raise ValueError(f"`{file}` declares {n_axes} axes, and must have 1 to {MAX_AXES}.")
+        raise ValueError(f"`{file}` must have 1 to {MAX_AXES} axes, got {n_axes}.")
     sizes = stream.read(4 * n_axes)
     if len(sizes) < 4 * n_axes:
         raise ValueError(
-            f"`{file}` declares {n_axes} axes, and ends before their sizes. It is truncated: make "
+            f"`{file}` declares {n_axes} axes, but ends before their sizes. It is truncated: make "
             "or fetch it again."
         )
     return IdxHeader(np.dtype(TYPES[start[2]]), tuple(np.frombuffer(sizes, ">u4").tolist()))
@@ -259,7 +259,7 @@ def _check_size(file: Path, header: IdxHeader, found: int) -> None:
     if found != declared:
         state = "truncated" if found < declared else "longer than its header declares"
         raise ValueError(
-            f"`{file}` declares {header}, {declared:,} bytes, and holds {found:,}. It is {state}: "
+            f"`{file}` declares {header}, {declared:,} bytes, but holds {found:,}. It is {state}: "
             "make or fetch it again."
         )
 

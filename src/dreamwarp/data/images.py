@@ -133,18 +133,18 @@ def read_form(source: Path | BinaryIO, name: object) -> ImageForm:
         n_frames, is_tiff = getattr(image, "n_frames", 1), image.format == "TIFF"
     if n_frames > 1:
         raise ValueError(
-            f"`{name}` holds {n_frames} images, and must hold one. Save pages or frames as single "
+            f"`{name}` must hold one image, got {n_frames}. Save pages or frames as single "
             "files, or a stack of slices as .nii or .npz."
         )
     if is_tiff and form.mode == "I":
         raise ValueError(
-            f"`{name}` has 32-bit integers, and images must have 8 or 16 bits, or real numbers. "
+            f"`{name}` must have 8 or 16 bits per pixel, or real numbers, got 32-bit integers. "
             "Convert it."
         )
     if form.rows * form.columns > MAX_PIXELS:
         raise ValueError(
-            f"`{name}` has {form.size} pixels, and must have at most {MAX_PIXELS:,} in all. Make "
-            "it smaller first."
+            f"`{name}` must have at most {MAX_PIXELS:,} pixels in all, got {form.size}. Make it "
+            "smaller first."
         )
     return form
 
@@ -163,7 +163,7 @@ def decode(
         values = np.asarray(image)
     if not is_opaque:
         raise ValueError(
-            f"`{name}` has transparent pixels, and must be opaque. Put it on a background first."
+            f"`{name}` must be opaque, got transparent pixels. Put it on a background first."
         )
     return np.moveaxis(values, -1, 0) if values.ndim == 3 else values
 
@@ -231,7 +231,7 @@ def _check_sizes(names: Sequence[object], forms: Sequence[ImageForm]) -> tuple[i
 def _check_resize(resize: tuple[int, ...]) -> tuple[int, int]:
     if len(resize) != 2:
         raise ValueError(
-            "`--resize` (`resize`) must be two whole numbers for images, such as 28x28, got "
+            "`--resize` (`resize`) must be two integers for images, such as 28x28, got "
             f"{'x'.join(map(str, resize))}."
         )
     rows, columns = resize

@@ -38,7 +38,7 @@ def read_mesh(path: str | os.PathLike[str]) -> Any:
         raise ValueError(f"`{file}` must end in {', '.join(SUFFIXES)} to be read as a mesh.")
     if file.stat().st_size > MAX_BYTES:
         raise ValueError(
-            f"`{file}` has {file.stat().st_size:,} bytes, and must have at most {MAX_BYTES:,}. "
+            f"`{file}` must have at most {MAX_BYTES:,} bytes, got {file.stat().st_size:,}. "
             "Simplify the mesh first."
         )
     kind = file.suffix.lower()[1:]
@@ -124,7 +124,7 @@ def load_shapes(
 def refuse_as_arrays(path: str | os.PathLike[str]) -> DataSet:
     """Raise the error of ``load`` for meshes."""
     raise ValueError(
-        f"`{path}` holds meshes, and `load` returns arrays. Read them with "
+        f"`{path}` holds meshes, but `load` reads arrays. Read them with "
         "`dreamwarp.data.load_shapes`, or pass the folder to `dreamwarp fit`, `sample`, `report` "
         "or `figure`."
     )
@@ -151,7 +151,7 @@ def _check_mesh(file: Path, mesh: Any) -> Any:
     faces = np.asarray(getattr(mesh, "faces", np.empty((0, 3), int)))
     if len(faces) and not 0 <= faces.min() <= faces.max() < len(vertices):
         raise ValueError(
-            f"`{file}` has faces with vertex {int(faces.max())}, and has {len(vertices)} vertices. "
-            "Repair or remove it."
+            f"`{file}` must have vertices 0 to {len(vertices) - 1} in its faces, got "
+            f"{int(faces.min())} to {int(faces.max())}. Repair or remove it."
         )
     return mesh

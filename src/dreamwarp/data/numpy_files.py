@@ -250,7 +250,7 @@ def _read_header(what: object, stream: BufferedIOBase) -> NpyHeader:
 def _check_size(what: object, header: NpyHeader, declared: int, found: int) -> None:
     if found != declared:
         raise ValueError(
-            f"`{what}` declares {header}, {declared:,} bytes, and holds {found:,}. It is truncated "
+            f"`{what}` declares {header}, {declared:,} bytes, but holds {found:,}. It is truncated "
             "or damaged: make or fetch it again."
         )
 

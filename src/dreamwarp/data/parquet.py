@@ -153,7 +153,7 @@ def _as_samples(what: str, column: Any, resize: tuple[int, int] | None) -> NDArr
         names = [f"{what}, row {k}" for k in range(len(column))]
         return decode_all(column.to_pylist(), names, resize=resize)
     if resize is not None:
-        raise ValueError(f"`--resize` (`resize`) is for encoded images, and `{what}` holds {kind}.")
+        raise ValueError(f"`--resize` (`resize`) is for encoded images, got {kind} in `{what}`.")
     if isinstance(column, pa.FixedShapeTensorArray):
         return column.to_numpy_ndarray()
     return _unnest(what, column)

@@ -155,7 +155,7 @@ def check_address(address: str) -> None:
     """Raise unless a URL is that of a single file."""
     if not address.lower().endswith(SINGLE_FILES):
         raise ValueError(
-            f"`{address}` is an address, and data at addresses must be one file: "
+            f"`{address}` is an address: data at an address must be one file, "
             f"{', '.join(SINGLE_FILES)}. Copy folders and pairs of files to this machine first."
         )
 
@@ -163,7 +163,7 @@ def check_address(address: str) -> None:
 def find_kind(source: str | os.PathLike[str]) -> DataKind:
     """The kind of data at a name or path."""
     if not os.fspath(source):
-        raise ValueError(f"data must be given, and the name is empty. Data can be {ACCEPTED}.")
+        raise ValueError(f"the data must have a name, got an empty one. Data can be {ACCEPTED}.")
     if _is_name(source):
         return NAME
     path = Path(source)

@@ -55,15 +55,15 @@ class SampleSet:
         if found != (self.n, self.dtype):
             raise ValueError(
                 f"`{data.name}` must hold {self.n:,} samples of {self.dtype}, as its {MANIFEST} "
-                f"says, and holds {found[0]:,} of {found[1]}. `dreamwarp verify` lists missing and "
+                f"says, got {found[0]:,} of {found[1]}. `dreamwarp verify` lists missing and "
                 "changed files, and `dreamwarp sample --resume` makes them again."
             )
         stored = data.X.shape[1:]
         shape = (*self.shape[:-2], *stored[-2:]) if is_resized else self.shape
         if np.prod(stored) != np.prod(shape):
             raise ValueError(
-                f"`{data.name}` must hold samples of shape {shape}, as its {MANIFEST} says, and "
-                f"holds {stored}. Make it again."
+                f"`{data.name}` must hold samples of shape {shape}, as its {MANIFEST} says, got "
+                f"{stored}. Make it again."
             )
         X = data.X if stored == shape else data.X.reshape(self.n, *shape)
         return replace(data, X=X, y=self._restore_labels(data))
@@ -76,7 +76,7 @@ class SampleSet:
         unknown = [name for name in names if name not in known]
         if unknown:
             raise ValueError(
-                f"`{data.name}` must have the labels in its {MANIFEST}, and has "
+                f"`{data.name}` must have only labels of its {MANIFEST}, got "
                 f"{brief(unknown[0])}. Remove files that do not belong to it, or make it again."
             )
         return np.array([known[name] for name in names])[codes]
@@ -142,7 +142,7 @@ def check_record(title: object, record: Any) -> tuple[dict[str, Any], Any]:
         raise malformed(title, "it is of another kind")
     if record.get("version") != VERSION:
         raise ValueError(
-            f"`{title}` has version {brief(record.get('version'))}, and this library reads version "
+            f"`{title}` has version {brief(record.get('version'))}, but this library reads version "
             f"{VERSION}. Use the library that wrote it."
         )
     settings = record.get("settings")

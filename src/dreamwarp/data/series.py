@@ -81,15 +81,14 @@ def _find_parts(folder: Path) -> list[Path]:
         trains = [own] if own in trains else trains
         if len(trains) > 1:
             raise ValueError(
-                f"`{folder}` must hold one data set, and has {', '.join(p.name for p in trains)}. "
+                f"`{folder}` must hold one data set, got {', '.join(p.name for p in trains)}. "
                 "Give one of these files."
             )
         if trains:
             test = trains[0].with_name(trains[0].name.replace("_TRAIN", "_TEST"))
             return [trains[0], *([test] if test.is_file() else [])]
     raise ValueError(
-        f"`{folder}` must hold a file NAME_TRAIN.ts, NAME_TRAIN.tsv or NAME_TRAIN.txt, and has "
-        "none."
+        f"`{folder}` must hold a file NAME_TRAIN.ts, NAME_TRAIN.tsv or NAME_TRAIN.txt, got none."
     )
 
 
@@ -104,7 +103,7 @@ def _read_file(file: Path, missing: Missing | None) -> list[Series]:
         except UnicodeDecodeError as error:
             raise ValueError(f"`{file}` is not text: {error}.") from error
     if not found:
-        raise ValueError(f"`{file}` must hold series, and holds none.")
+        raise ValueError(f"`{file}` must hold series, got none.")
     return [
         series._replace(channels=[_fill_missing(series.where, c, missing) for c in series.channels])
         for series in found
@@ -223,19 +222,19 @@ def _check_lengths(file: Path, every: list[Series], pad: Pad | None) -> int:
     for where, channels, _ in every:
         if len(channels) != n_channels:
             raise ValueError(
-                f"{where} has {len(channels)} channels, and the first series has {n_channels}. All "
+                f"{where} has {len(channels)} channels, but the first series has {n_channels}. All "
                 "must have the same number."
             )
         for channel in channels:
             if len(channel) != length and pad is None:
                 raise ValueError(
-                    f"{where} has {len(channel)} values, and the first series has {length}. Use "
+                    f"{where} has {len(channel)} values, but the first series has {length}. Use "
                     "`--pad edge`, `--pad zero` or `--pad stretch` (`pad='edge'`, ...) to extend "
                     "all to the longest."
                 )
             longest = max(longest, len(channel))
     if longest < 2:
-        raise ValueError(f"`{file}` has series of one value, and series must have at least 2.")
+        raise ValueError(f"`{file}` must have series of at least 2 values, got 1.")
     return longest
 
 

@@ -234,9 +234,7 @@ def _read_form(file: Path) -> VolumeForm:
         header, shape = image.header, tuple(map(int, image.shape))
         dtype = np.dtype(header.get_data_dtype())
         if dtype.kind not in "buif":
-            raise ValueError(
-                f"`{file}` holds values of type {dtype}, and must hold real numbers. Convert it."
-            )
+            raise ValueError(f"`{file}` must hold real numbers, got {dtype}. Convert it.")
         _check_size(file, shape, dtype, int(image.dataobj.offset))
         is_scaled = (image.dataobj.slope, image.dataobj.inter) != (1.0, 0.0)
         has_affine = bool(header["sform_code"] > 0 or header["qform_code"] > 0)
@@ -262,7 +260,7 @@ def _check_size(file: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset
         check_expansion(file, packed=n_bytes, unpacked=declared)
     elif n_bytes < declared + offset:
         raise ValueError(
-            f"`{file}` declares {declared:,} bytes of values, and has {n_bytes - offset:,}. It is "
+            f"`{file}` declares {declared:,} bytes of values, but has {n_bytes - offset:,}. It is "
             "truncated or damaged: make or fetch it again."
         )
 
@@ -276,8 +274,8 @@ def _split_axes(file: Path, shape: tuple[int, ...]) -> tuple[tuple[int, int, int
         sizes = (*sizes[:3], sizes[4])
     if len(sizes) not in (3, 4) or min(sizes) < 1 or (sizes[3:] or (1,))[0] > MAX_CHANNELS:
         raise ValueError(
-            f"`{file}` has shape {shape}, and must have three axes, or a fourth of at most "
-            f"{MAX_CHANNELS} channels. Split a time series into volumes, with "
+            f"`{file}` must have three axes, or a fourth of at most {MAX_CHANNELS} channels, got "
+            f"shape {shape}. Split a time series into volumes, with "
             "`nibabel.funcs.four_to_three`, and give each its file."
         )
     x, y, z, *channels = sizes
@@ -325,7 +323,7 @@ def _check_affines(files: Sequence[ClassFile], forms: Sequence[VolumeForm]) -> N
     without = files[known.index(False)].path
     if any(known):
         raise ValueError(
-            f"volumes must all have an affine or none, and `{without}` has none (sform_code and "
+            f"volumes must all have an affine or none, but `{without}` has none (sform_code and "
             f"qform_code are 0) while `{files[known.index(True)].path}` has one. Set it, for "
             "example by `nibabel.Nifti1Image(values, affine)`."
         )
@@ -370,7 +368,7 @@ def _in_mm(spacing: Array) -> str:
 def _check_resize(resize: tuple[int, ...]) -> tuple[int, int, int]:
     if len(resize) != 3 or min(resize) < 1:
         raise ValueError(
-            "`--resize` (`resize`) must be three whole numbers for volumes, such as 64x64x64, got "
+            "`--resize` (`resize`) must be three integers for volumes, such as 64x64x64, got "
             f"{'x'.join(map(str, resize))}."
         )
     return resize[0], resize[1], resize[2]

@@ -57,7 +57,7 @@ def _read_archive(
             for ending, part in zip(fields, contents, strict=True):
                 if ending not in members:
                     raise ValueError(
-                        f"`{file}` must have .{fields[0]} and .{fields[1]} for every sample, and "
+                        f"`{file}` must have .{fields[0]} and .{fields[1]} for every sample, but "
                         f"`{key}` has {_list_endings(members)}. Make or fetch it again, or name "
                         "others with `--fields png,cls` (`fields=('png', 'cls')`)."
                     )
@@ -65,7 +65,7 @@ def _read_archive(
                 part.append(stream.read(members[ending].size))
             names.append(f"{file}[{members[fields[0]].name}]")
     if fields is None or not names:
-        raise ValueError(f"`{file}` must hold samples, and holds no files with an ending.")
+        raise ValueError(f"`{file}` must hold samples, got no files with an ending.")
     samples, labels = contents
     X = _decode_samples(file, fields[0], names, samples, resize)
     return Part(X, _decode_labels(file, fields[1], labels))
@@ -180,7 +180,7 @@ def _decode_samples(
     if ending.rpartition(".")[2] != "npy":
         return decode_all(contents, names, resize=resize)
     if resize is not None:
-        raise ValueError(f"`--resize` (`resize`) is for images, and `{file}` holds arrays.")
+        raise ValueError(f"`--resize` (`resize`) is for images, got arrays in `{file}`.")
     arrays = list(map(decode_npy, names, contents))
     check_forms(file, ((array.dtype, array.shape) for array in arrays))
     return np.stack(arrays)
@@ -196,7 +196,7 @@ def _decode_labels(file: Path, ending: str, contents: list[bytes]) -> NDArray[An
     for content in contents:
         if not WHOLE.fullmatch(content) or abs(int(content)) >= 2**63:
             raise ValueError(
-                f"`{file}` must have whole numbers as .{ending}, got {content[:40]!r}. Store "
+                f"`{file}` must have integers as .{ending}, got {content[:40]!r}. Store "
                 "labels that are words as .txt."
             )
     return np.array([int(content) for content in contents], np.int64)

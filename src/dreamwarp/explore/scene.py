@@ -7,8 +7,6 @@ Independent of the web server. What differs between signals, images, volumes and
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,20 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.augment.subject import Data, Subject
+from dreamwarp.augment.subject import Data
 from dreamwarp.data.shapes import ShapeSet
-from dreamwarp.explore.kinds import (
-    WHOLE,
-    Arrays,
-    Images,
-    Kind,
-    Landmarks,
-    Meshes,
-    Pair,
-    Signals,
-    View,
-    Volumes,
-)
+from dreamwarp.explore.kinds import Kind, Landmarks, Pair, View, kind_of
+from dreamwarp.explore.recent import Recent
 from dreamwarp.model import WarpModel
 
 Numbers = NDArray[np.float64]
@@ -40,31 +28,9 @@ MAX_MOSAIC = 64
 # Results kept, so that another slice of the same volumes is shown at once.
 MAX_KEPT = 4
 
-# By the number of axes.
-ARRAYS: dict[int, type[Arrays]] = {1: Signals, 2: Images, 3: Volumes}
+MIDDLE = View()
 # One alignment at a time: each uses all cores, and other requests should not wait for several.
 _aligning = threading.Lock()
-
-
-class Recent:
-    """The latest results of some work, by what was asked."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[Hashable, Any] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The result for a key, made if it is not there. Two threads may make it twice."""
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-        made = make()
-        with self._lock:
-            self._kept[key] = made
-            while len(self._kept) > MAX_KEPT:
-                self._kept.popitem(last=False)
-        return made
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,14 +51,12 @@ class Scene:
     model_name: str = "model.dwm"
     data_name: str = "data"
     load_options: dict[str, Any] = field(default_factory=dict)
-    _recent: Recent = field(default_factory=Recent, repr=False)
+    _recent: Recent = field(default_factory=lambda: Recent(MAX_KEPT), repr=False)
 
     @classmethod
     def of(cls, model: WarpModel, data: Data | ShapeSet, **names: Any) -> Scene:
         """Make a scene of signals, images, volumes or meshes."""
-        if isinstance(data, ShapeSet):
-            return cls(Meshes(model, data), **names)
-        return cls(ARRAYS[model.space.ndim](Subject.of(model, data)), **names)
+        return cls(kind_of(model, data), **names)
 
     def warm(self) -> None:
         """Run every operation once, so that all kernels are compiled before the first request."""
@@ -153,7 +117,7 @@ class Scene:
         check_index("sample", member, len(self._members[code]), "samples of the class")
         return int(self._members[code][member])
 
-    def members(self, code: int, first: int, n: int, view: View = WHOLE) -> dict[str, Any]:
+    def members(self, code: int, first: int, n: int, view: View = MIDDLE) -> dict[str, Any]:
         """Return samples of a class, starting at number ``first``."""
         check_index("class_number", code, self.n_classes, "classes")
         chosen = self._members[code][first : first + min(n, MAX_MOSAIC)]
@@ -174,7 +138,7 @@ class Scene:
         return strength * (np.asarray(coefficients, dtype=np.float64) @ steps[: len(coefficients)])
 
     def show_warp(
-        self, sample: Any, theta: Numbers, landmarks: Landmarks, view: View = WHOLE
+        self, sample: Any, theta: Numbers, landmarks: Landmarks, view: View = MIDDLE
     ) -> dict[str, Any]:
         """Return a warped sample, with moved grid and landmarks, and velocity, if it has them."""
         key = ("warp", id(sample), theta.tobytes())
@@ -198,7 +162,7 @@ class Scene:
     # -- new samples
 
     def mosaic(
-        self, code: int | None, n: int, strength: float, seed: int, view: View = WHOLE
+        self, code: int | None, n: int, strength: float, seed: int, view: View = MIDDLE
     ) -> dict[str, Any]:
         """Make new samples of a class, or of all classes in turn."""
         if code is not None:
@@ -213,7 +177,7 @@ class Scene:
 
     # -- a pair
 
-    def align(self, code: int, first: int, second: int, view: View = WHOLE) -> dict[str, Any]:
+    def align(self, code: int, first: int, second: int, view: View = MIDDLE) -> dict[str, Any]:
         """Align one sample of a class to another; return both, the warped source and losses."""
         ends = self.index(code, first), self.index(code, second)
 
@@ -246,7 +210,7 @@ class Scene:
         index: int | None,
         coefficients: list[float],
         strength: float,
-        view: View = WHOLE,
+        view: View = MIDDLE,
     ) -> str:
         """Python code that makes the warped sample."""
         n = max((k + 1 for k, value in enumerate(coefficients) if value), default=1)
@@ -262,7 +226,7 @@ class Scene:
             ]
         )
 
-    def align_code(self, source: int, target: int, view: View = WHOLE) -> str:
+    def align_code(self, source: int, target: int, view: View = MIDDLE) -> str:
         """Python code that aligns the pair."""
         displacement, length = self.kind.prior_scale
         return "\n".join(

@@ -7,8 +7,6 @@ import math
 import secrets
 import struct
 import tempfile
-import threading
-from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from dreamwarp.data.volumes import read_volume
+from dreamwarp.explore.recent import Recent
 
 Array = NDArray[Any]
 
@@ -39,25 +38,21 @@ class Uploads:
     """Uploaded samples, by an unguessable name."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, Any] = OrderedDict()
-        self._lock = threading.Lock()
+        self._recent = Recent(MAX_KEPT)
 
     def add(self, values: Any) -> str:
         """Store a sample; return its name."""
         name = secrets.token_urlsafe(12)
-        with self._lock:
-            self._kept[name] = values
-            while len(self._kept) > MAX_KEPT:
-                self._kept.popitem(last=False)
+        self._recent.get(name, lambda: values)
         return name
 
     def get(self, name: str) -> Any:
         """Return a stored sample."""
-        with self._lock:
-            if name not in self._kept:
-                raise ValueError("`upload` is unknown or has expired. Drop it again.")
-            self._kept.move_to_end(name)
-            return self._kept[name]
+        return self._recent.get(name, _raise_expired)
+
+
+def _raise_expired() -> None:
+    raise ValueError("`upload` is unknown or has expired. Drop it again.")
 
 
 def read_picture(content: bytes, n_channels: int, *, is_ink: bool) -> Array:
@@ -152,12 +147,8 @@ def read_uploaded_volume(content: bytes, n_channels: int) -> Array:
 def _read_npy(content: bytes) -> Array:
     stream = io.BytesIO(content)
     version = np.lib.format.read_magic(stream)
-    read = (
-        np.lib.format.read_array_header_1_0
-        if version == (1, 0)
-        else (np.lib.format.read_array_header_2_0)
-    )
-    shape, _, dtype = read(stream)
+    read_1, read_2 = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0
+    shape, _, dtype = (read_1 if version == (1, 0) else read_2)(stream)
     # numpy allocates what the header declares.
     declared = math.prod(shape) * dtype.itemsize
     if dtype.kind not in "biuf" or declared != len(content) - stream.tell():

@@ -14,7 +14,7 @@ from dreamwarp.core import compiled
 from dreamwarp.core.cluster import run_on
 from dreamwarp.core.draws import Seed
 from dreamwarp.core.progress import ProgressOption, describe_bytes, track
-from dreamwarp.core.validation import check_whole
+from dreamwarp.core.validation import check_integer
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.sample_sets import MANIFEST
 from dreamwarp.generation.ahead import map_ahead
@@ -248,8 +248,8 @@ def _find_manifest(store: Store, wanted: Manifest, resume: bool) -> Manifest:
     if MANIFEST not in names:
         if names:
             raise FileExistsError(
-                f"`{store.title}` must be a new or empty folder, and holds {names[0]}"
-                f"{' and more' if len(names) > 1 else ''}, which is no set of samples. Choose "
+                f"`{store.title}` must be a new or empty folder, but holds {names[0]}"
+                f"{' and more' if len(names) > 1 else ''}, not a set of samples. Choose "
                 "another folder."
             )
         return wanted
@@ -288,15 +288,15 @@ def _count(n: int | None, per_class: int | None, source: SampleSource, balance: 
         raise ValueError(
             f"`per_class` needs classes that take turns, `balance='classes'`, got {balance!r}."
         )
-    return check_whole("per_class", per_class, 1) * len(source.form.classes)
+    return check_integer("per_class", per_class, 1) * len(source.form.classes)
 
 
 def _check_room(store: Store, file_format: ShardFormat, n: int) -> None:
     n_needed, n_free = file_format.count_bytes(n), store.count_free()
     if n_needed is not None and n_free is not None and n_needed > n_free:
         raise OSError(
-            f"`{store.title}` must have room for {n:,} samples, {describe_bytes(n_needed)}, and "
-            f"has {describe_bytes(n_free)}. Ask for fewer, or choose another disk."
+            f"`{store.title}` must have room for {n:,} samples, {describe_bytes(n_needed)}, "
+            f"got {describe_bytes(n_free)}. Ask for fewer, or choose another disk."
         )
 
 

@@ -104,11 +104,11 @@ def read_manifest(store: Store) -> Manifest:
         content = read_bounded(store, MANIFEST, MAX_BYTES)
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"`{store.title}` holds no {MANIFEST}: it is no set of samples."
+            f"`{store.title}` holds no {MANIFEST}, so it is not a set of samples."
         ) from None
     except NotADirectoryError:
         raise NotADirectoryError(
-            f"`{store.title}` must be the folder of a set of samples, and is a file."
+            f"`{store.title}` must be the folder of a set of samples, got a file."
         ) from None
     title = f"{store.title}/{MANIFEST}"
     manifest = Manifest(*check_record(title, parse_record(title, content)))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dreamwarp.augment.source import SampleForm, check_range
-from dreamwarp.core.validation import check_whole
+from dreamwarp.core.validation import check_integer
 
 # Limited because the manifest lists all shards and is rewritten after each.
 MAX_SHARDS = 10_000
@@ -55,7 +55,7 @@ def make_plan(first: int, n: int, shard_size: int | None, form: SampleForm) -> P
     if shard_size is None:
         usual = min(SHARD_SAMPLES, max(1, SHARD_BYTES // max(1, form.n_bytes)))
         return Plan(first, n, max(usual, -(-n // MAX_SHARDS)))
-    plan = Plan(first, n, check_whole("shard_size", shard_size, 1))
+    plan = Plan(first, n, check_integer("shard_size", shard_size, 1))
     if len(plan) > MAX_SHARDS:
         raise ValueError(
             f"`shard_size` must be at least {-(-n // MAX_SHARDS)} for {n} samples, for at most "

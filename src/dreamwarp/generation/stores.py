@@ -126,7 +126,7 @@ class LocalStore(Store):
         if not self.folder.exists():
             return []
         if not self.folder.is_dir():
-            raise NotADirectoryError(f"`{self.title}` must be a folder, and is a file.")
+            raise NotADirectoryError(f"`{self.title}` must be a folder, got a file.")
         return [name for name in sorted(os.listdir(self.folder)) if not LEFTOVER.fullmatch(name)]
 
     @contextmanager

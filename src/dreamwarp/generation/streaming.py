@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.augment.source import Balance, SampleSource, check_range
 from dreamwarp.core.draws import Seed
-from dreamwarp.core.validation import check_whole
+from dreamwarp.core.validation import check_integer
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.sample_sets import MAX_NUMBER
 from dreamwarp.model import WarpModel
@@ -58,7 +58,7 @@ def stream(
     """
     source = SampleSource(model, data, seed=seed, strength=strength, balance=balance)
     end = check_end(first, n)
-    size = check_whole("batch_size", batch_size, 1)
+    size = check_integer("batch_size", batch_size, 1)
     batches = ((start, min(size, end - start)) for start in range(first, end, size))
     # A generator expression, so that the checks above run at once, not at the first batch.
     return (source.make(start, count, n_threads=n_threads) for start, count in batches)

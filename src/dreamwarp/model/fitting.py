@@ -104,7 +104,7 @@ class ClassFit:
     pooling : float
         Weight of the covariance of all classes; 1 for a class that fell back to it.
     fell_back : bool
-        Whether the class had too few pairs, and has the distribution of all classes.
+        Whether the class had too few pairs and so uses the distribution of all classes.
     """
 
     n_pairs: int
@@ -182,7 +182,7 @@ def choose_shrinkage(pairs: Pairs, formula: str) -> float:
     """The shrinkage by a formula, "oas" or "ledoit-wolf"."""
     if not pairs.theta.any():
         return 0.0
-    # One pair does not tell directions apart, and scikit-learn would divide by zero.
+    # One pair does not determine directions: scikit-learn would divide by zero.
     if len(pairs) == 1:
         return 1.0
     from sklearn.covariance import ledoit_wolf_shrinkage, oas

@@ -15,8 +15,8 @@ from dreamwarp.core.lanes import LANES
 from dreamwarp.model import draw_kernels as kernels
 from dreamwarp.model.distribution import Array, Batch, Distribution, Integers, Shapes
 
-# Smallest standard deviation, relative to the largest, that float64 tells from zero: a covariance
-# is rounded at 1e-16 of its largest entry, its square root at 1e-8.
+# Smallest standard deviation, relative to the largest, that float64 distinguishes from zero: a
+# covariance is rounded at 1e-16 of its largest entry, its square root at 1e-8.
 SMALLEST_DEVIATION = 1e-7
 # Smallest number of tasks per thread; a task is ``LANES`` draws.
 TASKS_PER_BLOCK = 8

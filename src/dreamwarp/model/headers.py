@@ -38,7 +38,7 @@ Record = Mapping[str, Any]
 
 def malformed(file: Path, what: str) -> ValueError:
     """The error for a bad file."""
-    return ValueError(f"`{file}` is not a usable model file: {what}. Save the model anew.")
+    return ValueError(f"`{file}` is not a usable model file: {what}. Save the model again.")
 
 
 @contextmanager
@@ -72,13 +72,13 @@ def read_description(file: Path, metadata: Mapping[str, str] | None) -> Record:
         raise malformed(file, f"its format version is {version!r:.40}")
     if version < VERSION:
         raise ValueError(
-            f"`{file}` has format {version}, of an older dreamwarp, and this one reads format "
+            f"`{file}` has format {version}, of an older dreamwarp, but this one reads format "
             f"{VERSION}. Fit the model again."
         )
     if version > VERSION:
         raise ValueError(
-            f"`{file}` has format {version!r:.40}, and this dreamwarp reads format {VERSION}. "
-            "Upgrade dreamwarp, or save the model anew with this one."
+            f"`{file}` has format {version!r:.40}, but this dreamwarp reads format {VERSION}. "
+            "Upgrade dreamwarp, or fit the model again with this one."
         )
     return model
 

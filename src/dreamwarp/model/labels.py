@@ -44,8 +44,8 @@ def encode(labels: Any, classes: Sequence[Label]) -> NDArray[np.int64]:
         return _encode_each(labels, classes)  # numpy turns numbers among strings into strings
     if values.size and values.dtype.kind not in "Uiub":
         raise TypeError(
-            f"`labels` must be strings, whole numbers or booleans, got dtype {values.dtype}. "
-            "Float labels can be turned with y.astype(int)."
+            f"`labels` must be strings, integers or booleans, got dtype {values.dtype}. "
+            "Convert float labels with y.astype(int)."
         )
     if (kind is str) != (values.dtype.kind == "U"):
         return np.full(len(values), -1)

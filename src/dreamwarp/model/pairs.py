@@ -199,7 +199,7 @@ def _check_class(
     ends = np.asarray(edges)
     if ends.shape != (n_pairs, 2) or (ends.size and ends.dtype.kind not in "iu"):
         raise ValueError(
-            f"`edges[{label!r}]` must be whole numbers of shape ({n_pairs}, 2), the two samples of "
+            f"`edges[{label!r}]` must be integers of shape ({n_pairs}, 2), the two samples of "
             f"each pair, got {ends.dtype} of shape {ends.shape}."
         )
     if ends.min(initial=0) < 0:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from dreamwarp.core.draws import Seed, as_key, check_numbers
 from dreamwarp.core.labels import Label, check_label
-from dreamwarp.core.validation import check_choice, check_factor, check_whole
+from dreamwarp.core.validation import check_choice, check_factor, check_integer
 from dreamwarp.model.distribution import Array, Batch, Distribution, Integers
 from dreamwarp.model.fitting import (
     KINDS,
@@ -159,7 +159,7 @@ class WarpModel:
             bandwidth=_check_positive("bandwidth", bandwidth, 1.0) if is_kde else None,
             class_pairs=_check_positive("class_pairs", class_pairs) if is_template else None,
             drift=_check_share("drift", drift) if is_template else None,
-            min_pairs=check_whole("min_pairs", min_pairs, 1),
+            min_pairs=check_integer("min_pairs", min_pairs, 1),
         )
         pairs_by_class = check_pairs(space, theta_by_class, weights, edges)
         check_enough(pairs_by_class, given.min_pairs)
@@ -263,7 +263,7 @@ class WarpModel:
         The first draws do not depend on ``n``. Draws of different labels are independent.
         """
         self.distribution(label)  # raises if the label is unknown
-        return self.draw(label, np.arange(check_whole("n", n, 0)), seed=seed)
+        return self.draw(label, np.arange(check_integer("n", n, 0)), seed=seed)
 
     def draw(
         self,

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.align import Alignments
 from dreamwarp.augment.subject import Look, as_sample
-from dreamwarp.core.validation import check_whole
+from dreamwarp.core.validation import check_integer
 from dreamwarp.report import figures, sheets
 from dreamwarp.report.galleries import Cell, draw_panels, draw_table
 from dreamwarp.report.sheets import draw_difference, draw_sample
@@ -94,7 +94,7 @@ def draw_gallery(study: Study, *, label: Any = None, n: int = 8) -> Figure:
     n : int
         Number of pairs.
     """
-    worst, typical = choose_pairs(study, label, check_whole("n", n, 1))
+    worst, typical = choose_pairs(study, label, check_integer("n", n, 1))
     subject, rows, notes = study.subject, [], []
     for index in map(int, [*worst, *typical]):
         source, target = (subject.sample(int(end)) for end in study.edges[index])

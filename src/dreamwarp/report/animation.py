@@ -17,7 +17,7 @@ from PIL import Image
 from dreamwarp.augment.subject import Data, Subject
 from dreamwarp.core.files import check_suffix, write_beside
 from dreamwarp.core.progress import ProgressOption, track
-from dreamwarp.core.validation import check_whole
+from dreamwarp.core.validation import check_integer
 from dreamwarp.model import WarpModel
 from dreamwarp.report.galleries import GAP, draw_panels
 from dreamwarp.report.sheets import box_width
@@ -53,7 +53,7 @@ def component_frames(
     subject = Subject.of(model, data)
     chosen = choose_rows(subject, label, component, n_components)
     # Slower at the ends, where the motion turns.
-    times = np.linspace(-0.5, 0.5, check_whole("n_frames", n_frames, 2))
+    times = np.linspace(-0.5, 0.5, check_integer("n_frames", n_frames, 2))
     deviations = DEVIATION * np.sin(math.pi * times)
     moving = [warp_along(subject, code, k, deviations) for _, code, k in chosen]
     names = [name for name, _, _ in chosen]

@@ -92,8 +92,8 @@ def draw_shape_figure(name: str, model: WarpModel, shapes: ShapeSet, **options: 
         )
         return draw(model)
     raise ValueError(
-        f"the figure {name!r} needs series, images or volumes, and `{shapes.name}` holds meshes. "
-        f"For meshes there are {', '.join(NAMES)}."
+        f"the figure {name!r} needs series, images or volumes, got meshes in `{shapes.name}`. "
+        f"For meshes use {', '.join(NAMES)}."
     )
 
 

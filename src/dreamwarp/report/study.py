@@ -24,7 +24,7 @@ from dreamwarp.augment.source import fingerprint
 from dreamwarp.augment.subject import Data, Subject
 from dreamwarp.augment.verdict import Judgement
 from dreamwarp.core.progress import ProgressOption
-from dreamwarp.core.validation import check_whole
+from dreamwarp.core.validation import check_integer
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.model import WarpModel
 
@@ -166,7 +166,7 @@ def make_study(
         If the model was learned with a sampler, MAP estimates take the place of draws.
     """
     whole = Subject.of(model, data, seed=seed)
-    some = spread_evenly(whole.codes, check_whole("max_samples", max_samples, 2))
+    some = spread_evenly(whole.codes, check_integer("max_samples", max_samples, 2))
     chosen = DataSet(whole.source.data.name, whole.X[some], whole.source.data.y[some])
     with warnings.catch_warnings():
         if len(some) < len(whole.X):  # a subset does not match the model's fingerprint

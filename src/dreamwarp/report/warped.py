@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.augment.subject import Data, Subject
 from dreamwarp.core.samples import spaced
-from dreamwarp.core.validation import check_whole
+from dreamwarp.core.validation import check_integer
 from dreamwarp.model import WarpModel
 from dreamwarp.model.strength import resolve_strength
 from dreamwarp.report.galleries import Cell, draw_table
@@ -47,7 +47,7 @@ def draw_samples(
     seed : int
     """
     subject = Subject.of(model, data)
-    check_whole("n_versions", n_versions, 1)
+    check_integer("n_versions", n_versions, 1)
     used = shown_strength(model, strength)
     if label is None:
         originals = [int(subject.typical(code)[0]) for code in shown_classes(subject)]
@@ -105,7 +105,8 @@ def choose_rows(
     subject: Subject, label: Any, component: int, n_components: int
 ) -> list[tuple[str, int, int]]:
     """Return name, class and component (from 0) of each row."""
-    first, n = check_whole("component", component, 1), check_whole("n_components", n_components, 1)
+    first = check_integer("component", component, 1)
+    n = check_integer("n_components", n_components, 1)
     if label is None:
         return [(str(subject.labels[k]), k, first - 1) for k in shown_classes(subject)]
     code, dim = subject.code_of(label), subject.model.space.dim

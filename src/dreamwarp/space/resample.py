@@ -280,7 +280,7 @@ def fill_number(fill: Fill, fill_value: float, dtype: np.dtype[Any]) -> Any:
         low, high = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
         if not low <= number <= high or number != int(number):
             raise ValueError(
-                f"`fill_value` must be a whole number between {low} and {high} for samples of "
+                f"`fill_value` must be an integer between {low} and {high} for samples of "
                 f"dtype {dtype}, got {fill_value!r}. Convert the samples to a wider dtype."
             )
     return dtype.type(number)

@@ -352,8 +352,8 @@ class WarpSpace:
         worst = float(np.max([fields.rate, fields.speed], initial=0.0))
         if worst > MAX_RATE:
             raise ValueError(
-                f"`theta` is too large: its velocity or velocity gradient reaches {worst:.3g} per "
-                f"unit time, and must stay below {MAX_RATE:g}. Scale it down."
+                f"`theta` must have velocities and velocity gradients below {MAX_RATE:g} per unit "
+                f"time, got {worst:.3g}. Scale it down."
             )
         growth = fields.growth.max(initial=0.0)
         if growth > NOISY_GROWTH:
@@ -438,7 +438,7 @@ def _check_cells(cells: Any) -> tuple[int, ...]:
     whole = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in values)
     if not whole or not 1 <= len(values) <= MAX_AXES or min(values) < 1:
         raise ValueError(
-            f"`cells` must be 1 to {MAX_AXES} positive whole numbers, the cells per axis, such as "
+            f"`cells` must be 1 to {MAX_AXES} positive integers, the cells per axis, such as "
             f"(4, 4), got {cells!r}."
         )
     return tuple(int(n) for n in values)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from dreamwarp.core.draws import Seed, check_numbers, derive_seed
-from dreamwarp.core.validation import check_whole
+from dreamwarp.core.validation import check_integer
 from dreamwarp.model import WarpModel
 from dreamwarp.torch.drawing import RandomWarps, WarpOptions
 
@@ -55,7 +55,7 @@ def average_over_warps(
     -------
     (k, ...)
     """
-    n = check_whole("n", n, 0)
+    n = check_integer("n", n, 0)
     if labels is None:
         options = {**options, "unknown": "pool"}
     warps = RandomWarps(model, seed=seed, **options)

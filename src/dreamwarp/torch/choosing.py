@@ -48,7 +48,7 @@ from dreamwarp.augment.verdict import (
 )
 from dreamwarp.core.draws import Seed, as_key, derive_seed
 from dreamwarp.core.progress import ProgressOption, check_progress, track
-from dreamwarp.core.validation import check_factor, check_whole
+from dreamwarp.core.validation import check_factor, check_integer
 from dreamwarp.model import WarpModel
 from dreamwarp.model.strength import apply_strength
 from dreamwarp.torch.drawing import RandomWarps
@@ -138,7 +138,7 @@ def choose_strength(
     """
     check_progress(progress)
     tried = STRENGTHS if strengths is None else tuple(check_strengths(strengths))
-    sizes = check_whole("n_steps", n_steps, 8), check_whole("batch_size", batch_size, 1)
+    sizes = check_integer("n_steps", n_steps, 8), check_integer("batch_size", batch_size, 1)
     rate = check_factor("learning_rate", learning_rate)
     data = _read(model, X, y, as_key(seed), torch.device(device))
     folds = _make_folds(data)

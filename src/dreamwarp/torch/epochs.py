@@ -9,7 +9,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch.utils.data import get_worker_info
 
-from dreamwarp.core.validation import check_whole, warn_user
+from dreamwarp.core.validation import check_integer, warn_user
 
 # Numbers remembered per epoch. Some are enough: without a call of set_epoch, all numbers repeat.
 N_REMEMBERED = 4096
@@ -35,7 +35,7 @@ class SharedEpoch:
 
     def set(self, epoch: int) -> None:
         """Set the epoch in all processes, forget the numbers, and count from 0 again."""
-        self._value[EPOCH] = check_whole("epoch", epoch, 0)
+        self._value[EPOCH] = check_integer("epoch", epoch, 0)
         self._value[DRAWN:] = NO_NUMBER
         self._count = 0
 

@@ -11,7 +11,7 @@ from torch.utils.data import IterableDataset, get_worker_info
 
 from dreamwarp.augment.source import Balance, SampleSource
 from dreamwarp.core.draws import Seed
-from dreamwarp.core.validation import check_whole
+from dreamwarp.core.validation import check_integer
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.sample_sets import MAX_NUMBER
 from dreamwarp.generation.streaming import check_end
@@ -86,7 +86,7 @@ class SampleStream(IterableDataset[Batch]):
         self._source = SampleSource(model, data, seed=seed, strength=strength, balance=balance)
         self._first, self._end = first, check_end(first, n)
         self._is_endless = n is None
-        self._batch_size = check_whole("batch_size", batch_size, 1)
+        self._batch_size = check_integer("batch_size", batch_size, 1)
         self._rank, self._world_size = rank, world_size
         self._epoch = SharedEpoch(0)
         self.classes = self._source.form.classes
@@ -101,9 +101,9 @@ class SampleStream(IterableDataset[Batch]):
                 "an endless stream has no epochs. Give `n`, the number of samples per epoch."
             )
         n = self._end - self._first
-        if self._end + check_whole("epoch", epoch, 0) * n > MAX_NUMBER:
+        if self._end + check_integer("epoch", epoch, 0) * n > MAX_NUMBER:
             raise ValueError(
-                f"sample numbers must be below 2^62, and epoch {epoch} of {n} samples each exceeds "
+                f"sample numbers must be below 2^62, but epoch {epoch} of {n} samples each exceeds "
                 "that. Use an earlier epoch."
             )
         self._epoch.set(epoch)

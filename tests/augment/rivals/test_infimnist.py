@@ -232,7 +232,7 @@ def test_bad_indices_are_refused(generator: InfiMNIST) -> None:
         generator.image([3, -1])
     with pytest.raises(ValueError, match=r"`indices` must be at least 0 and below 2\^63"):
         generator.label(np.array([2**63], np.uint64))
-    with pytest.raises(TypeError, match=r"`indices` must be whole numbers.*float64"):
+    with pytest.raises(TypeError, match=r"`indices` must be one integer.*float64"):
         generator.image([1.0])
-    with pytest.raises(TypeError, match=r"`indices` must be whole numbers.*\(1, 2\)"):
+    with pytest.raises(TypeError, match=r"`indices` must be one integer.*\(1, 2\)"):
         generator.image([[1, 2]])

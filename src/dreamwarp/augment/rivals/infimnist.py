@@ -155,7 +155,7 @@ def _check_images(name: str, images: ArrayLike, labels: ArrayLike) -> tuple[NDAr
     if values.ndim != 3 or values.dtype != np.uint8:
         raise ValueError(
             f"`{name}` must be uint8 images of shape (n, rows, columns), got {values.dtype} of "
-            f"shape {values.shape}. Scale values to whole numbers from 0 to 255."
+            f"shape {values.shape}. Scale values to integers from 0 to 255."
         )
     return values, check_part(name, values, labels)
 
@@ -166,7 +166,7 @@ def _check_indices(indices: ArrayLike) -> NDArray[np.int64]:
         values = values.astype(np.int64)
     if values.dtype.kind not in "iu" or values.ndim > 1:
         raise TypeError(
-            "`indices` must be whole numbers of shape (n,), or one number, got an array of "
+            "`indices` must be one integer or integers of shape (n,), got an array of "
             f"{values.dtype} and shape {values.shape}."
         )
     if values.size and not 0 <= values.min() <= values.max() < 2**63:

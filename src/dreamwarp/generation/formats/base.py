@@ -123,7 +123,7 @@ def find_untext(form: SampleForm) -> str | None:
     """A fault if any label contains a lone surrogate, which UTF-8 can't encode."""
     for label in form.labels:
         if isinstance(label, str) and any("\ud800" <= letter <= "\udfff" for letter in label):
-            return f"holds labels that are Unicode text, and the data has {label!r}"
+            return f"holds labels that are Unicode text, got {label!r}"
     return None
 
 

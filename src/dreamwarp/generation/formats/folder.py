@@ -49,8 +49,8 @@ class FolderFormat(ShardFormat):
         if fits_png(form):
             return None
         return (
-            "holds PNG images, grey of 8 or 16 bits or coloured of 8, of at most 2^26 pixels, and "
-            f"the data is {form.dtype} of shape {form.shape}"
+            "holds PNG images, grey of 8 or 16 bits or coloured of 8, of at most 2^26 pixels, "
+            f"got {form.dtype} of shape {form.shape}"
         )
 
     @classmethod

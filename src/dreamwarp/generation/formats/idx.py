@@ -26,12 +26,12 @@ class IdxFormat(ShardFormat):
     def find_fault(cls, form: SampleForm) -> str | None:
         """Why the format can't hold samples of a form, or None."""
         if form.dtype not in CODES:
-            return f"holds {', '.join(map(str, CODES))}, and the data is {form.dtype}"
+            return f"holds {', '.join(map(str, CODES))}, got {form.dtype}"
         labels = form.classes
         low, high = np.iinfo(np.int32).min, np.iinfo(np.int32).max
         if labels.dtype.kind not in "iu" or labels.min() < low or labels.max() > high:
             return (
-                f"holds labels that are whole numbers of 32 bits, and the data has {labels.dtype} "
+                f"holds labels that are integers of 32 bits, got {labels.dtype} "
                 f"such as {labels[0].item()!r}"
             )
         return None

@@ -31,7 +31,7 @@ class NiftiFormat(FolderFormat):
             return None
         return (
             f"holds volumes (x, y, z), or (channels, x, y, z) of at most {MAX_CHANNELS} channels, "
-            "of integers or floats of 32 or 64 bits, and the data is "
+            "of integers or floats of 32 or 64 bits, got "
             f"{form.dtype} of shape {form.shape}"
         )
 

@@ -37,14 +37,9 @@ class ParquetFormat(ShardFormat):
     def find_fault(cls, form: SampleForm) -> str | None:
         """Why the format can't hold samples of a form, or None."""
         if form.dtype.kind not in "iuf" or form.dtype.itemsize > 8:
-            return (
-                "holds whole and floating-point numbers of at most 64 bits, and the data is "
-                f"{form.dtype}"
-            )
+            return f"holds integers and floating-point numbers of at most 64 bits, got {form.dtype}"
         if math.prod(form.shape) > MAX_VALUES:
-            return (
-                f"holds samples of at most 2^31 - 1 values, and the data is of shape {form.shape}"
-            )
+            return f"holds samples of at most 2^31 - 1 values, got shape {form.shape}"
         return find_untext(form)
 
     def encode(self, first: int, X: NDArray[Any], y: NDArray[Any]) -> Any:

@@ -45,10 +45,7 @@ class WebDatasetFormat(ShardFormat):
     def find_fault(cls, form: SampleForm) -> str | None:
         """Why the format can't hold samples of a form, or None."""
         if form.n_bytes > MAX_BYTES:
-            return (
-                f"holds samples of at most 4 GiB each, and the data is {form.dtype} of shape "
-                f"{form.shape}"
-            )
+            return f"holds samples of at most 4 GiB each, got {form.dtype} of shape {form.shape}"
         return find_untext(form)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Surfaces to draw, of which large ones are simplified."""
+"""Surfaces to draw, and their simplification."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align.points import thin
+from dreamwarp.data.shapes import ShapeSet
 
 # Cells per axis of the finest grid that is tried, and the factor to the next.
 FINEST, COARSER = 128, 0.8
@@ -18,6 +19,13 @@ class Surface(NamedTuple):
 
     points: NDArray[np.float64]
     faces: NDArray[np.int64]
+
+
+def surface_of(shapes: ShapeSet, index: int) -> Surface:
+    """A shape in the unit cube."""
+    points = shapes.boxes[index].to_unit(shapes.points[index])
+    faces = getattr(shapes.meshes[index], "faces", None) if shapes.meshes else None
+    return Surface(points, np.asarray(np.empty((0, 3)) if faces is None else faces, np.int64))
 
 
 def simplify(surface: Surface, n_most: int) -> Surface:
