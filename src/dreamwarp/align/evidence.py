@@ -36,7 +36,7 @@ from dreamwarp.align.similarity import SquaredError
 from dreamwarp.core.compiled import map_on_threads, single_threaded_algebra, thread_count
 from dreamwarp.core.defaults import LEARNING_TOLERANCE
 from dreamwarp.core.progress import ProgressOption
-from dreamwarp.core.validation import check_resolution, check_whole, warn_of_fine_cells
+from dreamwarp.core.validation import check_integer, check_resolution, warn_of_fine_cells
 from dreamwarp.space import WarpSpace
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class EvidenceFinder:
         chosen, calibrated = choose_similarity(similarity, sigma, shape)
         # At full resolution, unlike modes alone: noise and curvatures are those of all pixels.
         problem = Problem.of(
-            prior, shape, chosen, max_steps=check_whole("max_steps", max_steps, 1),
+            prior, shape, chosen, max_steps=check_integer("max_steps", max_steps, 1),
             tolerance=LEARNING_TOLERANCE,
         )  # fmt: skip
         if not calibrated:

@@ -23,7 +23,7 @@ from dreamwarp.core.defaults import (
 )
 from dreamwarp.core.labels import Label
 from dreamwarp.core.progress import ProgressOption, show_waiting
-from dreamwarp.core.validation import check_choice, check_whole, warn_user
+from dreamwarp.core.validation import check_choice, check_integer, warn_user
 from dreamwarp.model import WarpModel, alignment_weights, empirical_bayes
 from dreamwarp.model.fitting import (
     KINDS,
@@ -84,9 +84,9 @@ class Settings:
         check_choice("model", self.model, KINDS)
         check_choice("method", self.method, LEARNING_METHODS)
         if self.max_pairs is not None:
-            check_whole("max_pairs", self.max_pairs, MIN_PAIRS)
+            check_integer("max_pairs", self.max_pairs, MIN_PAIRS)
         if self.pixels_per_cell not in ("auto", None):
-            check_whole("pixels_per_cell", self.pixels_per_cell, 1)
+            check_integer("pixels_per_cell", self.pixels_per_cell, 1)
         for name in ("keep_unusable", "discount_poor"):
             if not isinstance(getattr(self, name), bool | np.bool_):
                 raise TypeError(f"`{name}` must be True or False, got {getattr(self, name)!r}.")

@@ -48,9 +48,6 @@ def check_integer(name: str, value: Any, lowest: int) -> int:
     return int(value)
 
 
-check_whole = check_integer  # old name, for align/evidence.py and augment/learning.py
-
-
 def check_factor(name: str, value: Any, or_else: str = "") -> float:
     """Return a float; raise if negative or not finite. ``or_else``: other accepted values."""
     is_real = isinstance(value, Real) and not isinstance(value, bool)
