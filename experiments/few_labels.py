@@ -106,14 +106,6 @@ def tune(archive: lab.Archive, trials: Sequence[Trial]) -> tuple[list[Trial], fl
             return [], trials[best].setting
 
 
-def final_trial(study: str, rival: str, setting: float | None, draw: int) -> Trial:
-    """The final of a rival. For networks, learned warps of strength 1 are the default's."""
-    task, classifier = study.split("/")
-    if rival == "learned per class" and setting == 1.0 and classifier != "1-NN":
-        return Trial(task, classifier, BY_DEFAULT, None, draw)
-    return Trial(task, classifier, rival, setting, draw)
-
-
 def settings_of(archive: lab.Archive, task: str, classifier: str, name: str) -> Any:
     """Tuning trials to run next, and the setting; None for both until it is known."""
     grid = [Trial(task, classifier, name, s, TUNING) for s in RIVALS[name].settings]
@@ -129,8 +121,8 @@ def list_trials(archive: lab.Archive, study: str, rivals: Iterable[str]) -> list
         more, setting = settings_of(archive, task, classifier, name)
         tuning += more
         if not more:
-            finals += [final_trial(study, name, setting, draw) for draw in range(N_DRAWS)]
-    return tuning + sorted(dict.fromkeys(finals), key=lambda trial: trial.draw)
+            finals += [Trial(task, classifier, name, setting, draw) for draw in range(N_DRAWS)]
+    return tuning + sorted(finals, key=lambda trial: trial.draw)
 
 
 def run(trial: Trial, **options: Any) -> dict[str, Any]:
@@ -152,7 +144,7 @@ def final_errors(archive: lab.Archive, study: str, name: str, judge: str) -> np.
     task, classifier = study.split("/")
     more, setting = settings_of(archive, task, classifier, name)
     found = [
-        None if more else archive.find(final_trial(study, name, setting, draw))
+        None if more else archive.find(Trial(task, classifier, name, setting, draw))
         for draw in range(N_DRAWS)
     ]
     return np.array([np.nan if one is None else 100 * one[judge] for one in found])

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 import dreamwarp.torch as dwt
 from dreamwarp import Augmenter
 from dreamwarp.core.draws import derive_seed
+from dreamwarp.model.strength import NETWORK_STRENGTH
 from dreamwarp.torch import LearnedWarp, functional, tensor_engine
 from dreamwarp.torch.drawing import RandomWarps
 from tests.torch.cases import make_images, make_model, make_template_model
@@ -111,12 +112,12 @@ def test_each_image_is_warped_with_probability_p() -> None:
 
 def test_strength_scales_warps() -> None:
     half, full = draws(LearnedWarp(make_model(), strength=0.5)), draws(LearnedWarp(make_model()))
-    torch.testing.assert_close(half, 0.5 * full)
+    torch.testing.assert_close(half, 0.5 / NETWORK_STRENGTH * full)
     for recommended in (0.0, 3.0):
         warp = LearnedWarp(make_model().with_strength(recommended), strength=0.5)
         assert warp.strength == 0.5 and "strength=0.5, p=1" in repr(warp)
         assert torch.equal(draws(warp), half)
-    # Networks take the natural scale, not what is recommended for a nearest neighbour.
+    # Networks have a strength of their own, not what is recommended for a nearest neighbour.
     assert torch.equal(draws(LearnedWarp(make_model().with_strength(0.5))), full)
 
 

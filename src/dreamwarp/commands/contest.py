@@ -22,14 +22,13 @@ from dreamwarp.augment.augmenter import Augmenter
 from dreamwarp.augment.rivals.elastic import deform_elastically
 from dreamwarp.core.progress import track
 from dreamwarp.data.dataset import DataSet, Part
+from dreamwarp.model.strength import NETWORK_STRENGTH
 
 # A classifier's name, training digits and test digits.
 Task = tuple[str, Part, Part]
 
 NONE, ELASTIC, LEARNED = "training digits alone", "and elastic noise", "and learned warps"
 CLASSIFIERS = NEIGHBOR, NETWORK = "nearest neighbour", "small network"
-# Strength of learned warps for the network: the default of `LearnedWarp`.
-NETWORK_STRENGTH = 1.0
 BATCH = 100
 # Differences below this many standard errors are called unclear.
 CLEAR = 2.0

@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from dreamwarp.model.warpmodel import WarpModel
 
 
-# Default for networks: the scale of the learned warps. With empirical Bayes that is the scale of
-# the members about the centre of their class, and networks have the lowest error near it.
-NETWORK_STRENGTH = 1.0
+# Default for networks. Empirical Bayes learns the scale of the members about the centre of their
+# class, and networks do best with somewhat more. On MNIST with 100 labels per class, one draw apart
+# from those of the study, 7,200 steps, errors in percent at strength 1 / 1.2 / 1.3 / 1.6: ConvNet
+# 1.45 / 1.42 / - / -, MLP 2.56 / - / 2.22 / 2.30.
+NETWORK_STRENGTH = 1.25
 
 
 def check_strength(strength: Any) -> float | None:
