@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from dreamwarp.core.files import write_beside
 from dreamwarp.core.progress import map_tracked
 from dreamwarp.core.validation import as_finite_array
-from dreamwarp.data.class_folders import has_suffix, list_classes
+from dreamwarp.data.class_folders import ClassFile, has_suffix, list_classes
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.guards import check_file
 from dreamwarp.data.shapes import MARGIN, Normalize, ShapeSet
@@ -111,14 +111,18 @@ def load_shapes(
     normalize, margin
         How meshes are scaled to the unit cube: see :meth:`ShapeSet.of`.
     """
-    root = Path(path)
-    listed = list_classes(root, SUFFIXES, "meshes")[0]
+    root, listed = Path(path), list_meshes(path)
     meshes = map_tracked("reading meshes", read_mesh, [file.path for file in listed])
     return ShapeSet.of(
         [np.asarray(mesh.vertices, np.float64) for mesh in meshes],
         np.array([file.label for file in listed]),
         name=str(root), normalize=normalize, margin=margin, meshes=meshes,
     )  # fmt: skip
+
+
+def list_meshes(path: str | os.PathLike[str]) -> list[ClassFile]:
+    """Files of a folder that holds one folder of meshes per class."""
+    return list_classes(Path(path), SUFFIXES, "meshes")[0]
 
 
 def refuse_as_arrays(path: str | os.PathLike[str]) -> DataSet:

@@ -224,7 +224,7 @@ def _check_lengths(file: Path, every: list[Series], pad: Pad | None) -> int:
         if len(channels) != n_channels:
             raise ValueError(
                 f"{where} has {len(channels)} channels, and the first series has {n_channels}. All "
-                "must have the same number."
+                "must have the same number: leave out channels, or the series."
             )
         for channel in channels:
             if len(channel) != length and pad is None:
@@ -235,7 +235,10 @@ def _check_lengths(file: Path, every: list[Series], pad: Pad | None) -> int:
                 )
             longest = max(longest, len(channel))
     if longest < 2:
-        raise ValueError(f"`{file}` has series of one value, and series must have at least 2.")
+        raise ValueError(
+            f"`{file}` has series of one value, and series must have at least 2. Give longer "
+            "series: warps act along time."
+        )
     return longest
 
 
