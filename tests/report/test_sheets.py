@@ -62,6 +62,16 @@ def test_volumes_are_three_slices_through_the_middle() -> None:
     )
 
 
+def test_slices_have_the_proportions_of_their_voxels() -> None:
+    values, look = np.zeros((1, 6, 6, 3)), Look(0.0, 1.0, True, spacing=(1.0, 1.0, 4.0))
+    _, axes = sheets.new_sheet(8, 8)
+    sheets.draw_sample(axes, BOX, values, look)
+    sheets.draw_difference(axes, BOX, values, values, look)
+    for image, ratio in zip(axes.images, 2 * (2.0, 2.0, 1.0), strict=True):
+        left, right, bottom, top = image.get_extent()
+        assert (right - left) / (bottom - top) == pytest.approx(ratio)
+
+
 def test_signals_are_a_line_for_each_channel() -> None:
     values = np.array([[0.0, 1.0, 0.5], [1.0, 1.0, 0.0]])
     _, axes = sheets.new_sheet(8, 8)

@@ -58,9 +58,7 @@ def report(
 
         refuse_for_meshes(context, "max_samples")
         shape_model = load_model(model)
-        path = write_shape_report(
-            shape_model, load_shapes_of(shape_model, data), output, seed=seed
-        )
+        path = write_shape_report(shape_model, load_shapes_of(shape_model, data), output, seed=seed)
         typer.echo(f"report written to {path}")
         return
     warps, samples = load_model(model), load(data, **options)
