@@ -10,7 +10,8 @@ import pytest
 
 from dreamwarp import WarpModel
 from dreamwarp.commands.fit import choose_cells
-from dreamwarp.data import DataSet, load_shapes
+from dreamwarp.commands.sample import choose_format
+from dreamwarp.data import DataSet, load, load_shapes
 from tests.commands.running import one_line, run
 
 
@@ -26,6 +27,12 @@ def test_cells_suit_the_data() -> None:
     ):
         assert choose_cells(DataSet("x", np.zeros((2, *shape)), y)) == cells
     assert choose_cells(DataSet("x", np.zeros((2, 784)), y, n_axes=1)) == (10,)
+
+
+def test_series_are_written_as_npz(tmp_path: Path) -> None:
+    file = tmp_path / "waves.txt"
+    file.write_text("1 2 3 4\n2 3 4 5\n")
+    assert choose_format(str(file), load(file)) == "npz"
 
 
 def test_names_of_meshes_may_be_in_capitals(tmp_path: Path) -> None:

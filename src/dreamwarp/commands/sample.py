@@ -66,7 +66,8 @@ def sample(
         Literal["idx", "npz", "parquet", "webdataset", "folder", "nifti"] | None,
         output_option(
             help="File format. Default: folder for image folders, nifti for folders of volumes, "
-            "parquet for Parquet files, else idx for integer labels and npz for strings."
+            "parquet for Parquet files, npz for time series, else idx for integer labels and npz "
+            "for strings."
         ),
     ] = None,
     resume: Annotated[
@@ -189,13 +190,18 @@ def refuse_filled(folder: Path) -> None:
 def choose_format(source: str, data: DataSet) -> Format:
     """Choose the format of the input or, if it can't hold the samples, one that can."""
     from dreamwarp.augment.source import SampleForm
-    from dreamwarp.data.readers import PARQUET, PICTURES, SUFFIXES, VOLUMES, find_kind
+    from dreamwarp.data.readers import PARQUET, PICTURES, SERIES, SUFFIXES, VOLUMES, find_kind
     from dreamwarp.generation.formats import first_that_holds
 
     suffix = Path(source).suffix.lower()
     kind = SUFFIXES.get(suffix) if is_address(source) else find_kind(source)
     own: tuple[Format, ...] = ()
-    for known, format in ((PICTURES, "folder"), (PARQUET, "parquet"), (VOLUMES, "nifti")):
+    for known, format in (
+        (PICTURES, "folder"),
+        (PARQUET, "parquet"),
+        (SERIES, "npz"),
+        (VOLUMES, "nifti"),
+    ):
         own = (format,) if kind is known else own  # type: ignore[assignment]
     form = SampleForm(data.X.shape[1:], data.X.dtype.newbyteorder("="), data.classes)
     return first_that_holds(form, (*own, "idx", "npz"))

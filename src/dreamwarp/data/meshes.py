@@ -67,6 +67,11 @@ def write_mesh(path: str | os.PathLike[str], mesh: Any) -> None:
     file = Path(path)
     if not has_suffix(file, SUFFIXES):
         raise ValueError(f"`path` must end in {', '.join(SUFFIXES)}, got {file.name!r}.")
+    if file.suffix.lower() == ".stl" and not len(getattr(mesh, "faces", ())):
+        raise ValueError(
+            f"`{file.name}` must have faces to be written as .stl, and has only points. Use .ply, "
+            "or meshes of one format."
+        )
     options: dict[str, Any] = {}
     if file.suffix.lower() != ".stl" and _has_own_normals(mesh):
         options = {"vertex_normal" if file.suffix.lower() == ".ply" else "include_normals": True}
