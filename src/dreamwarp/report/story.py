@@ -424,9 +424,11 @@ def add_next_steps(
     page.heading("What to try next")
     for words in give_advice(study, outliers):
         page.text(words)
+    # At strength 0, samples would be copies.
+    strength = "" if study.model.strength else " --strength 1"
     page.code(
         f"dreamwarp explore {model} {data}\n"
-        f"dreamwarp sample {model} {data} -n 100000 -o more\n"
+        f"dreamwarp sample {model} {data} -n 100000{strength} -o more\n"
         f"dreamwarp figure components {model} {data} --label {study.subject.labels[0]} -o class.gif"
     )
 
