@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 # Options that only arrays have.
 NOT_FOR_MESHES = (
-    "kind", "method", "max_pairs", "similarity", "max_steps", "max_draws", "scheduler",
+    "kind", "method", "max_pairs", "similarity", "max_draws", "scheduler",
 )  # fmt: skip
 
 
@@ -136,7 +136,8 @@ def fit(
         fit_meshes(
             data, output, cells=parsed, boundary=boundary or "zero", n_neighbors=neighbors,
             sigma=parse_amount("sigma", sigma), strength=1.0 if factor == "auto" else factor,
-            length=length, seed=seed, **{} if moved == "auto" else {"displacement": moved},
+            length=length, max_steps=max_steps, seed=seed,
+            **{} if moved == "auto" else {"displacement": moved},
         )  # fmt: skip
         return
     samples = load(data, **options)
