@@ -346,7 +346,10 @@ def _check_alike(
 ) -> None:
     """Raise if volumes differ in channels or, unless resized, in shape or voxel size."""
     first, start = forms[0], f"`{files[0].path}` has"
-    remedy = "Use `--resize 64x64x64` (`resize=(64, 64, 64)`), with the number of voxels you want."
+    size = first.grid.shape
+    remedy = (
+        f"Use `--resize {'x'.join(map(str, size))}` (`resize={size}`), or another number of voxels."
+    )
     for file, form in zip(files, forms, strict=True):
         other = f"`{file.path}` has"
         if form.n_channels != first.n_channels:
