@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,9 @@ def test_meshes_in_meshes_out(tmp_path: Path, capsys: Any) -> None:
     source, model, out = str(tmp_path / "in"), str(tmp_path / "m.dwm"), str(tmp_path / "out")
     assert run("data", source) == 0
     assert "8 meshes of 8 points in 3 dimensions, 1 class" in capsys.readouterr().out
-    assert run("fit", source, "-o", model, "--neighbors", "2", "--max-steps", "1") == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert run("fit", source, "-o", model, "--neighbors", "2", "--max-steps", "1") == 0
     assert "have not converged. A larger `--max-steps` may help" in capsys.readouterr().err
     assert run("fit", source, "-o", model, "--neighbors", "2", "--overwrite") == 0
     assert "pairs aligned" in capsys.readouterr().out
