@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 
 from dreamwarp import WarpModel
 from dreamwarp.commands.fit import choose_cells
-from dreamwarp.data import DataSet, load_shapes
+from dreamwarp.commands.sample import choose_format
+from dreamwarp.data import DataSet, load, load_shapes
 from tests.commands.running import one_line, run
 
 
@@ -28,6 +30,25 @@ def test_cells_suit_the_data() -> None:
     assert choose_cells(DataSet("x", np.zeros((2, 784)), y, n_axes=1)) == (10,)
 
 
+def test_series_are_written_as_npz(tmp_path: Path) -> None:
+    file = tmp_path / "waves.txt"
+    file.write_text("1 2 3 4\n2 3 4 5\n")
+    assert choose_format(str(file), load(file)) == "npz"
+
+
+def test_names_of_meshes_may_be_in_capitals(tmp_path: Path) -> None:
+    trimesh = pytest.importorskip("trimesh", reason="meshes need trimesh")
+    for k in range(6):
+        file = tmp_path / "in" / "box" / f"{k}.STL"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        mesh = trimesh.creation.box((1.0, 2.0, 3.0 + 0.1 * k))
+        file.write_bytes(mesh.export(file_type="stl"))
+    source, model = str(tmp_path / "in"), str(tmp_path / "m.dwm")
+    assert run("fit", source, "-o", model) == 0
+    assert run("sample", model, source, "-n", "2", "-o", str(tmp_path / "out")) == 0
+    assert len(list((tmp_path / "out" / "box").glob("*.stl"))) == 2
+
+
 def test_meshes_in_meshes_out(tmp_path: Path, capsys: Any) -> None:
     trimesh = pytest.importorskip("trimesh", reason="meshes need trimesh")
     rng, box = np.random.default_rng(0), trimesh.creation.box()
@@ -40,7 +61,11 @@ def test_meshes_in_meshes_out(tmp_path: Path, capsys: Any) -> None:
     source, model, out = str(tmp_path / "in"), str(tmp_path / "m.dwm"), str(tmp_path / "out")
     assert run("data", source) == 0
     assert "8 meshes of 8 points in 3 dimensions, 1 class" in capsys.readouterr().out
-    assert run("fit", source, "-o", model, "--neighbors", "2") == 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert run("fit", source, "-o", model, "--neighbors", "2", "--max-steps", "1") == 0
+    assert "have not converged. A larger `--max-steps` may help" in capsys.readouterr().err
+    assert run("fit", source, "-o", model, "--neighbors", "2", "--overwrite") == 0
     assert "pairs aligned" in capsys.readouterr().out
     space = WarpModel.load(model).space
     assert space.cells == (2, 2, 2) and space.boundary == "zero"
@@ -48,7 +73,7 @@ def test_meshes_in_meshes_out(tmp_path: Path, capsys: Any) -> None:
     made = load_shapes(out)
     assert len(made) == 5 and np.array_equal(made.meshes[0].faces, box.faces)
     first = made.points[0].copy()
-    assert run("sample", model, source, "-n", "2", "-o", out, "--seed", "3") == 0
+    assert run("sample", model, source, "-n", "2", "-o", out, "--seed", "3", "--resume") == 0
     np.testing.assert_array_equal(load_shapes(out).points[0], first)
     capsys.readouterr()
     page, picture = tmp_path / "r.html", tmp_path / "s.png"
@@ -64,6 +89,17 @@ def test_meshes_in_meshes_out(tmp_path: Path, capsys: Any) -> None:
          "must be one of box, got 'ball'"),
         (("figure", "components", model, source, "-o", str(tmp_path / "w.png"), "--component",
           "900"), "must be from 1 to"),
+        (("sample", model, source, "-n", "2", "-o", out), "must be a new or empty folder.*resume"),
     ):  # fmt: skip
         assert run(*arguments) == 1
         one_line(capsys, message)
+    for arguments in (
+        ("data", source, "--shape", "3x3"),
+        ("fit", source, "-o", str(tmp_path / "n.dwm"), "--method", "map"),
+        ("sample", model, source, "-n", "2", "-o", str(tmp_path / "n"), "--format", "npz"),
+        ("report", model, source, "-o", str(tmp_path / "n.html"), "--max-samples", "9"),
+        ("figure", "samples", model, source, "-o", str(tmp_path / "n.png"), "--resize", "4x4"),
+        ("explore", model, source, "--pad", "edge"),
+    ):
+        assert run(*arguments) == 2
+        one_line(capsys, rf"{arguments[-2]} does not apply to meshes\. Leave it out")

@@ -270,12 +270,19 @@ def test_truncated_idx_files_are_called_so(
 
 
 def test_what_cant_be_read_is_refused_with_what_could_be(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("words")
-    for path in (tmp_path, tmp_path / "notes.txt"):
+    (tmp_path / "notes.md").write_text("words")
+    for path in (tmp_path, tmp_path / "notes.md"):
         with pytest.raises(
             ValueError, match=r"holds no data that can be read\. Data can be a name"
         ):
             load(path)
+
+
+@pytest.mark.parametrize("name", ["a.nii.gz", "a.STL", "a.png"])
+def test_files_without_a_folder_per_class_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"")
+    with pytest.raises(ValueError, match=rf"a folder per class, and holds `{name}` .*CLASS.{name}"):
+        load(tmp_path)
 
 
 @pytest.mark.parametrize(

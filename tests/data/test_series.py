@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dreamwarp.data import load
 from dreamwarp.data.series import read_series
 
 HEAD = (
@@ -180,6 +181,7 @@ def test_columns_apart_by_blanks(tmp_path: Path) -> None:
     data = read_series(tmp_path)
     np.testing.assert_array_equal(data.X, [[0.5, 2], [3, 4]])
     assert data.y.tolist() == [1, 2] and data.n_axes == 1
+    np.testing.assert_array_equal(load(tmp_path / "Waves_TRAIN.txt").X, data.X)
 
 
 def test_series_of_one_value_are_refused(tmp_path: Path) -> None:

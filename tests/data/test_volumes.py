@@ -88,6 +88,22 @@ def test_films_are_refused(tmp_path: Path) -> None:
         load(tmp_path)
 
 
+@pytest.mark.parametrize("shape", [(5, 6), (5, 6, 1), (1, 5, 6)])
+def test_slices_are_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    save(tmp_path / "a" / "1.nii", np.zeros(shape, np.uint8))
+    with pytest.raises(ValueError, match=r"at least 2 voxels along each of three axes.*as images"):
+        load(tmp_path)
+
+
+def test_values_that_are_not_finite_are_refused_by_file(tmp_path: Path) -> None:
+    save_classes(tmp_path, np.eye(4), np.eye(4), values=VALUES.astype(np.float32))
+    holed = VALUES.astype(np.float32)
+    holed[0, 0, 0] = np.nan
+    save(tmp_path / "b" / "1.nii.gz", holed)
+    with pytest.raises(ValueError, match=r"1\.nii\.gz` must have finite.*1 of 210 .*nan_to_num"):
+        load(tmp_path)
+
+
 def test_shapes_and_spacings_must_agree(tmp_path: Path) -> None:
     save_classes(tmp_path / "x", np.eye(4), np.diag([1, 1, 2, 1]))
     with pytest.raises(ValueError, match=r"voxels of one size.* 1 x 1 x 1 mm.*1 x 1 x 2 mm.*resiz"):

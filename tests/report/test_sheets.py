@@ -18,14 +18,14 @@ BOX = Area(1.0, 2.0, 4.0, 3.0)
 
 def test_whole_numbers_are_drawn_on_their_full_scale() -> None:
     look = Look.of(np.array([[30, 200]], np.uint8))
-    assert look == (0.0, 255.0, False)
+    assert look == Look(0.0, 255.0, False)
     assert look.scale(51) == pytest.approx(0.2)
 
 
 def test_a_background_makes_ink() -> None:
     X = np.zeros((3, 8, 8))
     X[:, 2:5, 2:5] = 7.0
-    assert Look.of(X) == (0.0, 7.0, True)
+    assert Look.of(X) == Look(0.0, 7.0, True)
     assert not Look.of(np.linspace(0, 1, 64).reshape(1, 8, 8)).is_ink
     assert Look.of(np.zeros((2, 4))).high == 1.0
 
@@ -60,6 +60,16 @@ def test_volumes_are_three_slices_through_the_middle() -> None:
     assert sheets.box_width(SHAPES[3], 3.0) == pytest.approx(
         axes.images[-1].get_extent()[1] - BOX.x
     )
+
+
+def test_slices_have_the_proportions_of_their_voxels() -> None:
+    values, look = np.zeros((1, 6, 6, 3)), Look(0.0, 1.0, True, spacing=(1.0, 1.0, 4.0))
+    _, axes = sheets.new_sheet(8, 8)
+    sheets.draw_sample(axes, BOX, values, look)
+    sheets.draw_difference(axes, BOX, values, values, look)
+    for image, ratio in zip(axes.images, 2 * (2.0, 2.0, 1.0), strict=True):
+        left, right, bottom, top = image.get_extent()
+        assert (right - left) / (bottom - top) == pytest.approx(ratio)
 
 
 def test_signals_are_a_line_for_each_channel() -> None:

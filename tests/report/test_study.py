@@ -63,9 +63,11 @@ def test_of_volumes_few_pairs_are_aligned(monkeypatch: pytest.MonkeyPatch) -> No
     judged = Judgement(1.0, {0.0: 0.2, 1.0: 0.1}, UNKNOWN)
     of = fingerprint(cases.data(3)[0])
     model = cases.model(3).with_settings(judgement=judged.to_text(), samples=of)
-    study = make_study(model, cases.data(3), progress=False)
+    volumes = data.DataSet("x", *cases.data(3), affine=np.diag([2.0, 1.0, 3.0, 1.0]))
+    study = make_study(model, volumes, progress=False)
     assert len(study.edges) == 6 and study.judgement.errors == judged.errors
     assert study.subject.X.shape == cases.data(3)[0].shape
+    assert study.subject.look.spacing == (2.0, 1.0, 3.0)
 
 
 def test_of_many_samples_some_are_taken(augmenter: Augmenter, digits: Any) -> None:

@@ -35,7 +35,7 @@ from dreamwarp.align.search import climb, find_maximum
 from dreamwarp.align.similarity import SquaredError
 from dreamwarp.core.compiled import map_on_threads, single_threaded_algebra, thread_count
 from dreamwarp.core.defaults import LEARNING_TOLERANCE
-from dreamwarp.core.progress import ProgressOption
+from dreamwarp.core.progress import ProgressOption, track
 from dreamwarp.core.validation import check_integer, check_resolution, warn_of_fine_cells
 from dreamwarp.space import WarpSpace
 
@@ -277,6 +277,7 @@ class EvidenceFinder:
         *,
         sigma: float | None = None,
         start: Array | None = None,
+        progress: ProgressOption = False,
         n_threads: int | None = None,
         client: Client | None = None,
     ) -> Evidence:
@@ -301,10 +302,10 @@ class EvidenceFinder:
             for block in split_pairs(len(edges), dim, threads)
         ]
         shared = problem, self.frame, self.images
-        parts = map_blocks(
-            measure_block, shared, tasks, advance=lambda n: None, n_threads=threads,
-            client=client,
-        )  # fmt: skip
+        with track(len(edges), "aligning random pairs", progress) as advance:
+            parts = map_blocks(
+                measure_block, shared, tasks, advance=advance, n_threads=threads, client=client,
+            )  # fmt: skip
         return Evidence.join(parts)
 
 

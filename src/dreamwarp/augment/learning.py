@@ -391,9 +391,11 @@ class Learner:
         ``theta`` (n_pairs, d): modes to start at.
         """
         frame = pool.finder.frame
+        # A function counts the pairs of neighbours.
+        shown = False if callable(self.progress) else self.progress
         learned = empirical_bayes.learn(
-            pool, edges, self.codes[edges[:, 0]], start=theta, n_threads=self.n_threads,
-            client=self.client,
+            pool, edges, self.codes[edges[:, 0]], start=theta, progress=shown,
+            n_threads=self.n_threads, client=self.client,
         )  # fmt: skip
         matrix, share = TO_CENTER * frame.matrix, TO_CENTER**2
         posterior = PosteriorCovariances(learned.covariances, matrix, share * frame.rest)

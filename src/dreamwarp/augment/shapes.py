@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from dreamwarp.align.points import Match, PointAlignments, align_points, chamfer_distance, thin
 from dreamwarp.align.prior import SmoothPrior
 from dreamwarp.augment.source import Members
+from dreamwarp.core.defaults import MAX_STEPS
 from dreamwarp.core.draws import Seed, Stream, as_key, integers
 from dreamwarp.core.progress import ProgressOption, track
 from dreamwarp.core.validation import check_factor, check_integer
@@ -48,7 +49,7 @@ class ShapeAugmenter:
     match : {"auto", "known", "nearest"}
         How points correspond. ``"auto"``: ``"known"``, by index, if all shapes have the same number
         of points and the same faces.
-    sigma, displacement, length, max_points
+    sigma, displacement, length, max_points, max_steps
         See :func:`align_points` and :class:`SmoothPrior`.
     strength : float
         Factor on the learned warps.
@@ -84,13 +85,15 @@ class ShapeAugmenter:
         displacement: float = 0.05,
         length: float = 0.25,
         max_points: int = 400,
+        max_steps: int = MAX_STEPS,
         strength: float = 1.0,
         normalize: Normalize = "set",
         seed: int = 0,
         progress: ProgressOption = None,
     ) -> None:
         self.cells, self.boundary, self.n_neighbors = cells, boundary, n_neighbors
-        self.match, self.sigma, self.max_points = match, sigma, max_points
+        self.match, self.sigma = match, sigma
+        self.max_points, self.max_steps = max_points, max_steps
         self.displacement, self.length = displacement, length
         self.strength, self.normalize, self.seed = strength, normalize, seed
         self.progress = progress
@@ -127,7 +130,7 @@ class ShapeAugmenter:
             space, [points[i] for i in self.edges_[:, 0]], [points[j] for j in self.edges_[:, 1]],
             match="known" if known else "nearest", sigma=self.sigma,  # type: ignore[arg-type]
             prior=SmoothPrior(space, displacement=self.displacement, length=self.length),
-            max_points=self.max_points, progress=self.progress,
+            max_points=self.max_points, max_steps=self.max_steps, progress=self.progress,
         )  # fmt: skip
         labels = given.y[self.edges_[:, 0]]
         theta_by_class = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -41,14 +42,17 @@ class Look(NamedTuple):
         Values at the two ends of the range of shades, or of the vertical axis for signals.
     is_ink : bool
         Whether high values are dark, like ink on paper.
+    spacing : tuple of float
+        Size of a pixel along each axis; empty: the same along all.
     """
 
     low: float
     high: float
     is_ink: bool
+    spacing: tuple[float, ...] = ()
 
     @classmethod
-    def of(cls, X: Array, n_most: int = 512) -> Look:
+    def of(cls, X: Array, n_most: int = 512, *, spacing: tuple[float, ...] = ()) -> Look:
         """The look of samples (n, ...), from about ``n_most`` of them."""
         some = X[:: max(1, len(X) // n_most)]
         if X.dtype == np.bool_:
@@ -60,7 +64,12 @@ class Look(NamedTuple):
         if high <= low:
             high = low + 1.0
         depth = low + BACKGROUND_DEPTH * (high - low)
-        return cls(low, high, bool(np.mean(some <= depth) >= BACKGROUND_SHARE))
+        return cls(low, high, bool(np.mean(some <= depth) >= BACKGROUND_SHARE), spacing)
+
+    def extent(self, spatial: Sequence[int]) -> tuple[float, ...]:
+        """Size along each axis of a sample with this many pixels; only proportions matter."""
+        spacing = self.spacing or len(spatial) * (1.0,)
+        return tuple(n * size for n, size in zip(spatial, spacing, strict=True))
 
     def scale(self, values: ArrayLike) -> NDArray[np.float64]:
         """Scale values so that ``low`` becomes 0 and ``high`` becomes 1."""
@@ -110,10 +119,17 @@ class Subject:
         """Pixels per axis."""
         return self.X.shape[self.X.ndim - self.model.space.ndim :]
 
+    @property
+    def extent(self) -> tuple[float, ...]:
+        """Size of a sample along each axis; only proportions matter."""
+        return self.look.extent(self.spatial)
+
     @cached_property
     def look(self) -> Look:
         """How samples are rendered."""
-        return Look.of(self.X)
+        affine = self.source.data.affine
+        sizes = () if affine is None else np.linalg.norm(affine[:3, :3], axis=0).tolist()
+        return Look.of(self.X, spacing=tuple(sizes))
 
     @property
     def is_color(self) -> bool:

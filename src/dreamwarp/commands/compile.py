@@ -13,10 +13,13 @@ from dreamwarp.commands.options import parse_cells
 def compile(
     cells: Annotated[
         str,
-        typer.Option(help="Cells per axis. Only the number of axes matters; 4x4 is for images."),
+        typer.Option(
+            help="Cells per axis. Only the number of axes matters: 10 for series, 4x4 for images, "
+            "3x3x3 for volumes and meshes."
+        ),
     ] = "4x4",
 ) -> None:
-    """Compile all kernels now, and cache them on disk, instead of at first use.
+    """Compile the kernels for one kind of data now, and cache them on disk, not at first use.
 
     Useful for container images, and for clusters, where each worker would compile them.
 
@@ -24,7 +27,9 @@ def compile(
 
     dreamwarp compile
 
-    dreamwarp compile --cells 4x4x4
+    dreamwarp compile --cells 10
+
+    dreamwarp compile --cells 3x3x3
     """
     from dreamwarp.augment.precompile import compile_ahead
 

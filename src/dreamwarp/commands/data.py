@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dreamwarp.commands.options import reads_data, refuse_empty
+from dreamwarp.commands.options import reads_data, refuse_empty, refuse_for_meshes
 from dreamwarp.core.files import refuse_address
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ MAX_CLASSES = 40
 
 @reads_data
 def data(
+    context: typer.Context,
     name: Annotated[
         str | None,
         typer.Argument(
@@ -64,6 +65,10 @@ def data(
 
     dreamwarp data s3://bucket/faces.npz --fields images,people --shape 48x48
     """
+    from dreamwarp.data.readers import are_meshes
+
+    if name is not None and are_meshes(name):
+        refuse_for_meshes(context)
     for line in list_names() if name is None else describe(name, output, source, options):
         typer.echo(line)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dreamwarp.commands.models import load_any, load_model
-from dreamwarp.commands.options import DataArgument, ModelArgument, reads_data
+from dreamwarp.commands.options import DataArgument, ModelArgument, reads_data, refuse_for_meshes
 from dreamwarp.core.validation import warn_user
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ PATIENCE_SECONDS = 20.0
 
 @reads_data
 def explore(
+    context: typer.Context,
     model: ModelArgument,
     data: DataArgument,
     port: Annotated[
@@ -63,8 +64,11 @@ def explore(
         raise ImportError(
             f"the page needs FastAPI and uvicorn: {error}. Use `pip install dreamwarp[explore]`."
         ) from error
+    from dreamwarp.data.readers import are_meshes
     from dreamwarp.explore.scene import Scene
 
+    if are_meshes(data):
+        refuse_for_meshes(context)
     warps = load_model(model)
     scene = Scene.of(
         warps, load_any(warps, data, options), model_name=model, data_name=data,

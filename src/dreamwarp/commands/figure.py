@@ -17,6 +17,7 @@ from dreamwarp.commands.options import (
     StrengthOption,
     output_option,
     reads_data,
+    refuse_for_meshes,
     warp_option,
 )
 
@@ -27,6 +28,7 @@ Name = Literal[
 
 @reads_data
 def figure(
+    context: typer.Context,
     name: Annotated[
         Name,
         typer.Argument(
@@ -84,6 +86,7 @@ def figure(
         from dreamwarp.report.figures import save_figure
         from dreamwarp.report.shapes import draw_shape_figure
 
+        refuse_for_meshes(context, "max_samples")
         shape_model = load_model(model)
         drawn = draw_shape_figure(
             name, shape_model, load_shapes_of(shape_model, data), label=label, component=component,

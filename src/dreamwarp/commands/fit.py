@@ -28,6 +28,7 @@ from dreamwarp.commands.options import (
     parse_cells,
     reads_data,
     refuse_empty,
+    refuse_for_meshes,
     warp_option,
 )
 from dreamwarp.core.defaults import DEFAULT_CELLS, LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
@@ -35,9 +36,15 @@ from dreamwarp.core.defaults import DEFAULT_CELLS, LENGTH, MAX_DRAWS, MAX_STEPS,
 if TYPE_CHECKING:
     from dreamwarp.data import DataSet
 
+# Options that only arrays have.
+NOT_FOR_MESHES = (
+    "kind", "method", "max_pairs", "similarity", "max_draws", "scheduler",
+)  # fmt: skip
+
 
 @reads_data
 def fit(
+    context: typer.Context,
     data: Annotated[
         str,
         typer.Argument(
@@ -133,10 +140,12 @@ def fit(
     factor = parse_amount("strength", strength)
     moved = parse_amount("displacement", displacement)
     if are_meshes(data):
+        refuse_for_meshes(context, *NOT_FOR_MESHES)
         fit_meshes(
             data, output, cells=parsed, boundary=boundary or "zero", n_neighbors=neighbors,
             sigma=parse_amount("sigma", sigma), strength=1.0 if factor == "auto" else factor,
-            length=length, seed=seed, **{} if moved == "auto" else {"displacement": moved},
+            length=length, max_steps=max_steps, seed=seed,
+            **{} if moved == "auto" else {"displacement": moved},
         )  # fmt: skip
         return
     samples = load(data, **options)

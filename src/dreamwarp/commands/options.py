@@ -142,6 +142,17 @@ def parse_data_options(given: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
+def refuse_for_meshes(context: typer.Context, *names: str) -> None:
+    """Raise if one of these options, or one of the data's, was given: they don't suit meshes."""
+    for name in (*names, *DATA_OPTIONS):
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise typer.BadParameter(
+                f"{option} does not apply to meshes. Leave it out", param_hint=f"'{option}'"
+            )
+
+
 # -- a model and its data
 
 ModelArgument = Annotated[

@@ -16,11 +16,13 @@ from dreamwarp.commands.options import (
     SeedOption,
     output_option,
     reads_data,
+    refuse_for_meshes,
 )
 
 
 @reads_data
 def report(
+    context: typer.Context,
     model: ModelArgument,
     data: DataArgument,
     output: Annotated[Path, output_option("--output", "-o", help="Page to write: .html.")],
@@ -54,8 +56,9 @@ def report(
     if are_meshes(data):
         from dreamwarp.report.shapes import write_shape_report
 
+        refuse_for_meshes(context, "max_samples")
         shape_model = load_model(model)
-        path = write_shape_report(shape_model, load_shapes_of(shape_model, data), output)
+        path = write_shape_report(shape_model, load_shapes_of(shape_model, data), output, seed=seed)
         typer.echo(f"report written to {path}")
         return
     warps, samples = load_model(model), load(data, **options)

@@ -19,6 +19,7 @@ from dreamwarp.commands.options import (
     output_option,
     reads_data,
     refuse_empty,
+    refuse_for_meshes,
 )
 from dreamwarp.core.files import is_address
 
@@ -34,6 +35,7 @@ MESHES_AT_A_TIME = 100
 
 @reads_data
 def sample(
+    context: typer.Context,
     model: ModelArgument,
     data: DataArgument,
     output: Annotated[
@@ -64,7 +66,8 @@ def sample(
         Literal["idx", "npz", "parquet", "webdataset", "folder", "nifti"] | None,
         output_option(
             help="File format. Default: folder for image folders, nifti for folders of volumes, "
-            "parquet for Parquet files, else idx for integer labels and npz for strings."
+            "parquet for Parquet files, npz for time series, else idx for integer labels and npz "
+            "for strings."
         ),
     ] = None,
     resume: Annotated[
@@ -114,8 +117,9 @@ def sample(
     if (n is None) == (per_class is None):
         raise typer.BadParameter("give either --number or --per-class")
     if are_meshes(data):
+        refuse_for_meshes(context, "format", "balance", "shard_size", "scheduler")
         sample_meshes(
-            load_model(model), data, output, (n, per_class), seed=seed, first=first,
+            load_model(model), data, output, (n, per_class), resume=resume, seed=seed, first=first,
             strength=strength,
         )  # fmt: skip
         return
@@ -143,37 +147,61 @@ def sample_meshes(
     data: str,
     output: str,
     total: tuple[int | None, int | None],
+    *,
+    resume: bool,
     **options: Any,
 ) -> None:
     """Write meshes, in the format of the input meshes."""
     from dreamwarp.augment.shapes import sample_shapes
     from dreamwarp.core.files import refuse_address
-    from dreamwarp.data.meshes import SUFFIXES
+    from dreamwarp.core.progress import Meter
+    from dreamwarp.data.meshes import list_meshes
     from dreamwarp.generation.shape_files import write_shapes
 
     refuse_address(output)
+    if not resume:
+        refuse_filled(Path(output))
     shapes = load_shapes_of(model, data)
     n, per_class = total
     count = n if n is not None else (per_class or 0) * len(shapes.classes)
-    suffix = next(s for s in SUFFIXES if any(Path(data).rglob(f"*{s}")))
-    # In chunks, to bound memory.
-    for first in range(0, count, MESHES_AT_A_TIME):
-        some = options | {"first": options["first"] + first}
-        made = sample_shapes(model, shapes, min(MESHES_AT_A_TIME, count - first), **some)
-        write_shapes(made, output, suffix=suffix, first=some["first"])
-    typer.echo(f"{count:,} meshes in {output}, a folder per class")
+    suffix = list_meshes(data)[0].path.suffix.lower()
+    with (
+        resumable("run the same command with `--resume` to write all meshes again"),
+        Meter("writing meshes", count) as meter,
+    ):
+        # In chunks, to bound memory.
+        for first in range(0, count, MESHES_AT_A_TIME):
+            some = options | {"first": options["first"] + first}
+            made = sample_shapes(model, shapes, min(MESHES_AT_A_TIME, count - first), **some)
+            write_shapes(made, output, suffix=suffix, first=some["first"], progress=False)
+            meter.advance(len(made))
+    typer.echo(f"{count:,} {suffix} meshes in {output}, a folder per class")
+
+
+def refuse_filled(folder: Path) -> None:
+    """Raise if a folder holds files: samples of several runs would mix."""
+    if folder.is_dir() and any(folder.iterdir()):
+        raise FileExistsError(
+            f"`{folder}` must be a new or empty folder, and is not empty. Choose another, or write "
+            "over the samples in it with `--resume`."
+        )
 
 
 def choose_format(source: str, data: DataSet) -> Format:
     """Choose the format of the input or, if it can't hold the samples, one that can."""
     from dreamwarp.augment.source import SampleForm
-    from dreamwarp.data.readers import PARQUET, PICTURES, SUFFIXES, VOLUMES, find_kind
+    from dreamwarp.data.readers import PARQUET, PICTURES, SERIES, SUFFIXES, VOLUMES, find_kind
     from dreamwarp.generation.formats import first_that_holds
 
     suffix = Path(source).suffix.lower()
     kind = SUFFIXES.get(suffix) if is_address(source) else find_kind(source)
     own: tuple[Format, ...] = ()
-    for known, format in ((PICTURES, "folder"), (PARQUET, "parquet"), (VOLUMES, "nifti")):
+    for known, format in (
+        (PICTURES, "folder"),
+        (PARQUET, "parquet"),
+        (SERIES, "npz"),
+        (VOLUMES, "nifti"),
+    ):
         own = (format,) if kind is known else own  # type: ignore[assignment]
     form = SampleForm(data.X.shape[1:], data.X.dtype.newbyteorder("="), data.classes)
     return first_that_holds(form, (*own, "idx", "npz"))

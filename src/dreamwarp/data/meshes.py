@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from dreamwarp.core.files import write_beside
 from dreamwarp.core.progress import map_tracked
 from dreamwarp.core.validation import as_finite_array
-from dreamwarp.data.class_folders import has_suffix, list_classes
+from dreamwarp.data.class_folders import ClassFile, has_suffix, list_classes
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.guards import check_file
 from dreamwarp.data.shapes import MARGIN, Normalize, ShapeSet
@@ -67,6 +67,11 @@ def write_mesh(path: str | os.PathLike[str], mesh: Any) -> None:
     file = Path(path)
     if not has_suffix(file, SUFFIXES):
         raise ValueError(f"`path` must end in {', '.join(SUFFIXES)}, got {file.name!r}.")
+    if file.suffix.lower() == ".stl" and not len(getattr(mesh, "faces", ())):
+        raise ValueError(
+            f"`{file.name}` must have faces to be written as .stl, and has only points. Use .ply, "
+            "or meshes of one format."
+        )
     options: dict[str, Any] = {}
     if file.suffix.lower() != ".stl" and _has_own_normals(mesh):
         options = {"vertex_normal" if file.suffix.lower() == ".ply" else "include_normals": True}
@@ -111,14 +116,18 @@ def load_shapes(
     normalize, margin
         How meshes are scaled to the unit cube: see :meth:`ShapeSet.of`.
     """
-    root = Path(path)
-    listed = list_classes(root, SUFFIXES, "meshes")[0]
+    root, listed = Path(path), list_meshes(path)
     meshes = map_tracked("reading meshes", read_mesh, [file.path for file in listed])
     return ShapeSet.of(
         [np.asarray(mesh.vertices, np.float64) for mesh in meshes],
         np.array([file.label for file in listed]),
         name=str(root), normalize=normalize, margin=margin, meshes=meshes,
     )  # fmt: skip
+
+
+def list_meshes(path: str | os.PathLike[str]) -> list[ClassFile]:
+    """Files of a folder that holds one folder of meshes per class."""
+    return list_classes(Path(path), SUFFIXES, "meshes")[0]
 
 
 def refuse_as_arrays(path: str | os.PathLike[str]) -> DataSet:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from dreamwarp.core.files import is_address, local_copy
 from dreamwarp.core.samples import are_channels_last
 from dreamwarp.data import images, meshes, numpy_files, series, volumes
-from dreamwarp.data.class_folders import has_class_folders
+from dreamwarp.data.class_folders import has_class_folders, has_suffix
 from dreamwarp.data.dataset import DataSet, Part
 from dreamwarp.data.idx import is_idx, list_images, read_idx_set
 from dreamwarp.data.named import NAMED
@@ -25,8 +25,8 @@ from dreamwarp.data.webdataset import read_webdataset
 ACCEPTED = (
     f"a name ({', '.join(NAMED)}); a folder with a folder per class of images (PNG, JPEG, TIFF, "
     "WebP), NIfTI volumes or meshes (.obj, .ply, .stl); IDX files, plain or gzip; .npz; X.npy with "
-    "y.npy beside it; .parquet; .tar of WebDataset; .ts or .tsv; a folder of one of these; or "
-    "the output of `dreamwarp sample`, in any format"
+    "y.npy beside it; .parquet; .tar of WebDataset; .ts, .tsv or .txt of time series; a folder of "
+    "one of these; or the output of `dreamwarp sample`, in any format"
 )
 
 
@@ -66,7 +66,14 @@ SUFFIXES = {
     ".tar": WEBDATASET,
     ".ts": SERIES,
     ".tsv": SERIES,
+    ".txt": SERIES,
 }
+# Kinds with a folder per class, and the suffixes of their files.
+CLASS_FOLDERS = (
+    (VOLUMES, volumes.SUFFIXES),
+    (MESHES, meshes.SUFFIXES),
+    (PICTURES, images.SUFFIXES + images.OTHER_SUFFIXES),
+)
 # Kinds that can be read from URLs. Not .npy: its labels are in another file.
 SINGLE_FILES = tuple(suffix for suffix in SUFFIXES if suffix != ".npy")
 
@@ -177,6 +184,7 @@ def find_kind(source: str | os.PathLike[str]) -> DataKind:
     else:
         kind = SUFFIXES.get(path.suffix.lower()) or (IDX if is_idx(path) else None)
     if kind is None:
+        _refuse_without_classes(path)
         raise ValueError(f"`{source}` holds no data that can be read. Data can be {ACCEPTED}.")
     return kind
 
@@ -205,14 +213,23 @@ def _find_folder_kind(path: Path) -> DataKind | None:
     ):
         if any(path.glob(pattern)):
             return kind
-    for kind, suffixes in (
-        (VOLUMES, volumes.SUFFIXES),
-        (MESHES, meshes.SUFFIXES),
-        (PICTURES, images.SUFFIXES + images.OTHER_SUFFIXES),
-    ):
+    for kind, suffixes in CLASS_FOLDERS:
         if has_class_folders(path, suffixes):
             return kind
     return None
+
+
+def _refuse_without_classes(path: Path) -> None:
+    """Raise if a folder holds files that belong into a folder per class."""
+    suffixes = tuple(suffix for _, some in CLASS_FOLDERS for suffix in some)
+    files = sorted(path.iterdir()) if path.is_dir() else []
+    for file in files:
+        if has_suffix(file, suffixes):
+            raise ValueError(
+                f"`{path}` must hold a folder per class, and holds `{file.name}` itself. Put the "
+                "files of each class into a folder with the name of the class, such as "
+                f"`{path / 'CLASS' / file.name}`."
+            )
 
 
 def _map_samples(data: DataSet, function: Callable[[NDArray[Any]], NDArray[Any]]) -> DataSet:

@@ -223,7 +223,7 @@ def _check_lengths(file: Path, every: list[Series], pad: Pad | None) -> int:
         if len(channels) != n_channels:
             raise ValueError(
                 f"{where} has {len(channels)} channels, but the first series has {n_channels}. All "
-                "must have the same number."
+                "must have the same number: leave out channels, or the series."
             )
         for channel in channels:
             if len(channel) != length and pad is None:
@@ -234,7 +234,9 @@ def _check_lengths(file: Path, every: list[Series], pad: Pad | None) -> int:
                 )
             longest = max(longest, len(channel))
     if longest < 2:
-        raise ValueError(f"`{file}` must have series of at least 2 values, got 1.")
+        raise ValueError(
+            f"`{file}` must have series of at least 2 values, got 1: warps act along time."
+        )
     return longest
 
 

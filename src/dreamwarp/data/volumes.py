@@ -272,7 +272,12 @@ def _split_axes(file: Path, shape: tuple[int, ...]) -> tuple[tuple[int, int, int
         sizes = sizes[:-1]
     if len(sizes) == 5 and sizes[3] == 1:  # vectors: the fifth axis holds components
         sizes = (*sizes[:3], sizes[4])
-    if len(sizes) not in (3, 4) or min(sizes) < 1 or (sizes[3:] or (1,))[0] > MAX_CHANNELS:
+    if len(sizes) < 3 or min(sizes[:3]) < 2:
+        raise ValueError(
+            f"`{file}` has shape {shape}, and a volume must have at least 2 voxels along each of "
+            "three axes. Save single slices as images, such as PNG."
+        )
+    if len(sizes) > 4 or min(sizes) < 1 or (sizes[3:] or (1,))[0] > MAX_CHANNELS:
         raise ValueError(
             f"`{file}` must have three axes, or a fourth of at most {MAX_CHANNELS} channels, got "
             f"shape {shape}. Split a time series into volumes, with "
@@ -339,7 +344,10 @@ def _check_alike(
 ) -> None:
     """Raise if volumes differ in channels or, unless resized, in shape or voxel size."""
     first, start = forms[0], f"`{files[0].path}` has"
-    remedy = "Use `--resize 64x64x64` (`resize=(64, 64, 64)`), with the number of voxels you want."
+    size = first.grid.shape
+    remedy = (
+        f"Use `--resize {'x'.join(map(str, size))}` (`resize={size}`), or another number of voxels."
+    )
     for file, form in zip(files, forms, strict=True):
         other = f"`{file.path}` has"
         if form.n_channels != first.n_channels:
@@ -398,9 +406,21 @@ def _read_all(
     with Meter("reading volumes", len(files)) as meter:
         for k, (file, form) in enumerate(zip(files, forms, strict=False)):
             values = _read_values(file.path, form)
+            _check_voxels(file.path, values)
             samples[k] = _place(values, form.grid, grid) if is_resized else values
             meter.advance(1)
     return samples
+
+
+def _check_voxels(file: Path, values: NDArray[Any]) -> None:
+    """Raise if a volume has values that are not finite, as some tools write outside the brain."""
+    if values.dtype.kind == "f" and not np.isfinite(values).all():
+        n_wrong = values.size - int(np.isfinite(values).sum())
+        raise ValueError(
+            f"`{file}` must have finite values, and {n_wrong:,} of {values.size:,} are NaN or "
+            "infinite. Replace them, for example by `np.nan_to_num(values)`, and write the file "
+            "again."
+        )
 
 
 def _place(values: NDArray[Any], own: VoxelGrid, grid: VoxelGrid) -> NDArray[np.float32]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dreamwarp.core.progress import map_tracked
+from dreamwarp.core.progress import ProgressOption, track
 from dreamwarp.core.validation import check_choice
 from dreamwarp.data.meshes import SUFFIXES, write_mesh
 from dreamwarp.data.shapes import ShapeSet
@@ -15,7 +15,12 @@ from dreamwarp.generation.formats.folder import is_folder_name
 
 
 def write_shapes(
-    shapes: ShapeSet, out: str | os.PathLike[str], *, suffix: str = ".ply", first: int = 0
+    shapes: ShapeSet,
+    out: str | os.PathLike[str],
+    *,
+    suffix: str = ".ply",
+    first: int = 0,
+    progress: ProgressOption = None,
 ) -> int:
     """Write shapes as ``<class>/<number>.ply``; return the number of files.
 
@@ -30,12 +35,11 @@ def write_shapes(
                 f"class names must be valid names of folders on every system, got {label!r}. "
                 "Rename it."
             )
-
-    def write(k: int) -> None:
-        mesh = shapes.meshes[k] if shapes.meshes else _as_cloud(shapes.points[k])
-        write_mesh(root / labels[k] / f"{first + k:012d}{suffix}", mesh)
-
-    map_tracked("writing shapes", write, range(len(labels)))
+    with track(len(labels), "writing shapes", progress) as advance:
+        for k, label in enumerate(labels):
+            mesh = shapes.meshes[k] if shapes.meshes else _as_cloud(shapes.points[k])
+            write_mesh(root / label / f"{first + k:012d}{suffix}", mesh)
+            advance(1)
     return len(labels)
 
 

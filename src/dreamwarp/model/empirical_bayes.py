@@ -34,6 +34,7 @@ from dreamwarp.align import noise
 from dreamwarp.align.evidence import Array, Evidence, EvidenceFinder, Integers, spread_evenly
 from dreamwarp.align.prior import Prior, SmoothPrior
 from dreamwarp.align.similarity import Similarity, SquaredError
+from dreamwarp.core.progress import ProgressOption
 from dreamwarp.space.warp import Warp
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ def learn(
     pair_codes: Integers,
     *,
     start: Array | None = None,
+    progress: ProgressOption = False,
     n_threads: int | None = None,
     client: Client | None = None,
 ) -> ClassPosteriors:
@@ -147,8 +149,9 @@ def learn(
         A cluster to align the pairs on.
     """
     evidence = pool.finder.find(
-        edges, pool.covariance, sigma=pool.sigma, start=start, n_threads=n_threads, client=client
-    )
+        edges, pool.covariance, sigma=pool.sigma, start=start, progress=progress,
+        n_threads=n_threads, client=client,
+    )  # fmt: skip
     pool_covariance = fit_pool_covariance(evidence, pool.covariance, n_threads=n_threads)
     pool_pairs = choose_pool_pairs(evidence, edges, pair_codes, pool_covariance, n_threads)
     means = np.empty((len(edges), len(pool_covariance)))

@@ -26,7 +26,14 @@ Array = NDArray[Any]
 Integers = NDArray[np.int64]
 
 
-def draw_field(space: WarpSpace, source: ArrayLike, target: ArrayLike, theta: ArrayLike) -> Figure:
+def draw_field(
+    space: WarpSpace,
+    source: ArrayLike,
+    target: ArrayLike,
+    theta: ArrayLike,
+    *,
+    look: Look | None = None,
+) -> Figure:
     """Draw the parts of a warp: the paper's figure 2.
 
     The source with the cells of the space, the target, the velocity field, the moved grid, and the
@@ -38,6 +45,8 @@ def draw_field(space: WarpSpace, source: ArrayLike, target: ArrayLike, theta: Ar
     source, target : (*spatial) or (channels, *spatial)
     theta : (d,)
         Aligns the source to the target.
+    look : Look, optional
+        Shades and proportions. Default: from source and target.
     """
     first = as_sample(space, np.asarray(source), "source")
     second = as_sample(space, np.asarray(target), "target")
@@ -48,13 +57,14 @@ def draw_field(space: WarpSpace, source: ArrayLike, target: ArrayLike, theta: Ar
         )
     values = np.asarray(theta, dtype=np.float64)
     warped = Warp(space, values).image(first)
-    look, spatial = Look.of(np.stack([first, second])), first.shape[1:]
+    look = Look.of(np.stack([first, second])) if look is None else look
+    extent = look.extent(first.shape[1:])
 
     def draw_cells(axes: Axes, box: sheets.Area) -> None:
         draw_sample(axes, box, first, look)
-        sheets.draw_tessellation(axes, box, space, spatial)
+        sheets.draw_tessellation(axes, box, space, extent)
 
-    field: dict[str, Any] = {"space": space, "theta": -values, "spatial": spatial}
+    field: dict[str, Any] = {"space": space, "theta": -values, "extent": extent}
     panels: dict[str, Cell] = {
         "source, cells": draw_cells,
         "target": partial(draw_sample, values=second, look=look),
@@ -63,7 +73,7 @@ def draw_field(space: WarpSpace, source: ArrayLike, target: ArrayLike, theta: Ar
         "source, warped": partial(draw_sample, values=warped, look=look, behind=second),
     }
     height, n_columns = 1.55 if space.ndim == 2 else 1.2, 2 if space.ndim == 3 else 5
-    return draw_panels(panels, spatial, height, n_columns)
+    return draw_panels(panels, extent, height, n_columns)
 
 
 def draw_best(study: Study, *, label: Any = None) -> Figure:
@@ -74,7 +84,8 @@ def draw_best(study: Study, *, label: Any = None) -> Figure:
         gain = np.where(study.pair_codes == study.subject.code_of(label), gain, -np.inf)
     pair = int(np.argmax(gain))
     source, target = (study.subject.X[end] for end in study.edges[pair])
-    return draw_field(study.model.space, source, target, study.alignments.theta[pair])
+    theta, look = study.alignments.theta[pair], study.subject.look
+    return draw_field(study.model.space, source, target, theta, look=look)
 
 
 # -- many pairs
@@ -115,7 +126,7 @@ def draw_gallery(study: Study, *, label: Any = None, n: int = 8) -> Figure:
             notes.append(f"{study.left_over[index]:.0%} remaining\n{size}")
     titles = ("source", "target", "warped", "before", "after")
     return draw_table(
-        subject.spatial, rows, list(enumerate(titles)), gaps=(3,),
+        subject.extent, rows, list(enumerate(titles)), gaps=(3,),
         height={1: 0.62, 2: 0.8, 3: 0.7}[study.model.space.ndim], notes=notes,
     )  # fmt: skip
 

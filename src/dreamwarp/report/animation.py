@@ -58,13 +58,13 @@ def component_frames(
     moving = [warp_along(subject, code, k, deviations) for _, code, k in chosen]
     names = [name for name, _, _ in chosen]
     height = box_height(subject)
-    n_columns = max(1, int(WIDTH / (box_width(subject.spatial, height) + 3 * GAP)))
+    n_columns = max(1, int(WIDTH / (box_width(subject.extent, height) + 3 * GAP)))
     frames = []
     with track(len(deviations), "drawing", progress) as advance:
         for samples in zip(*moving, strict=True):
             cells = [show(subject, values) for values in samples]
             panels = dict(zip(names, cells, strict=True))
-            figure = draw_panels(panels, subject.spatial, height, min(len(panels), n_columns))
+            figure = draw_panels(panels, subject.extent, height, min(len(panels), n_columns))
             figure.set_dpi(dpi)
             canvas = FigureCanvasAgg(figure)
             canvas.draw()

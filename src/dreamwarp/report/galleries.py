@@ -18,7 +18,7 @@ INCHES_PER_LETTER = 0.078
 
 
 def draw_table(
-    spatial: tuple[int, ...],
+    extent: tuple[float, ...],
     rows: Sequence[tuple[str, Sequence[Cell]]],
     titles: Sequence[tuple[int, str]] = (),
     *,
@@ -31,8 +31,8 @@ def draw_table(
 
     Parameters
     ----------
-    spatial : tuple of int
-        Shape of the samples; sets the proportions of the boxes.
+    extent : tuple of float
+        Size of the samples along each axis; sets the proportions of the boxes.
     rows : list of (label, cells)
     titles : sequence of (column, text)
         Titles, and the columns above which they start.
@@ -49,9 +49,9 @@ def draw_table(
     left = MARGIN + (ROOM_FOR_LABELS if any(labels) else 0.0)
     left += INCHES_PER_LETTER * max(0, max(map(len, labels)) - 2)
     top = MARGIN + (ROOM_FOR_TITLES if titles else 0.0)
-    width = box_width(spatial, height)
+    width = box_width(extent, height)
     # Volumes need wider gaps than those between their slices.
-    between = GAP if len(spatial) < 3 else 3 * GAP
+    between = GAP if len(extent) < 3 else 3 * GAP
     n_columns = max(len(cells) for _, cells in rows)
     starts = [
         left + column * (width + between) + 2.5 * GAP * sum(gap <= column for gap in gaps)
@@ -81,10 +81,10 @@ def draw_table(
 
 
 def draw_panels(
-    panels: Mapping[str, Cell], spatial: tuple[int, ...], height: float, n_columns: int
+    panels: Mapping[str, Cell], extent: tuple[float, ...], height: float, n_columns: int
 ) -> Figure:
     """Draw boxes with titles, row by row."""
-    width = box_width(spatial, height)
+    width = box_width(extent, height)
     n_rows = -(-len(panels) // n_columns)
     step_x, step_y, top = width + 3 * GAP, height + 0.32, MARGIN + 0.22
     figure, axes = new_sheet(

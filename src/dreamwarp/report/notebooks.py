@@ -163,7 +163,7 @@ def plot_warp(warp: Warp, x: ArrayLike | None = None) -> Figure:
                 panels["sample"] = partial(sheets.draw_sample, values=sample, look=look)
             warped = Warp(space, theta).image(sample)
             panels[f"warped{mark}"] = partial(sheets.draw_sample, values=warped, look=look)
-        field = {"space": space, "theta": -theta, "spatial": spatial}
+        field = {"space": space, "theta": -theta, "extent": spatial}
         panels[f"grid{mark}"] = partial(sheets.draw_grid, **field)
         if len(thetas) == 1:
             panels["velocity"] = partial(sheets.draw_velocity, **field)

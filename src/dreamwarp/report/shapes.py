@@ -97,7 +97,9 @@ def draw_shape_figure(name: str, model: WarpModel, shapes: ShapeSet, **options: 
     )
 
 
-def write_shape_report(model: WarpModel, shapes: ShapeSet, path: str | os.PathLike[str]) -> Path:
+def write_shape_report(
+    model: WarpModel, shapes: ShapeSet, path: str | os.PathLike[str], *, seed: int = 0
+) -> Path:
     """Write a page about a model of shapes as one HTML file."""
     page = Page(f"Learned warps of {shapes.name}")
     page.text(f"{shapes.describe()}.")
@@ -111,7 +113,8 @@ def write_shape_report(model: WarpModel, shapes: ShapeSet, path: str | os.PathLi
     )
     page.text(f"Shapes by class: {', '.join(counts)}.")
     page.heading("Samples")
-    page.figure(draw_shape_samples(model, shapes), "A shape of each class, and samples from it.")
+    samples = draw_shape_samples(model, shapes, seed=seed)
+    page.figure(samples, "A shape of each class, and samples from it.")
     page.heading("Principal components")
     for component in (1, 2):
         page.figure(

@@ -72,29 +72,29 @@ def prepare_sheet(axes: Axes, width: float, height: float) -> None:
     axes.set_axis_off()
 
 
-def box_width(spatial: tuple[int, ...], height: float) -> float:
-    """Width of a box of a given height, for samples of a given shape."""
-    if len(spatial) == 1:
+def box_width(extent: tuple[float, ...], height: float) -> float:
+    """Width of a box of a given height, for samples of a given size along each axis."""
+    if len(extent) == 1:
         return SIGNAL_RATIO * height
-    if len(spatial) == 2:
-        return height * min(max(spatial[1] / spatial[0], 1 / MAX_RATIO), MAX_RATIO)
-    return sum(plane.box.width for plane in planes(spatial, Area(0, 0, 0, height))) + 2 * (
+    if len(extent) == 2:
+        return height * min(max(extent[1] / extent[0], 1 / MAX_RATIO), MAX_RATIO)
+    return sum(plane.box.width for plane in planes(extent, Area(0, 0, 0, height))) + 2 * (
         SLICE_GAP * height
     )
 
 
-def planes(spatial: tuple[int, ...], box: Area) -> list[Plane]:
+def planes(extent: tuple[float, ...], box: Area) -> list[Plane]:
     """The planes drawn of a domain: all of it in 2-D, slices through the middle in 3-D.
 
     Slices have true proportions; the tallest has the height of the box.
     """
-    if len(spatial) == 2:
+    if len(extent) == 2:
         return [Plane(0, 1, box)]
-    highest = max(spatial[0], spatial[1])
+    highest = max(extent[0], extent[1])
     found, x = [], box.x
     for rows, columns in ((1, 2), (0, 2), (0, 1)):
-        height = box.height * spatial[rows] / highest
-        width = box.height * spatial[columns] / highest
+        height = box.height * extent[rows] / highest
+        width = box.height * extent[columns] / highest
         found.append(Plane(rows, columns, Area(x, box.y, width, height)))
         x += width + SLICE_GAP * box.height
     return found
@@ -119,7 +119,7 @@ def draw_sample(
     colors = figures.INK_ON_PAPER if look.is_ink else GREY
     is_color = len(values) in (3, 4)
     shades = np.clip(look.scale(values[:3] if is_color else values.mean(axis=0)[None]), 0.0, 1.0)
-    for plane, section in sections(shades, box):
+    for plane, section in sections(shades, box, look.extent(shades.shape[1:])):
         image = np.moveaxis(section, 0, -1) if is_color else section[0]
         _show(axes, plane.box, image, colors, 0.0, 1.0)
 
@@ -132,7 +132,8 @@ def draw_difference(
     if first.ndim == 2:
         _draw_area(axes, box, difference / scale)
     else:
-        draw_shades(axes, box, difference, DIFFERENCE, scale, low=-scale)
+        extent = look.extent(difference.shape)
+        draw_shades(axes, box, difference, DIFFERENCE, scale, low=-scale, extent=extent)
 
 
 def subtract(first: Array, second: Array) -> Array:
@@ -142,17 +143,29 @@ def subtract(first: Array, second: Array) -> Array:
 
 
 def draw_shades(
-    axes: Axes, box: Area, values: Array, colors: Colormap, high: float, *, low: float = 0.0
+    axes: Axes,
+    box: Area,
+    values: Array,
+    colors: Colormap,
+    high: float,
+    *,
+    low: float = 0.0,
+    extent: tuple[float, ...] = (),
 ) -> None:
-    """Draw values (*spatial) of 2 or 3 axes as shades."""
-    for plane, section in sections(values[None], box):
+    """Draw values (*spatial) of 2 or 3 axes as shades; ``extent`` as in :func:`sections`."""
+    for plane, section in sections(values[None], box, extent):
         _show(axes, plane.box, section[0], colors, low, high)
 
 
-def sections(values: Array, box: Area) -> Iterator[tuple[Plane, Array]]:
-    """Yield the planes of (channels, *spatial) with 2 or 3 spatial axes, and their values."""
+def sections(
+    values: Array, box: Area, extent: tuple[float, ...] = ()
+) -> Iterator[tuple[Plane, Array]]:
+    """Yield the planes of (channels, *spatial) with 2 or 3 spatial axes, and their values.
+
+    ``extent`` is the size along each axis. Default: that of square pixels.
+    """
     spatial = values.shape[1:]
-    for plane in planes(spatial, box):
+    for plane in planes(extent or spatial, box):
         if len(spatial) == 2:
             yield plane, values
             continue
@@ -203,7 +216,7 @@ def draw_grid(
     box: Area,
     space: WarpSpace,
     theta: Array,
-    spatial: tuple[int, ...],
+    extent: tuple[float, ...],
     *,
     n_lines: int = 17,
     clip: bool = True,
@@ -220,7 +233,7 @@ def draw_grid(
     along = np.linspace(0.0, 1.0, figures.POINTS_PER_LINE)
     lines = np.stack(np.meshgrid(np.linspace(0.0, 1.0, n_lines), along, indexing="ij"), axis=-1)
     both = np.concatenate([lines, lines[..., ::-1]])
-    for plane in planes(spatial, box):
+    for plane in planes(extent, box):
         frame(axes, plane.box)
         points = _embed(both.reshape(-1, 2), plane, space.ndim)
         moved = _in_plane(space.flow(theta, points), plane).reshape(both.shape)
@@ -232,7 +245,7 @@ def draw_velocity(
     box: Area,
     space: WarpSpace,
     theta: Array,
-    spatial: tuple[int, ...],
+    extent: tuple[float, ...],
     *,
     n_arrows: int = 14,
 ) -> None:
@@ -244,7 +257,7 @@ def draw_velocity(
         _draw_graphs(axes, box, points, [np.full_like(points, 0.5), 0.5 - 0.5 * velocity / largest])
         return
     grid = pixel_centers((n_arrows, n_arrows))
-    for plane in planes(spatial, box):
+    for plane in planes(extent, box):
         frame(axes, plane.box)
         points = _embed(grid, plane, space.ndim)
         velocity = _in_plane(space.velocity(theta, points), plane)
@@ -277,7 +290,7 @@ def draw_tessellation(
     axes: Axes,
     box: Area,
     space: WarpSpace,
-    spatial: tuple[int, ...],
+    extent: tuple[float, ...],
     *,
     color: str = figures.GRID,
 ) -> None:
@@ -287,7 +300,7 @@ def draw_tessellation(
         lines = np.stack([np.stack([[0.0, cut], [1.0, cut]]) for cut in cuts] or [np.zeros((2, 2))])
         _add_lines(axes, box, lines, color, 0.5)
         return
-    for plane in planes(spatial, box):
+    for plane in planes(extent, box):
         _add_lines(axes, plane.box, _edges(space, plane), color, 0.6)
 
 

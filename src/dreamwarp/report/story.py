@@ -129,7 +129,7 @@ def draw_members(study: Study) -> Figure:
         members = rng.permutation(subject.members(code))[:N_MEMBERS]
         cells = [warped.show(subject, subject.sample(int(index))) for index in members]
         rows.append((str(subject.labels[code]), cells[: _n_columns(study)]))
-    return draw_table(subject.spatial, rows, height=0.7)
+    return draw_table(subject.extent, rows, height=0.7)
 
 
 def add_samples(page: Page, study: Study) -> None:
@@ -336,7 +336,7 @@ def draw_outliers(study: Study, outliers: list[Outlier]) -> Figure:
         rows.append((str(subject.labels[subject.codes[each.sample]]), cells))
         notes.append(_reason(study, each))
     titles = [(0, "sample"), (1, "neighbours")]
-    return draw_table(subject.spatial, rows, titles, gaps=(1,), height=0.7, notes=notes)
+    return draw_table(subject.extent, rows, titles, gaps=(1,), height=0.7, notes=notes)
 
 
 def _reason(study: Study, outlier: Outlier) -> str:
@@ -424,9 +424,11 @@ def add_next_steps(
     page.heading("What to try next")
     for words in give_advice(study, outliers):
         page.text(words)
+    # At strength 0, samples would be copies.
+    strength = "" if study.model.strength else " --strength 1"
     page.code(
         f"dreamwarp explore {model} {data}\n"
-        f"dreamwarp sample {model} {data} -n 100000 -o more\n"
+        f"dreamwarp sample {model} {data} -n 100000{strength} -o more\n"
         f"dreamwarp figure components {model} {data} --label {study.subject.labels[0]} -o class.gif"
     )
 

@@ -25,7 +25,6 @@ from dreamwarp.augment.subject import Data, Subject
 from dreamwarp.augment.verdict import Judgement
 from dreamwarp.core.progress import ProgressOption
 from dreamwarp.core.validation import check_integer
-from dreamwarp.data.dataset import DataSet
 from dreamwarp.model import WarpModel
 
 if TYPE_CHECKING:
@@ -167,7 +166,8 @@ def make_study(
     """
     whole = Subject.of(model, data, seed=seed)
     some = spread_evenly(whole.codes, check_integer("max_samples", max_samples, 2))
-    chosen = DataSet(whole.source.data.name, whole.X[some], whole.source.data.y[some])
+    given_data = whole.source.data
+    chosen = replace(given_data, X=whole.X[some], y=given_data.y[some], test=None)
     with warnings.catch_warnings():
         if len(some) < len(whole.X):  # a subset does not match the model's fingerprint
             warnings.simplefilter("ignore", RuntimeWarning)

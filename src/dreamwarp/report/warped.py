@@ -61,7 +61,7 @@ def draw_samples(
         versions = [subject.sample(index), *subject.warp(theta, index)]
         rows.append((name, [show(subject, values) for values in versions]))
     titles = [(0, "original"), (1, f"random warps, strength {used:g}")]
-    return draw_table(subject.spatial, rows, titles, gaps=(1,), height=box_height(subject))
+    return draw_table(subject.extent, rows, titles, gaps=(1,), height=box_height(subject))
 
 
 def draw_components(
@@ -96,7 +96,7 @@ def draw_components(
     # With a typographic minus sign.
     names = [f"{value:+g} σ".replace("-", "−") if value else "0" for value in DEVIATIONS]
     return draw_table(
-        subject.spatial, rows, list(enumerate(names)), height=box_height(subject), notes=notes,
+        subject.extent, rows, list(enumerate(names)), height=box_height(subject), notes=notes,
         are_centered=True,
     )  # fmt: skip
 
