@@ -17,6 +17,7 @@ from torchvision.tv_tensors import BoundingBoxes, Image, KeyPoints, Mask, Video
 from benchmarks.landmarks import BOUND, make_transforms, measure_landmarks
 from dreamwarp import Warp, WarpSpace
 from dreamwarp.core.draws import derive_seed
+from dreamwarp.model.strength import NETWORK_STRENGTH
 from dreamwarp.torchvision import FixedWarp, LearnedWarp
 from tests.torch.cases import Pictures, make_images, make_model, make_template_model
 
@@ -195,7 +196,7 @@ def test_landmarks_agree_with_the_image() -> None:
 
 
 def test_warp_is_one_of_its_class_and_can_be_repeated() -> None:
-    transform, sample = LearnedWarp(make_model()), make_sample()
+    transform, sample = LearnedWarp(make_model(), strength=1.0), make_sample()
     torch.manual_seed(0)
     theta = transform.draw(sample)
     torch.manual_seed(0)
@@ -236,14 +237,14 @@ def test_probability_and_strength() -> None:
     assert abs(n_warped - 100) < 5 * (400 * 0.25 * 0.75) ** 0.5
     assert LearnedWarp(make_model(), p=0.0)(sample) is sample
     torch.manual_seed(0)
-    full = LearnedWarp(make_model()).draw(sample)
+    full = LearnedWarp(make_model(), strength=1.0).draw(sample)
     torch.manual_seed(0)
     np.testing.assert_allclose(LearnedWarp(make_model(), strength=2.0).draw(sample), 2 * full)
     torch.manual_seed(0)
     still = make_model().with_strength(0.0)
     np.testing.assert_allclose(LearnedWarp(still, strength=2.0).draw(sample), 2 * full)
     with pytest.warns(RuntimeWarning, match=r"recommends strength 0.*choose_strength"):
-        assert "strength=1" in repr(LearnedWarp(still))
+        assert f"strength={NETWORK_STRENGTH:g}" in repr(LearnedWarp(still))
 
 
 @pytest.mark.parametrize(
@@ -358,7 +359,7 @@ def test_numbered_samples_do_not_depend_on_workers() -> None:
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
 def test_a_seed_alone_numbers_samples_as_they_come() -> None:
     model, sample = make_model(), make_sample()
-    transform, state = LearnedWarp(model, seed=5), torch.get_rng_state()
+    transform, state = LearnedWarp(model, seed=5, strength=1.0), torch.get_rng_state()
     drawn = [transform.draw(sample) for _ in range(3)]
     expected = model.draw(1, np.arange(3), seed=derive_seed(5, 0))
     np.testing.assert_array_equal(drawn, expected)
@@ -378,12 +379,13 @@ def test_a_seed_alone_numbers_samples_as_they_come() -> None:
 
 def test_samples_of_the_fit_get_warps_of_their_own() -> None:
     model = make_template_model()
-    transform = LearnedWarp(model, number_getter=number_of, template_getter=number_of)
+    options: dict[str, Any] = {"number_getter": number_of, "strength": 1.0}
+    transform = LearnedWarp(model, template_getter=number_of, **options)
     for number in (2, 5):
         drawn = transform.draw({"image": Image(picture(3)), "label": 0, "index": number})
         expected = model.draw([0], [number], seed=derive_seed(0, 0), templates=[number])
         np.testing.assert_array_equal(drawn, expected[0])
-    untold = LearnedWarp(model, number_getter=number_of)
+    untold = LearnedWarp(model, **options)
     drawn = untold.draw({"image": Image(picture(3)), "label": 0, "index": 2})
     np.testing.assert_array_equal(drawn, model.draw([0], [2], seed=derive_seed(0, 0))[0])
 

@@ -118,7 +118,7 @@ def test_models_that_do_not_fit_are_refused() -> None:
 
 def test_many_classes_are_not_all_listed() -> None:
     classes = tuple(range(100, 112))
-    with pytest.raises(ValueError, match=r"has no 100, 101, .* 109 and 2 more\."):
+    with pytest.raises(ValueError, match=r"lacks 100, 101, .* 109 and 2 more\."):
         SampleSource(make_model(), make_data(classes, n=200))
 
 

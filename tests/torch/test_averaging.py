@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from dreamwarp.core.draws import derive_seed
+from dreamwarp.model.strength import NETWORK_STRENGTH
 from dreamwarp.torch import average_over_warps, warp
 from tests.torch.cases import make_images, make_model
 
@@ -28,7 +29,7 @@ def test_mean_of_the_image_and_its_warps(labels: Any) -> None:
     model = make_model()
     expected = predict(IMAGES)
     for step in range(4):
-        theta = model.draw(labels, np.arange(5), seed=derive_seed(3, step))
+        theta = NETWORK_STRENGTH * model.draw(labels, np.arange(5), seed=derive_seed(3, step))
         expected = expected + predict(warp(model.space, torch.from_numpy(theta).float(), IMAGES))
     averaged = average_over_warps(predict, IMAGES, model, n=4, labels=labels, seed=3)
     torch.testing.assert_close(averaged, expected / 5)

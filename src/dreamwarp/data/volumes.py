@@ -272,10 +272,10 @@ def _split_axes(file: Path, shape: tuple[int, ...]) -> tuple[tuple[int, int, int
         sizes = sizes[:-1]
     if len(sizes) == 5 and sizes[3] == 1:  # vectors: the fifth axis holds components
         sizes = (*sizes[:3], sizes[4])
-    if len(sizes) < 3 or min(sizes[:3]) < 2:
+    if len(sizes) < 3:
         raise ValueError(
-            f"`{file}` has shape {shape}, and a volume must have at least 2 voxels along each of "
-            "three axes. Save single slices as images, such as PNG."
+            f"`{file}` must have three axes, got shape {shape}. Save single slices as images, such "
+            "as PNG."
         )
     if len(sizes) > 4 or min(sizes) < 1 or (sizes[3:] or (1,))[0] > MAX_CHANNELS:
         raise ValueError(
