@@ -96,6 +96,7 @@ def test_meshes_in_meshes_out(tmp_path: Path, capsys: Any) -> None:
     for arguments in (
         ("data", source, "--shape", "3x3"),
         ("fit", source, "-o", str(tmp_path / "n.dwm"), "--method", "map"),
+        ("fit", source, "-o", str(tmp_path / "n.dwm"), "--pixels-per-cell", "4"),
         ("sample", model, source, "-n", "2", "-o", str(tmp_path / "n"), "--format", "npz"),
         ("report", model, source, "-o", str(tmp_path / "n.html"), "--max-samples", "9"),
         ("figure", "samples", model, source, "-o", str(tmp_path / "n.png"), "--resize", "4x4"),

@@ -296,7 +296,7 @@ def test_versions_that_are_none(version, stored):
 def test_a_file_of_a_later_version_is_refused_by_name(stored):
     case = stored()
     case.write(description={**case.description, "version": 5})
-    with pytest.raises(ValueError, match=r"gaussian.dwm` has format 5, .*4\. Upgrade dreamwarp"):
+    with pytest.raises(ValueError, match=r"gaussian.dwm` has format 5, but .*format 4\. Upgrade"):
         WarpModel.load(case.path)
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 # Options that only arrays have.
 NOT_FOR_MESHES = (
-    "kind", "method", "max_pairs", "similarity", "max_draws", "scheduler",
+    "kind", "method", "max_pairs", "pixels_per_cell", "similarity", "max_draws", "scheduler",
 )  # fmt: skip
 
 
