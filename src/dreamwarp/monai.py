@@ -13,6 +13,7 @@ from monai.utils import TraceKeys, convert_to_dst_type, convert_to_tensor, ensur
 from dreamwarp.core.listing import public_names
 from dreamwarp.core.validation import check_choice, check_factor
 from dreamwarp.model import WarpModel
+from dreamwarp.model.strength import NETWORK_STRENGTH
 from dreamwarp.torch.functional import warp_item
 
 __all__ = ["LearnedWarpd"]
@@ -39,7 +40,7 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
     prob : float
         Probability that a sample is warped.
     strength : float
-        Factor on the learned warps.
+        Factor on the learned warps; by default that of all networks, 1.25.
     mode : str or sequence of str
         Interpolation of each key: ``"bilinear"``, ``"nearest"`` (for label maps) or ``"bicubic"``.
     padding_mode : str or sequence of str
@@ -63,7 +64,7 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
         *,
         label_key: Hashable | None = None,
         prob: float = 1.0,
-        strength: float = 1.0,
+        strength: float = NETWORK_STRENGTH,
         mode: Any = "bilinear",
         padding_mode: Any = "border",
         allow_missing_keys: bool = False,

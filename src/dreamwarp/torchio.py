@@ -15,6 +15,7 @@ from torchio.transforms.augmentation import RandomTransform
 from dreamwarp.core.listing import public_names
 from dreamwarp.core.validation import check_choice, check_factor
 from dreamwarp.model import WarpModel
+from dreamwarp.model.strength import NETWORK_STRENGTH
 from dreamwarp.space import Warp, WarpSpace
 from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
 from dreamwarp.torch.functional import warp_item
@@ -35,7 +36,7 @@ class LearnedWarp(RandomTransform, SpatialTransform):  # type: ignore[misc]  # T
     label_key : str, optional
         Key of the class in the subject. Default: warps of all classes pooled.
     strength : float
-        Factor on the learned warps.
+        Factor on the learned warps; by default that of all networks, 1.25.
     image_interpolation : {"linear", "nearest", "cubic"}
     **kwargs
         Options of all TorchIO transforms: ``p``, ``include``, ``exclude``, ...
@@ -46,7 +47,7 @@ class LearnedWarp(RandomTransform, SpatialTransform):  # type: ignore[misc]  # T
         model: WarpModel,
         *,
         label_key: str | None = None,
-        strength: float = 1.0,
+        strength: float = NETWORK_STRENGTH,
         image_interpolation: Interpolation = "linear",
         **kwargs: Any,
     ) -> None:

@@ -77,7 +77,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     similarity : {"ssd", "ncc", "mi"}, object or callable
         Similarity of aligned samples; see :func:`~dreamwarp.align_pairs`.
     sigma : float or "auto"
-        Standard deviation of the noise of a pixel, for ``"ssd"``; on the [0, 1] scale for integers.
+        Standard deviation of the noise of a pixel, for ``"ssd"``; on the [0, 1] scale for integers,
+        and of samples reduced to ``pixels_per_cell``.
     displacement, length : float
         Prior of alignments: root mean square displacement and correlation length, as fractions of
         the domain; see :class:`~dreamwarp.SmoothPrior`. ``displacement="auto"``: with
