@@ -38,6 +38,20 @@ def test_samples_vary_as_their_class_does(match: str) -> None:
     assert spread[0, 0] > 1.2 * spread[0, 1] and spread[1, 1] > 1.2 * spread[1, 0]
 
 
+def test_new_ellipses_are_ellipses() -> None:
+    """Nothing is added that no pair shows: the best affine image of the circle is close."""
+    X, y = ellipses()
+    new = ShapeAugmenter(n_neighbors=2, progress=False).fit(X, y).sample(100)
+    circle = np.column_stack([np.cos(ANGLES), np.sin(ANGLES), np.ones(24)])
+    residuals, changes = [], []
+    for points in new.points:
+        affine = np.linalg.lstsq(circle, points, rcond=None)[0]
+        residuals.append(points - circle @ affine)
+        changes.append(points - 10.0 * circle[:, :2])
+    assert np.std(changes) > 0.5
+    assert np.std(residuals) < 0.15 * np.std(changes)
+
+
 def test_shape_k_depends_on_the_seed_and_k_alone() -> None:
     X, y = ellipses()
     augmenter = ShapeAugmenter(cells=(2, 2), n_neighbors=2, progress=False).fit(X, y)

@@ -68,7 +68,7 @@ def test_meshes_in_meshes_out(tmp_path: Path, capsys: Any) -> None:
     assert run("fit", source, "-o", model, "--neighbors", "2", "--overwrite") == 0
     assert "pairs aligned" in capsys.readouterr().out
     space = WarpModel.load(model).space
-    assert space.cells == (2, 2, 2) and space.boundary == "zero"
+    assert space.cells == (2, 2, 2) and space.boundary == "free"
     assert run("sample", model, source, "-n", "5", "-o", out, "--seed", "3") == 0
     made = load_shapes(out)
     assert len(made) == 5 and np.array_equal(made.meshes[0].faces, box.faces)

@@ -78,16 +78,28 @@ class Frame:
     squares: Array
 
     @classmethod
-    def of(cls, prior: Prior) -> Frame:
-        """The leading components of a prior, by mean square displacement."""
+    def of(cls, prior: Prior, left_out: float = 0.0) -> Frame:
+        """The leading components of a prior, by mean square displacement.
+
+        The last ones are left out, up to the share ``left_out`` of the mean square displacement.
+        """
         root, whitener = prior.root, prior.whitener
         with single_threaded_algebra():
             squares, turn = np.linalg.eigh(root.T @ mass_matrix(prior.space) @ root)
+        n_out = int((np.cumsum(np.maximum(squares, 0.0)) <= left_out * squares.sum()).sum())
+        n_lead = min(len(squares) - n_out, N_COMPONENTS)
         turn = turn[:, ::-1]
-        lead, others = turn[:, :N_COMPONENTS], turn[:, N_COMPONENTS:]
+        lead, others = turn[:, :n_lead], turn[:, n_lead:]
         return cls(
             prior.space, root @ lead, lead.T @ whitener, root @ others, others.T @ whitener,
-            squares[::-1][:N_COMPONENTS].copy(),
+            squares[::-1][:n_lead].copy(),
+        )  # fmt: skip
+
+    def scaled(self, factor: float) -> Frame:
+        """The frame of the prior with ``factor`` times the displacement."""
+        return Frame(
+            self.space, factor * self.matrix, self.inverse / factor, factor * self.left_out,
+            self.left_in / factor, factor**2 * self.squares,
         )  # fmt: skip
 
     @property
@@ -144,15 +156,16 @@ class Evidence:
         Points of approximation, the modes.
     linear : (n, r)
         b.
-    curvatures : (n, r, r), float32
-        H, upper triangles.
+    curvatures : (n, r, r)
+        H, upper triangles. float32 for images, to save memory; float64 for points, which determine
+        some components a million times better than others.
     constants : (n,)
         c, up to a term that depends on the noise alone.
     """
 
     theta: Array
     linear: Array
-    curvatures: NDArray[np.float32]
+    curvatures: NDArray[np.floating]
     constants: Array
 
     def __len__(self) -> int:
@@ -161,6 +174,12 @@ class Evidence:
     def only(self, chosen: Any) -> Evidence:
         """Some of the pairs."""
         return Evidence(*(getattr(self, part.name)[chosen] for part in fields(self)))
+
+    def scaled(self, factor: float) -> Evidence:
+        """The same in the coordinates of a frame that is scaled by ``factor``."""
+        return Evidence(
+            self.theta, factor * self.linear, factor**2 * self.curvatures, self.constants
+        )
 
     @classmethod
     def join(cls, parts: Sequence[Evidence]) -> Evidence:

@@ -17,6 +17,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
+from dreamwarp.align.evidence import Evidence, Frame
 from dreamwarp.align.noise import check_sigma
 from dreamwarp.align.prior import Prior, check_prior
 from dreamwarp.core.compiled import single_threaded_algebra
@@ -37,9 +38,8 @@ N_ROUNDS, N_PAIRS = 3, 12
 # Lowest estimate of σ, as a fraction of the domain: meshes are float32.
 LEAST_SIGMA = 1e-4
 LARGEST_DAMPING = 1e6
-# The directions of least prior variance are left out, up to this fraction of the total variance. A
-# quarter of the directions remain, at a tenth of the cost per step.
-LEFT_OUT = 1e-3
+# The components of least displacement are left out, up to this share of the mean square.
+LEFT_OUT = 1e-4
 
 
 @dataclass(frozen=True)
@@ -104,23 +104,41 @@ def align_points(
     -------
     PointAlignments
     """
+    frame = Frame.of(check_prior(space, prior), LEFT_OUT)
+    return measure_points(
+        frame, sources, targets, match=match, sigma=sigma, max_points=max_points,
+        max_steps=max_steps, progress=progress,
+    )[0]  # fmt: skip
+
+
+def measure_points(
+    frame: Frame,
+    sources: Sequence[ArrayLike] | NDArray[Any],
+    targets: Sequence[ArrayLike] | NDArray[Any],
+    *,
+    match: Match = "auto",
+    sigma: float | Literal["auto"] = "auto",
+    max_points: int = 400,
+    max_steps: int = 50,
+    progress: ProgressOption = None,
+) -> tuple[PointAlignments, Evidence]:
+    """Align pairs as :func:`align_points` does, and compute their evidence at the modes."""
     check_choice("match", match, MATCHES)
     max_points = check_integer("max_points", max_points, 1)
     max_steps = check_integer("max_steps", max_steps, 1)
-    pairs = _check_pairs(space, sources, targets)
+    pairs = _check_pairs(frame.space, sources, targets)
     if match == "auto":
         match = "known" if all(s.shape == t.shape for s, t in pairs) else "nearest"
     elif match == "known":
         _check_counts(pairs)
     pairs = [_thin_pair(s, t, max_points, match) for s, t in pairs]
-    root = _leading_root(check_prior(space, prior))
-    searches = [_Search(space, s, t, match == "known", root, max_steps) for s, t in pairs]
+    searches = [_Search(frame, s, t, match == "known", max_steps) for s, t in pairs]
     # Matrices are small: threads of the linear algebra would mostly wait for each other.
     with silenced(progress), single_threaded_algebra():
         noise = check_sigma(sigma)
         if noise == "auto":
             noise = _estimate_sigma(searches, progress)
-        return _align_all(space, searches, noise, progress)
+        return _align_all(frame, searches, noise, progress)
 
 
 def chamfer_distance(first: Array, second: Array) -> float:
@@ -134,35 +152,35 @@ def chamfer_distance(first: Array, second: Array) -> float:
 
 
 def _align_all(
-    space: WarpSpace, searches: list[_Search], sigma: float, progress: ProgressOption
-) -> PointAlignments:
+    frame: Frame, searches: list[_Search], sigma: float, progress: ProgressOption
+) -> tuple[PointAlignments, Evidence]:
     n = len(searches)
-    theta, before, after = np.zeros((n, space.dim)), np.zeros(n), np.zeros(n)
-    converged = np.zeros(n, bool)
-    zero = np.zeros(searches[0].root.shape[1])
+    before, after, converged = np.zeros(n), np.zeros(n), np.zeros(n, bool)
+    zero, parts = np.zeros(frame.rank), []
     with track(n, "aligning points", progress) as advance:
         for k, search in enumerate(searches):
             found = search.run(sigma)
-            theta[k], converged[k] = -search.root @ found.z, found.converged
-            before[k], after[k] = search.loss(zero), search.loss(found.z)
+            before[k], after[k] = search.loss(zero), search.loss(found.u)
+            # Matches may get worse in the last step; the identity is better then.
+            is_better = after[k] <= before[k]
+            after[k], converged[k] = min(after[k], before[k]), found.converged
+            parts.append(search.measure(found.u if is_better else zero, sigma))
             advance(1)
-    # Matches may get worse in the last step; the identity is better then.
-    worse = after > before
-    theta[worse], after[worse] = 0.0, before[worse]
     if not converged.all():
         warn_user(
             f"{(~converged).sum()} of {n} alignments have not converged: see `converged` of the "
             "result. A larger `max_steps` may help.",
             RuntimeWarning,
         )
-    return PointAlignments(theta, before, after, converged, sigma)
+    evidence = Evidence.join(parts)
+    return PointAlignments(evidence.theta, before, after, converged, sigma), evidence
 
 
 def _estimate_sigma(searches: list[_Search], progress: ProgressOption) -> float:
     """Fixed point of σ² = Σ |residual|² / (number of coordinates - effective parameters)."""
     some = [searches[k] for k in np.linspace(0, len(searches) - 1, N_PAIRS).round().astype(int)]
     some = list(dict.fromkeys(some))
-    zero = np.zeros(some[0].root.shape[1])
+    zero = np.zeros(some[0].frame.rank)
     sigma = max(float(np.sqrt(np.mean([s.loss(zero) for s in some]) / 2.0)), LEAST_SIGMA)
     shown = None if progress is None or progress is True else False
     with track(N_ROUNDS * len(some), "estimating noise", shown) as advance:
@@ -180,49 +198,52 @@ def _estimate_sigma(searches: list[_Search], progress: ProgressOption) -> float:
 class Found(NamedTuple):
     """Result of a search."""
 
-    z: Array  # (k,)
+    u: Array  # (r,)
     total: float  # sum of squared residuals
     n_free: float  # number of residual coordinates minus effective number of parameters
     converged: bool
 
 
 class _Search:
-    """Levenberg-Marquardt for one pair over z, with -θ = root z and z standard normal a priori.
+    """Levenberg-Marquardt for one pair over u, with θ = F u and u standard normal a priori.
 
-    The source is moved by T^{root z}.
+    The source is moved by T^{-θ}.
     """
 
     def __init__(
-        self,
-        space: WarpSpace,
-        source: Array,
-        target: Array,
-        is_known: bool,
-        root: Array,
-        max_steps: int,
+        self, frame: Frame, source: Array, target: Array, is_known: bool, max_steps: int
     ) -> None:
-        self.space, self.source, self.target = space, source, target
-        self.is_known, self.root, self.max_steps = is_known, root, max_steps
-        self.tree = None if self.is_known else cKDTree(target)
+        self.frame, self.source, self.target = frame, source, target
+        self.max_steps = max_steps
+        self.tree = None if is_known else cKDTree(target)
 
     def run(self, sigma: float) -> Found:
         """The posterior mode, with noise reduced to ``sigma`` in stages."""
-        z = np.zeros(self.root.shape[1])
-        start = sigma if self.is_known else max(sigma, np.sqrt(self.loss(z)))
+        u = np.zeros(self.frame.rank)
+        start = sigma if self.tree is None else max(sigma, np.sqrt(self.loss(u)))
         for noise in _cool(start, sigma):
-            found = self._climb(z, noise)
-            z = found.z
+            found = self._climb(u, noise)
+            u = found.u
         return found
 
-    def loss(self, z: Array) -> float:
+    def loss(self, u: Array) -> float:
         """Mean squared distance of matched points."""
-        return float((self._residuals(self._move(z))[1] ** 2).sum(axis=1).mean())
+        return float((self._residuals(u)[1] ** 2).sum(axis=1).mean())
 
-    def _move(self, z: Array) -> Array:
-        return np.asarray(self.space.flow(self.root @ z, self.source, method="exact"))
+    def measure(self, u: Array, sigma: float) -> Evidence:
+        """The Gauss-Newton approximation of the log-likelihood at u."""
+        which, residuals = self._residuals(u)
+        hessian, gradient = self._derivatives(u, which, residuals, sigma)
+        linear = hessian @ u - gradient
+        constant = -0.5 * (residuals**2).sum() / sigma**2 + (gradient - 0.5 * hessian @ u) @ u
+        return Evidence(
+            (self.frame.matrix @ u)[None], linear[None], hessian[None], np.array([constant])
+        )
 
-    def _residuals(self, moved: Array) -> tuple[NDArray[np.int64], Array]:
+    def _residuals(self, u: Array) -> tuple[NDArray[np.int64], Array]:
         """Indices of matched points (k,), and their differences to the target (k, ndim)."""
+        theta = -(self.frame.matrix @ u)
+        moved = np.asarray(self.frame.space.flow(theta, self.source, method="exact"))
         everyone = np.arange(len(moved))
         if self.tree is None:
             return everyone, moved - self.target
@@ -231,55 +252,48 @@ class _Search:
         differences = moved - self.target[nearest], moved[back] - self.target
         return np.concatenate([everyone, back]), np.concatenate(differences)
 
-    def _climb(self, z: Array, sigma: float) -> Found:
+    def _climb(self, u: Array, sigma: float) -> Found:
         damping, converged = 1e-3, False
-        which, residuals = self._residuals(self._move(z))
-        hessian, gradient = self._derivatives(z, which, residuals, sigma)
+        which, residuals = self._residuals(u)
+        hessian, gradient = self._derivatives(u, which, residuals, sigma)
         for _ in range(self.max_steps):
-            step = -_solve(hessian + np.eye(len(z)) + damping * np.diag(np.diag(hessian)), gradient)
-            predicted = -0.5 * float(gradient @ step)
+            damped = hessian + np.eye(len(u)) + damping * np.diag(np.diag(hessian))
+            step = -_solve(damped, gradient + u)
+            predicted = -0.5 * float((gradient + u) @ step)
             is_last = predicted < SMALLEST_GAIN or damping > LARGEST_DAMPING
             # New matches can only reduce distances, and so the energy.
-            trial = z + step
-            matched, found = self._residuals(self._move(trial))
-            if _energy(trial, found, sigma) < _energy(z, residuals, sigma):
-                z, which, residuals = trial, matched, found
+            trial = u + step
+            matched, found = self._residuals(trial)
+            if _energy(trial, found, sigma) < _energy(u, residuals, sigma):
+                u, which, residuals = trial, matched, found
                 damping *= 0.2
                 if not is_last:
-                    hessian, gradient = self._derivatives(z, which, residuals, sigma)
+                    hessian, gradient = self._derivatives(u, which, residuals, sigma)
             else:
                 damping *= 4.0
             if is_last:
                 converged = True
                 break
-        n_effective = float(np.trace(_solve(hessian + np.eye(len(z)), hessian)))
-        return Found(z, float((residuals**2).sum()), residuals.size - n_effective, converged)
+        n_effective = float(np.trace(_solve(hessian + np.eye(len(u)), hessian)))
+        return Found(u, float((residuals**2).sum()), residuals.size - n_effective, converged)
 
     def _derivatives(
-        self, z: Array, which: NDArray[np.int64], residuals: Array, sigma: float
+        self, u: Array, which: NDArray[np.int64], residuals: Array, sigma: float
     ) -> tuple[Array, Array]:
-        """Gauss-Newton Hessian of the likelihood (k, k), and gradient of the energy (k,)."""
-        slopes = self.space.flow_gradient(self.root @ z, self.source)
+        """Of minus the log-likelihood: Gauss-Newton Hessian (r, r) and gradient (r,)."""
+        slopes = self.frame.space.flow_gradient(-(self.frame.matrix @ u), self.source)
         m, ndim, d = slopes.shape
-        rows = slopes.reshape(m * ndim, d) @ self.root
+        rows = -(slopes.reshape(m * ndim, d) @ self.frame.matrix)
         counts = np.bincount(which, minlength=m).astype(np.float64)
         pulls = np.zeros((m, ndim))
         np.add.at(pulls, which, residuals)
         weighted = np.sqrt(np.repeat(counts, ndim))[:, None] * rows
-        hessian = weighted.T @ weighted / sigma**2
-        return hessian, rows.T @ pulls.ravel() / sigma**2 + z
+        return weighted.T @ weighted / sigma**2, rows.T @ pulls.ravel() / sigma**2
 
 
-def _energy(z: Array, residuals: Array, sigma: float) -> float:
+def _energy(u: Array, residuals: Array, sigma: float) -> float:
     """Minus the log-posterior."""
-    return float(0.5 * (residuals**2).sum() / sigma**2 + 0.5 * z @ z)
-
-
-def _leading_root(prior: Prior) -> Array:
-    """Root (d, k) of the prior's covariance along the directions of most variance."""
-    values, directions = np.linalg.eigh(prior.covariance)
-    n_out = int((np.cumsum(np.maximum(values, 0.0)) <= LEFT_OUT * values.sum()).sum())
-    return np.ascontiguousarray(directions[:, n_out:] * np.sqrt(values[n_out:]))
+    return float(0.5 * (residuals**2).sum() / sigma**2 + 0.5 * u @ u)
 
 
 def _solve(matrix: Array, right: Array) -> Array:

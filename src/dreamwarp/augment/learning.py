@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
 from dreamwarp.align.alignment import METHODS, is_flat, scale_images
-from dreamwarp.align.evidence import EvidenceFinder, spread_evenly
+from dreamwarp.align.evidence import EvidenceFinder, Frame, spread_evenly
 from dreamwarp.align.pairs import random_pairs
 from dreamwarp.align.posterior import shrink
 from dreamwarp.core.defaults import (
@@ -150,6 +150,28 @@ class TrainingPairs:
     pairs_by_class: dict[Label, Pairs]
     hyper: HyperParameters
     for_gaussians: TrainingPairs | None = None
+
+    @classmethod
+    def of_posteriors(
+        cls,
+        frame: Frame,
+        prior: SmoothPrior,
+        learned: empirical_bayes.ClassPosteriors,
+        edges: Integers,
+        pair_codes: Integers,
+        classes: list[Label],
+        scale: float = 1.0,
+    ) -> TrainingPairs:
+        """Posteriors of pairs, with warps multiplied by ``scale``. ``prior``: that of ``frame``."""
+        matrix, share = scale * frame.matrix, scale**2
+        posterior = PosteriorCovariances(learned.covariances, matrix, share * frame.rest)
+        pairs = Pairs(learned.means @ matrix.T, np.ones(len(edges)), edges, posterior)
+        hyper = HyperParameters(
+            "gaussian", shrinkage=0.0, pool_pairs=learned.pool_pairs,
+            smooth=share * prior.covariance,
+            smooth_pairs=empirical_bayes.count_smooth(frame.rank), min_pairs=MIN_PAIRS,
+        )  # fmt: skip
+        return cls(frame.space, split_by_class(pairs, pair_codes, classes), hyper)
 
     def __len__(self) -> int:
         return sum(map(len, self.pairs_by_class.values()))
@@ -344,16 +366,8 @@ class Learner:
         weights = np.ones(len(some))
         if self.settings.discount_poor:
             weights = alignment_weights(alignments.loss_before[some], alignments.loss_after[some])
-        return self.split_by_class(Pairs(alignments.theta[some], weights, edges[some]))
-
-    def split_by_class(self, pairs: Pairs) -> dict[Label, Pairs]:
-        """The pairs of every class."""
-        assert pairs.edges is not None
-        pair_codes = self.codes[pairs.edges[:, 0]]
-        return {
-            label: pairs.only(np.flatnonzero(pair_codes == code))
-            for code, label in enumerate(self.classes)
-        }
+        pairs = Pairs(alignments.theta[some], weights, edges[some])
+        return split_by_class(pairs, self.codes[edges[some, 0]], self.classes)
 
     # -- the model
 
@@ -390,22 +404,23 @@ class Learner:
 
         ``theta`` (n_pairs, d): modes to start at.
         """
-        frame = pool.finder.frame
+        pair_codes = self.codes[edges[:, 0]]
         # A function counts the pairs of neighbours.
         shown = False if callable(self.progress) else self.progress
         learned = empirical_bayes.learn(
-            pool, edges, self.codes[edges[:, 0]], start=theta, progress=shown,
-            n_threads=self.n_threads, client=self.client,
+            pool, edges, pair_codes, start=theta, progress=shown, n_threads=self.n_threads,
+            client=self.client,
         )  # fmt: skip
-        matrix, share = TO_CENTER * frame.matrix, TO_CENTER**2
-        posterior = PosteriorCovariances(learned.covariances, matrix, share * frame.rest)
-        pairs = Pairs(learned.means @ matrix.T, np.ones(len(edges)), edges, posterior)
-        hyper = HyperParameters(
-            "gaussian", shrinkage=0.0, pool_pairs=learned.pool_pairs,
-            smooth=share * pool.smooth.covariance,
-            smooth_pairs=empirical_bayes.count_smooth(frame.rank), min_pairs=MIN_PAIRS,
-        )  # fmt: skip
-        return TrainingPairs(self.space, self.split_by_class(pairs), hyper)
+        return TrainingPairs.of_posteriors(
+            pool.finder.frame, pool.smooth, learned, edges, pair_codes, self.classes, TO_CENTER
+        )
+
+
+def split_by_class(pairs: Pairs, pair_codes: Integers, classes: list[Label]) -> dict[Label, Pairs]:
+    """The pairs of every class; ``pair_codes`` (n_pairs,) index ``classes``."""
+    return {
+        label: pairs.only(np.flatnonzero(pair_codes == code)) for code, label in enumerate(classes)
+    }
 
 
 def coarsen(

@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dreamwarp.align.points import Match, PointAlignments, align_points, chamfer_distance, thin
+from dreamwarp.align.evidence import Frame
+from dreamwarp.align.points import (
+    LEFT_OUT,
+    Match,
+    chamfer_distance,
+    measure_points,
+    thin,
+)
 from dreamwarp.align.prior import SmoothPrior
+from dreamwarp.augment.learning import TrainingPairs, check_number
 from dreamwarp.augment.source import Members
-from dreamwarp.core.defaults import MAX_STEPS
+from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, MAX_STEPS
 from dreamwarp.core.draws import Seed, Stream, as_key, integers
 from dreamwarp.core.progress import ProgressOption, track
 from dreamwarp.core.validation import check_factor, check_integer
 from dreamwarp.data.meshes import file_normals, with_vertices
 from dreamwarp.data.shapes import Box, Normalize, ShapeSet
 from dreamwarp.model import WarpModel
+from dreamwarp.model.empirical_bayes import DISPLACEMENTS, choose_displacement, learn_classes
 from dreamwarp.model.labels import encode
 from dreamwarp.space import Warp, WarpSpace
 from dreamwarp.space.warpspace import Boundary
@@ -34,9 +43,10 @@ N_OUTLINE = 200
 class ShapeAugmenter:
     """Learned augmentation of point sets and meshes.
 
-    Neighbours within a class are aligned by warps, using landmarks or the Chamfer distance, and a
-    :class:`WarpModel` is fitted to the warps. New shapes are fitted shapes, moved by draws from the
-    model. Faces and attributes of meshes are kept; normals are transformed by the Jacobian.
+    Neighbours within a class are aligned by warps, using landmarks or the Chamfer distance. The
+    covariance of the warps of each class is learned by empirical Bayes. New shapes are fitted
+    shapes, moved by draws from the model. Faces and attributes of meshes are kept; normals are
+    transformed by the Jacobian.
 
     Parameters
     ----------
@@ -49,7 +59,10 @@ class ShapeAugmenter:
     match : {"auto", "known", "nearest"}
         How points correspond. ``"auto"``: ``"known"``, by index, if all shapes have the same number
         of points and the same faces.
-    sigma, displacement, length, max_points, max_steps
+    displacement : float or "auto"
+        Displacement of the smooth prior; see :class:`SmoothPrior`. "auto": the candidate under
+        which held-out pairs are likeliest.
+    sigma, length, max_points, max_steps
         See :func:`align_points` and :class:`SmoothPrior`.
     strength : float
         Factor on the learned warps.
@@ -78,12 +91,12 @@ class ShapeAugmenter:
         self,
         *,
         cells: tuple[int, ...] | None = None,
-        boundary: Boundary = "zero",
+        boundary: Boundary = "free",
         n_neighbors: int = 5,
         match: Match = "auto",
         sigma: float | str = "auto",
-        displacement: float = 0.05,
-        length: float = 0.25,
+        displacement: float | Literal["auto"] = "auto",
+        length: float = LENGTH,
         max_points: int = 400,
         max_steps: int = MAX_STEPS,
         strength: float = 1.0,
@@ -126,23 +139,38 @@ class ShapeAugmenter:
         points = given.unit_points()
         known = given.corresponds if self.match == "auto" else self.match == "known"
         self.edges_ = _neighbor_edges(points, given.y, self.n_neighbors, known, self.progress)
-        self.alignments_: PointAlignments = align_points(
-            space, [points[i] for i in self.edges_[:, 0]], [points[j] for j in self.edges_[:, 1]],
-            match="known" if known else "nearest", sigma=self.sigma,  # type: ignore[arg-type]
-            prior=SmoothPrior(space, displacement=self.displacement, length=self.length),
-            max_points=self.max_points, max_steps=self.max_steps, progress=self.progress,
-        )  # fmt: skip
-        labels = given.y[self.edges_[:, 0]]
-        theta_by_class = {
-            label.item(): self.alignments_.theta[labels == label] for label in given.classes
-        }
-        edges = {label.item(): self.edges_[labels == label] for label in given.classes}
-        model = WarpModel.fit(space, theta_by_class, edges=edges)
+        model = self._learn(space, points, given.y, known)
         self.model_ = model.with_strength(strength).with_settings(
             shapes=self.normalize, sigma=self.alignments_.sigma
         )
         self.shapes_ = given
         return self
+
+    def _learn(
+        self, space: WarpSpace, points: list[Array], labels: NDArray[Any], known: bool
+    ) -> WarpModel:
+        """Align ``edges_``, and learn the covariance of each class by empirical Bayes."""
+        start = DISPLACEMENT if self.displacement == "auto" else self.displacement
+        prior = SmoothPrior(space, displacement=start, length=self.length)
+        frame = Frame.of(prior, LEFT_OUT)
+        sources, targets = self.edges_.T
+        self.alignments_, evidence = measure_points(
+            frame, [points[i] for i in sources], [points[j] for j in targets],
+            match="known" if known else "nearest", sigma=self.sigma,  # type: ignore[arg-type]
+            max_points=self.max_points, max_steps=self.max_steps, progress=self.progress,
+        )  # fmt: skip
+        check_number(len(self.edges_), len(self.edges_))
+        if self.displacement == "auto":
+            chosen = choose_displacement(evidence, self.edges_, prior, DISPLACEMENTS)
+            factor = chosen / prior.displacement
+            prior = SmoothPrior(space, displacement=chosen, length=self.length)
+            frame, evidence = frame.scaled(factor), evidence.scaled(factor)
+        classes, codes = np.unique(labels, return_inverse=True)
+        learned = learn_classes(evidence, np.eye(frame.rank), self.edges_, codes[sources])
+        pairs = TrainingPairs.of_posteriors(
+            frame, prior, learned, self.edges_, codes[sources], classes.tolist()
+        )
+        return pairs.fit().with_settings(displacement=prior.displacement)
 
     def sample(self, n: int, *, first: int = 0) -> ShapeSet:
         """New shapes number ``first`` to ``first + n - 1``; classes take turns."""

@@ -65,7 +65,7 @@ def fit(
     cells: CellsOption = "auto",
     boundary: Annotated[
         Boundary | None,
-        warp_option(help=f"{BOUNDARY_HELP} Default: free; zero for meshes.", show_default=False),
+        warp_option(help=f"{BOUNDARY_HELP} Default: free.", show_default=False),
     ] = None,
     kind: Annotated[
         Literal["gaussian", "kde", "template"],
@@ -142,10 +142,9 @@ def fit(
     if are_meshes(data):
         refuse_for_meshes(context, *NOT_FOR_MESHES)
         fit_meshes(
-            data, output, cells=parsed, boundary=boundary or "zero", n_neighbors=neighbors,
+            data, output, cells=parsed, boundary=boundary or "free", n_neighbors=neighbors,
             sigma=parse_amount("sigma", sigma), strength=1.0 if factor == "auto" else factor,
-            length=length, max_steps=max_steps, seed=seed,
-            **{} if moved == "auto" else {"displacement": moved},
+            displacement=moved, length=length, max_steps=max_steps, seed=seed,
         )  # fmt: skip
         return
     samples = load(data, **options)

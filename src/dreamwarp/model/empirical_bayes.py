@@ -152,7 +152,18 @@ def learn(
         edges, pool.covariance, sigma=pool.sigma, start=start, progress=progress,
         n_threads=n_threads, client=client,
     )  # fmt: skip
-    pool_covariance = fit_pool_covariance(evidence, pool.covariance, n_threads=n_threads)
+    return learn_classes(evidence, pool.covariance, edges, pair_codes, n_threads)
+
+
+def learn_classes(
+    evidence: Evidence,
+    pool_covariance: Array,
+    edges: Integers,
+    pair_codes: Integers,
+    n_threads: int | None = None,
+) -> ClassPosteriors:
+    """The same from the evidence of all pairs; starts at ``pool_covariance``."""
+    pool_covariance = fit_pool_covariance(evidence, pool_covariance, n_threads=n_threads)
     pool_pairs = choose_pool_pairs(evidence, edges, pair_codes, pool_covariance, n_threads)
     means = np.empty((len(edges), len(pool_covariance)))
     covariances = np.empty((len(edges), *pool_covariance.shape), np.float32)
