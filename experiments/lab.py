@@ -7,6 +7,7 @@ and several processes may share a folder.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -14,7 +15,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache, partial
@@ -25,6 +26,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple, Protocol
 
+from benchmarks.readme import README, fill
 from dreamwarp.core.files import write_beside
 
 RESULTS = Path(__file__).parent / "results"
@@ -182,3 +184,58 @@ def tell(results: Iterable[Result]) -> int:
             said = ", ".join(f"{k} {v:.4g}" for k, v in outcome.items() if isinstance(v, float))
             print(f"{trial}: {said} ({seconds:.0f} s)", flush=True)
     return n_failed
+
+
+@dataclass(frozen=True)
+class Study:
+    """A short study: a list of trials, and one table of their results in the docs.
+
+    Attributes
+    ----------
+    name : str
+        Of its module, its folder and its place in the docs.
+    question : str
+        Shown by ``--help``.
+    trials, smoke : sequences of trials
+        All, and those of ``--smoke``, which stores nothing.
+    run : callable
+    format_table : callable
+        From an archive to Markdown.
+    protocol : int
+    """
+
+    name: str
+    question: str
+    trials: Sequence[Any]
+    smoke: Sequence[Any]
+    run: Callable[[Any], Outcome]
+    format_table: Callable[[Archive], str]
+    protocol: int = 1
+
+    @property
+    def archive(self) -> Archive:
+        """The folder of results."""
+        return Archive(RESULTS / self.name, self.protocol)
+
+    def main(self, arguments: list[str] | None = None) -> int:
+        """Run missing trials, print the table and update the docs."""
+        parser = argparse.ArgumentParser(
+            prog=f"python -m experiments.{self.name}", description=self.question,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )  # fmt: skip
+        parser.add_argument("--only", default="", help="trials whose names contain this")
+        parser.add_argument("--processes", type=int, default=2, help="one core each")
+        parser.add_argument("--smoke", action="store_true", help="a small set, store nothing")
+        options = parser.parse_args(arguments)
+        if options.smoke:
+            for trial in self.smoke:
+                print(f"{trial}: {self.run(trial)}")
+            return 0
+        chosen = [trial for trial in self.trials if options.only in str(trial)]
+        n_failed = tell(
+            run_missing(self.archive, lambda: chosen, self.run, n_processes=options.processes)
+        )
+        table = self.format_table(self.archive)
+        print(table)
+        fill(README, self.name.replace("_", " "), table)
+        return 1 if n_failed else 0

@@ -12,9 +12,7 @@ images of MNIST had been used.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,13 +20,11 @@ from numpy.typing import NDArray
 from scipy.stats import mannwhitneyu
 
 import dreamwarp as dw
-from benchmarks.readme import README, fill
 from dreamwarp.augment.class_distances import BLOCK, ClassDistances
 from experiments import lab
 from experiments.tasks import TUNING, load_task
 
 Array = NDArray[Any]
-ARCHIVE = lab.Archive(lab.RESULTS / "leakage", protocol=1)
 ROWS = ("learned, all defaults", "control: 1 in 7 made from a test image")
 # The share of test images in MNIST.
 EVERY = 7
@@ -88,25 +84,12 @@ def format_table(archive: lab.Archive) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run missing trials, print the table and update docs."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.leakage", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    parser.add_argument("--smoke", action="store_true", help="a small set, keep nothing")
-    if parser.parse_args(arguments).smoke:
-        print(run(Trial(ROWS[1], "digits-10", BLOCK)))
-        return 0
-    commit = lab.current_commit()
-    for trial in map(Trial, ROWS):
-        if ARCHIVE.find(trial) is None:
-            begin = time.perf_counter()
-            ARCHIVE.keep(trial, run(trial), time.perf_counter() - begin, commit)
-    print(format_table(ARCHIVE))
-    fill(README, "leakage", format_table(ARCHIVE))
-    return 0
-
+STUDY = lab.Study(
+    "leakage", __doc__ or "",
+    trials=[Trial(name) for name in ROWS],
+    smoke=[Trial(ROWS[1], "digits-10", BLOCK)],
+    run=run, format_table=format_table,
+)  # fmt: skip
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(STUDY.main())

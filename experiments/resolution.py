@@ -12,7 +12,6 @@ of the tuning draw; nothing here reads the test samples.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from typing import Any, NamedTuple
 
@@ -20,13 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dreamwarp as dw
-from benchmarks.readme import README, fill
 from experiments import classifiers, lab
 from experiments.rivals import cells_of
 from experiments.tasks import TUNING, Task, load_task
 
 Array = NDArray[Any]
-ARCHIVE = lab.Archive(lab.RESULTS / "resolution", protocol=1)
 TASKS = ("mnist-10", "GunPoint", "OSULeaf", "ArrowHead", "fashion-10", "mnist-100", "fashion-100")
 # Pixels per cell and axis; None: as many as there are.
 RESOLUTIONS: tuple[int | None, ...] = (3, 4, 6, None)
@@ -39,13 +36,14 @@ class Trial(NamedTuple):
 
     task: str
     pixels_per_cell: int | None
+    n_new: int = N_NEW
 
     def __str__(self) -> str:
         most = self.pixels_per_cell
         return f"{self.task}, {'all pixels' if most is None else f'{most} pixels per cell'}"
 
 
-def run(trial: Trial, n_new: int = N_NEW) -> dict[str, Any]:
+def run(trial: Trial) -> dict[str, Any]:
     """Errors of a nearest neighbour by strength, and displacement and strain of the warps."""
     task = load_task(trial.task, TUNING)
     augmenter = dw.Augmenter(
@@ -61,7 +59,7 @@ def run(trial: Trial, n_new: int = N_NEW) -> dict[str, Any]:
                 strength=strength,
             )  # fmt: skip
 
-        found = classifiers.classify("1-NN", task, deform, judge, seed=TUNING, n_new=n_new)
+        found = classifiers.classify("1-NN", task, deform, judge, seed=TUNING, n_new=trial.n_new)
         errors[f"{strength:g}"] = found["validation"]
     return {"errors": errors} | measure(augmenter.model_, task)
 
@@ -107,26 +105,12 @@ def format_table(archive: lab.Archive) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run what is missing, then print the table and fill docs/experiments.md."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.resolution", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    parser.add_argument("--only", nargs="+", choices=TASKS, metavar="TASK", default=TASKS)
-    parser.add_argument("--processes", type=int, default=2, help="one core each")
-    parser.add_argument("--smoke", action="store_true", help="a small set, keep nothing")
-    options = parser.parse_args(arguments)
-    if options.smoke:
-        print(run(Trial("digits-10", 1), n_new=200))
-        return 0
-    trials = [Trial(task, most) for task in options.only for most in RESOLUTIONS]
-    results = lab.run_missing(ARCHIVE, lambda: trials, run, n_processes=options.processes)
-    n_failed = lab.tell(results)
-    print(format_table(ARCHIVE))
-    fill(README, "resolution", format_table(ARCHIVE))
-    return 1 if n_failed else 0
-
+STUDY = lab.Study(
+    "resolution", __doc__ or "",
+    trials=[Trial(task, most) for task in TASKS for most in RESOLUTIONS],
+    smoke=[Trial("digits-10", 1, n_new=200)],
+    run=run, format_table=format_table,
+)  # fmt: skip
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(STUDY.main())

@@ -10,16 +10,13 @@ Neighbours are alike in what changes most pixels: position, slant and size. Rand
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 import dreamwarp as dw
-from benchmarks.readme import README, fill
 from dreamwarp.align.evidence import EvidenceFinder, spread_evenly
 from dreamwarp.align.pairs import random_pairs
 from dreamwarp.augment.learning import MAX_EB_PAIRS, TO_CENTER, coarsen
@@ -30,7 +27,6 @@ from experiments.rivals import WIDTH
 from experiments.tasks import TUNING, Task, load_task
 
 Array = NDArray[Any]
-ARCHIVE = lab.Archive(lab.RESULTS / "which_pairs", protocol=1)
 N_DRAWS, AMPLITUDE = 2000, 1.4
 KINDS = ("5 nearest neighbours", "20 nearest neighbours", "random, about the centre", "elastic")
 
@@ -101,25 +97,12 @@ def format_table(archive: lab.Archive) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run missing trials, print the table and update docs."""
-    parser = argparse.ArgumentParser(
-        prog="python -m experiments.which_pairs", description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
-    parser.add_argument("--smoke", action="store_true", help="a small set, keep nothing")
-    if parser.parse_args(arguments).smoke:
-        print({name: run(Kind(name, "digits-10")) for name in KINDS[::3]})
-        return 0
-    commit = lab.current_commit()
-    for kind in map(Kind, KINDS):
-        if ARCHIVE.find(kind) is None:
-            begin = time.perf_counter()
-            ARCHIVE.keep(kind, run(kind), time.perf_counter() - begin, commit)
-    print(format_table(ARCHIVE))
-    fill(README, "which pairs", format_table(ARCHIVE))
-    return 0
-
+STUDY = lab.Study(
+    "which_pairs", __doc__ or "",
+    trials=[Kind(name) for name in KINDS],
+    smoke=[Kind(name, "digits-10") for name in KINDS[::3]],
+    run=run, format_table=format_table,
+)  # fmt: skip
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(STUDY.main())

@@ -210,7 +210,7 @@ def test_few_labels_smoke(capsys):
 
 @pytest.mark.parametrize("study", [which_pairs, resolution, leakage])
 def test_short_studies_smoke(study, capsys):
-    assert study.main(["--smoke"]) == 0
+    assert study.STUDY.main(["--smoke"]) == 0
     assert "{" in capsys.readouterr().out
 
 
