@@ -187,7 +187,7 @@ SUMMARY_ROWS = {
     "nothing": "none",
     "elastic": "elastic noise, tuned",
     ELASTIC_AND_AFFINE: "elastic and affine noise, tuned",
-    BY_DEFAULT: "learned warps, nothing tuned",
+    BY_DEFAULT: "learned warps, default settings",
 }
 SUMMARY = (
     "mnist-10/1-NN", "mnist-100/1-NN", "mnist-500/1-NN", "mnist-100/MLP", "mnist-100/ConvNet",

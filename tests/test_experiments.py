@@ -118,7 +118,7 @@ def test_the_table_pairs_draws_with_the_default(archive):
     assert summary[0] == "| augmentation | MLP, 100 per class |"  # of the only case that was run
     assert summary[2:] == [
         "| elastic noise, tuned | 50.00 % |",
-        "| learned warps, nothing tuned | 50.00 % |",
+        "| learned warps, default settings | 50.00 % |",
     ]
 
 

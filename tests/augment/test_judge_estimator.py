@@ -37,8 +37,8 @@ def test_a_classifier_and_a_callable_that_do_the_same_are_judged_alike() -> None
     assert by_estimator.strength == by_callable.strength
     assert list(by_estimator.errors) == [0.0, 0.5, 1.0] == list(by_estimator.spreads)
     assert all(0.0 <= spread < 0.1 for spread in by_estimator.spreads.values())
-    assert "KNeighborsClassifier mistakes" in str(by_estimator.verdict)
-    assert "nearest mistakes" in str(by_callable.verdict)
+    assert "error of KNeighborsClassifier on" in str(by_estimator.verdict)
+    assert "error of nearest on" in str(by_callable.verdict)
     assert "10 warped copies of each of 39 others" in str(by_callable.verdict)
     assert "near misses" not in str(by_callable).lower()
 
@@ -123,12 +123,12 @@ def test_strengths_that_cannot_win_stop() -> None:
 def test_pipelines_are_named_by_their_steps_and_left_as_they_are() -> None:
     pipeline = make_pipeline(StandardScaler(), LinearDiscriminantAnalysis())
     verdict = fitted().judge(pipeline, strengths=[1.0]).verdict
-    assert "StandardScaler + LinearDiscriminantAnalysis mistakes" in str(verdict)
+    assert "error of StandardScaler + LinearDiscriminantAnalysis on" in str(verdict)
     assert not hasattr(pipeline[-1], "classes_")
 
 
 def test_the_nearest_neighbour_stays_the_default() -> None:
-    assert "a nearest neighbour mistakes" in str(fitted().judge(strengths=[1.0]).verdict)
+    assert "error of a nearest neighbour on" in str(fitted().judge(strengths=[1.0]).verdict)
     with pytest.raises(ValueError, match="`copies` must be None"):
         fitted().judge(copies=3)
 

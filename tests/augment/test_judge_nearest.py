@@ -142,14 +142,14 @@ def test_a_verdict_says_what_it_found() -> None:
     assert verdict.helps and verdict.interval[0] < verdict.improvement < verdict.interval[1]
     assert verdict.improvement == pytest.approx(0.15)
     assert (verdict.error_without, verdict.error_with) == pytest.approx((0.22, 0.04))
-    assert str(verdict).startswith("augmentation helps: of 100 held-out training samples")
-    assert "mistakes 22.0% without warped samples and 4.0% with 40 warped copies" in str(verdict)
+    assert str(verdict).startswith("augmentation helps: error of")
+    assert "22.0% without warped samples, 4.0% with 40 warped copies" in str(verdict)
     assert "of each of 80 others" in str(verdict) and verdict.n_copies == 40
     assert "averaged" not in str(verdict)
     assert "averaged down to 32 x 20" in str(
         compare(without, better, SETUP._replace(shape=(32, 20)))
     )
-    assert "better by 15.0 points (95 % interval: 14.0 to 16.0)." in str(verdict)
+    assert "error: 15.0 points (95 % interval: 14.0 to 16.0)." in str(verdict)
     worse = compare(better, without, SETUP)
     assert not worse.helps and worse.improvement == pytest.approx(-0.15)
     assert str(worse).startswith("leave it: ")
@@ -158,7 +158,7 @@ def test_a_verdict_says_what_it_found() -> None:
     unsure = Errors(np.tile([0.0, 0.39], (1, 50)), better.wrong)
     verdict = compare(without, unsure, SETUP)
     assert not verdict.helps and verdict.interval[0] < 0.0 < verdict.interval[1]
-    assert str(verdict).startswith("no clear difference, leave it unless you can test it: of 100")
+    assert str(verdict).startswith("no clear difference, so leave it unless you can test it: ")
 
 
 def test_warps_of_no_strength_are_left() -> None:

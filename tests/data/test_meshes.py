@@ -59,7 +59,7 @@ def test_meshes_without_faces_and_with_degenerate_ones(tmp_path: Path) -> None:
     assert read_mesh(tmp_path / "a.obj").vertices.shape == (3, 3)
     (tmp_path / "b.obj").write_text(TRIANGLE + "f 1 2 3\nf 1 1 2\n")
     np.testing.assert_array_equal(read_mesh(tmp_path / "b.obj").faces, [[0, 1, 2], [0, 0, 1]])
-    with pytest.raises(ValueError, match=r"must have faces to be written as \.stl.*Use \.ply"):
+    with pytest.raises(ValueError, match=r"must have faces, which \.stl needs.*Use \.ply"):
         write_mesh(tmp_path / "a.stl", read_mesh(tmp_path / "a.obj"))
 
 

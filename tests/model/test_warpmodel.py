@@ -398,7 +398,7 @@ def test_bad_labels_are_refused():
 
 def test_bad_weights_and_edges_are_refused():
     some = {"a": np.ones((9, 50))}
-    refused(ValueError, "`weights` must have the labels of `theta_by_class`; 'b' is in one only",
+    refused(ValueError, "`weights` must have the same labels.*Labels in only one of them: 'b'",
             some, weights={"a": np.ones(9), "b": np.ones(9)})  # fmt: skip
     message = r"`weights\['a'\]` must be 9 numbers of at least 0.*got shape \({}\) and smallest {}"
     refused(ValueError, message.format("8,", "0"), some, weights={"a": np.ones(8)})

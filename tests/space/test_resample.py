@@ -336,7 +336,7 @@ VALUES, POSITIONS = np.zeros((2, 1, 4, 4)), np.zeros((2, 5, 2))
         (ValueError, "`positions` must be finite", (VALUES, np.full((1, 1, 2), np.nan)), {}),
         (ValueError, r"`values` must have shape .* with 2 spatial axes.*got \(2, 4, 4\)",
          (VALUES[:, 0], POSITIONS), {}),
-        (ValueError, "`values` and `positions` must agree in their first axis.*got 2 and 3",
+        (ValueError, "`values` and `positions` must have equal lengths.*got 2 and 3",
          (VALUES, np.zeros((3, 5, 2))), {}),
         (ValueError, r"between 1 and \d+ pixels per channel, got spatial shape \(4, 0\)",
          (VALUES[..., :0], POSITIONS), {}),

@@ -80,7 +80,7 @@ def test_warps_help_where_they_are_what_is_missing() -> None:
     assert choice.strength > 0.0 and choice.verdict.helps, choice
     assert choice.errors[choice.strength] < choice.errors[0.0]
     assert set(choice.errors) == set(choice.spreads) == {0.0, 1.0, 2.0}
-    assert "a small ConvNet mistakes" in str(choice.verdict)
+    assert "error of a small ConvNet on" in str(choice.verdict)
     assert "a new warp of each of 32 others every time" in str(choice.verdict)
 
 
@@ -251,7 +251,7 @@ class Twice(nn.Module):
 def test_a_network_of_ones_own_is_used_and_named() -> None:
     model, X, y = task()
     choice = choose_strength(model, X, y, network=linear, strengths=[1.0], **QUICK)
-    assert "the network of `linear` mistakes" in str(choice.verdict)
+    assert "error of the network of `linear` on" in str(choice.verdict)
 
     def normed() -> nn.Module:
         return nn.Sequential(
@@ -259,7 +259,7 @@ def test_a_network_of_ones_own_is_used_and_named() -> None:
         )  # fmt: skip
 
     choice = choose_strength(model, X, y, network=normed, strengths=[1.0], **QUICK)
-    assert "the network of `normed` mistakes" in str(choice.verdict)
+    assert "error of the network of `normed` on" in str(choice.verdict)
 
 
 def test_words_and_booleans_are_labels() -> None:

@@ -100,7 +100,10 @@ def add_row(path, i, regions, weights, slope, curvature, rows):
 
 @part
 def split_channels(force, metric, i, path, regions, weights, rows):
-    """Rows of a pixel from Σ_c u_c g_c and Σ_c w_c g_c g_cᵀ, the second factored as L D Lᵀ."""
+    """Rows of a pixel from Σ_c u_c g_c and Σ_c w_c g_c g_cᵀ, the second factored as L D Lᵀ.
+
+    u_c, w_c: slope and curvature of the similarity in channel c; g_c: its image gradient.
+    """
     n = len(force)
     floor = 0.0
     for k in range(n):

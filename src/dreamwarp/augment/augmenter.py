@@ -70,15 +70,15 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Neighbours of each sample to align with.
     method : {"eb", "map", "laplace", "metropolis", "hmc"}
         How the warps of a class are estimated. ``"eb"``: empirical Bayes, the Gaussian of highest
-        marginal likelihood given random pairs of the class; see ``model.empirical_bayes``. The
-        learned warps are scaled to half of this covariance: two members differ by twice the
-        covariance of one member about the centre of its class. Other methods use posterior modes or
-        draws of warps between neighbours, as in the paper; see :func:`~dreamwarp.align_pairs`.
+        marginal likelihood given random pairs of the class; see ``model.empirical_bayes``. Warps
+        are drawn with half of this covariance, because two samples differ by twice the covariance
+        of one sample about the centre of its class. Other methods use posterior modes or draws of
+        warps between neighbours, as in the paper; see :func:`~dreamwarp.align_pairs`.
     similarity : {"ssd", "ncc", "mi"}, object or callable
         Similarity of aligned samples; see :func:`~dreamwarp.align_pairs`.
     sigma : float or "auto"
-        Standard deviation of the noise of a pixel, for ``"ssd"``; on the [0, 1] scale for integers,
-        and of samples reduced to ``pixels_per_cell``.
+        Noise standard deviation per pixel, for ``"ssd"``, after reduction to ``pixels_per_cell``.
+        For integer data, on the [0, 1] scale.
     displacement, length : float
         Prior of alignments: root mean square displacement and correlation length, as fractions of
         the domain; see :class:`~dreamwarp.SmoothPrior`. ``displacement="auto"``: with
@@ -99,7 +99,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         their class. Other samples, and networks unless given ``templates``, get draws from the
         Gaussian of their class. ``"gaussian"``: all samples get draws from the Gaussian of their
         class; with ``method="map"`` or ``"metropolis"`` this is the paper's model. ``"kde"``: a
-        kernel density, of posterior modes for ``method="eb"``.
+        kernel density estimate; with ``method="eb"``, of posterior modes.
     strength : float or "auto"
         Factor on the learned warps. ``"auto"``: chosen by :meth:`judge`, from 0.5 to 1.4, or up to
         4 if 1.4 is best; 0 (no warps) unless warps help a nearest-neighbour classifier. A number is
@@ -432,7 +432,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         strength: float | None = None,
         return_templates: bool = False,
     ) -> tuple[Array, ...]:
-        """Make new samples: random samples of each class, under random warps of the class.
+        """Make new samples by applying random warps of each class to random fitted samples of it.
 
         Parameters
         ----------

@@ -16,7 +16,7 @@ BLOCK = 4000
 class ClassDistances:
     """Squared distances of queries to the nearest sample of each class so far.
 
-    Computed in float32. Centre samples with a large mean first: its square would cost precision.
+    Computed in float32. Subtract a large common mean first; otherwise cancellation loses precision.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Subject: a model and the samples to show with it. Look: the shades they are shown in."""
+"""Subject: a model and the samples to show with it. Look: display settings."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOST_COMPARED = 500
 
 
 class Look(NamedTuple):
-    """The range of shades, the same for all samples of a data set.
+    """Display settings shared by all samples of a data set.
 
     Attributes
     ----------
@@ -179,8 +179,8 @@ def as_sample(space: WarpSpace, values: Array, name: str = "sample") -> Array:
     """One sample as (channels, *spatial)."""
     if values.ndim not in (space.ndim, space.ndim + 1) or values.size == 0:
         raise ValueError(
-            f"`{name}` must be one sample, (*spatial) or (channels, *spatial) with {space.ndim} "
-            f"spatial {'axis' if space.ndim == 1 else 'axes'}, as the space has, got shape "
+            f"`{name}` must be one sample of shape (*spatial) or (channels, *spatial), with "
+            f"{space.ndim} spatial {'axis' if space.ndim == 1 else 'axes'} like the space, got "
             f"{values.shape}."
         )
     return values if values.ndim == space.ndim + 1 else values[None]

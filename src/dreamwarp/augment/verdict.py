@@ -96,7 +96,7 @@ def no_verdict(message: str) -> Verdict:
 
 
 UNKNOWN = no_verdict(
-    "leave it, or judge for yourself: there are too few samples or classes to hold some out."
+    "leave it unless you can test it: there are too few samples or classes to hold some out."
 )
 
 
@@ -345,7 +345,7 @@ def compare(without: Errors, with_warps: Errors, setup: Setup) -> Verdict:
     elif high <= 0.0:
         conclusion = "leave it"
     else:
-        conclusion = "no clear difference, leave it unless you can test it"
+        conclusion = "no clear difference, so leave it unless you can test it"
     n_copies = setup.copies[-1] if setup.copies else 0
     if n_copies == 0:
         warped = f"a new warp of each of {setup.n_others:,} others every time"
@@ -353,10 +353,10 @@ def compare(without: Errors, with_warps: Errors, setup: Setup) -> Verdict:
         copies = "copies" if n_copies > 1 else "copy"
         warped = f"{n_copies} warped {copies} of each of {setup.n_others:,} others"
     message = (
-        f"{conclusion}: of {n} held-out training samples, {setup.judge} mistakes {before:.1%} "
-        f"without warped samples and {after:.1%} with {warped}. "
-        f"{'Near misses counted in part, it' if setup.is_smooth else 'It'} is better by "
-        f"{100 * improvement:.1f} points (95 % interval: {100 * low:.1f} to {100 * high:.1f})."
+        f"{conclusion}: error of {setup.judge} on {n} held-out training samples {before:.1%} "
+        f"without warped samples, {after:.1%} with {warped}. "
+        f"Reduction of the {'smoothed ' if setup.is_smooth else ''}error: {100 * improvement:.1f} "
+        f"points (95 % interval: {100 * low:.1f} to {100 * high:.1f})."
     )
     if setup.shape is not None:
         size = " x ".join(map(str, setup.shape))

@@ -179,8 +179,8 @@ def fit_meshes(data: str, output: str, **options: Any) -> None:
     found = augmenter.alignments_
     before, after = (float(loss.mean()) ** 0.5 for loss in (found.loss_before, found.loss_after))
     typer.echo(
-        f"{len(found):,} pairs aligned, distance from {before:.4f} to {after:.4f} of the box; "
-        f"model written to {output}"
+        f"{len(found):,} pairs aligned, RMS distance from {before:.4f} to {after:.4f} of the box's "
+        f"side; model written to {output}"
     )
 
 

@@ -69,8 +69,7 @@ def write_mesh(path: str | os.PathLike[str], mesh: Any) -> None:
         raise ValueError(f"`path` must end in {', '.join(SUFFIXES)}, got {file.name!r}.")
     if file.suffix.lower() == ".stl" and not len(getattr(mesh, "faces", ())):
         raise ValueError(
-            f"`{file.name}` must have faces to be written as .stl, and has only points. Use .ply, "
-            "or meshes of one format."
+            f"`{file.name}` must have faces, which .stl needs, and has only points. Use .ply."
         )
     options: dict[str, Any] = {}
     if file.suffix.lower() != ".stl" and _has_own_normals(mesh):

@@ -39,7 +39,7 @@ class Manifest:
     Attributes
     ----------
     settings : dict
-        All that its bytes depend on, in types of JSON.
+        All settings that determine the bytes of the set, as JSON values.
     shards : list of dict of str to str, or None
         For each shard: SHA-256 of its files by name; None if it is not complete.
     """

@@ -32,8 +32,8 @@ def write_shapes(
     for label in set(labels):
         if not is_folder_name(label):
             raise ValueError(
-                f"class names must be valid names of folders on every system, got {label!r}. "
-                "Rename it."
+                "class names must be valid folder names on every operating system, got "
+                f"{label!r}. Rename the class."
             )
     with track(len(labels), "writing shapes", progress) as advance:
         for k, label in enumerate(labels):

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-# Name to dtype and axis sizes. A word is a free size; equal words are equal sizes.
+# From a field's name to its dtype and axis sizes. A string stands for any size; the same string
+# always for the same size.
 Shapes: TypeAlias = "dict[str, tuple[str | int, ...]]"
 
 

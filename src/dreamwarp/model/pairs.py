@@ -169,7 +169,8 @@ def _check_keys(
     if set(values) != set(classes):
         odd = sorted(map(repr, set(values) ^ set(classes)))
         raise ValueError(
-            f"`{name}` must have the labels of `theta_by_class`; {', '.join(odd)} is in one only."
+            f"`{name}` must have the same labels as `theta_by_class`. Labels in only one of them: "
+            f"{', '.join(odd)}."
         )
     return values
 

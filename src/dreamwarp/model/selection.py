@@ -31,7 +31,7 @@ MAX_CLASSES, MIN_CLASSES = 20, 3
 
 # Candidates. Where nothing can be held out, the first bandwidth and number of class pairs are used.
 SHRINKAGES: tuple[float | str, ...] = (0.0, "oas", "ledoit-wolf")
-# ν, the number of pairs that the pool counts as in a class, relative to d.
+# Candidates for ν / d. The pooled covariance counts as ν pairs in each class.
 POOL_PAIRS_PER_DIMENSION = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, np.inf)
 BANDWIDTHS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
 CLASS_PAIRS = (7.0, 1.0, 2.0, 4.0, 12.0, 25.0, 100.0)
@@ -69,7 +69,8 @@ def make_folds(
 ) -> list[Fold]:
     """Folds of the pairs of every class; deterministic.
 
-    By sample, a fold tests 1 / n_folds² of the pairs: n_folds repeats test each about once.
+    If folds are made of samples, each fold tests about 1 / n_folds² of the pairs, so n_folds
+    repeats test each pair about once.
     """
     rng = np.random.default_rng(0)
     split = _split_by_sample if by_sample else _split_by_pair
@@ -129,7 +130,8 @@ def _choose_covariance(
 ) -> HyperParameters:
     """Choose shrinkage and pool pairs, the same for all classes.
 
-    A small class has too few pairs to hold out, so with ``pool_pairs`` the pool weighs more in it.
+    ``pool_pairs`` is a prior count, not a fixed weight, so the pool weighs more in small classes,
+    which have too few pairs to hold out.
     """
     shrinkages = SHRINKAGES if given.shrinkage is None else (given.shrinkage,)
     if given.pooling is not None or len(pairs_by_class) == 1:

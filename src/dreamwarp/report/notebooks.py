@@ -119,7 +119,7 @@ def _summary(
 
 
 def displacements(warp: Warp) -> np.ndarray:
-    """Distances that warps move points (n, m), as fractions of the domain."""
+    """Displacement of each point (n, m), as a fraction of the domain."""
     points = pixel_centers(warp.space.ndim * (N_PROBES,))
     theta = np.atleast_2d(warp.theta)
     some = theta[spaced(len(theta), 64)]

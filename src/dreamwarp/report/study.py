@@ -1,4 +1,4 @@
-"""Study: the samples of a model, aligned again and judged, for figures of the alignments.
+"""Study: the data of a model, aligned again, with errors by strength, for figures and reports.
 
 A model file holds distributions, not the pairs they were learned from. To draw pairs, a study
 aligns the data again with the settings in the file, on a balanced subset if there are many samples.
@@ -144,9 +144,9 @@ def make_study(
 ) -> Study:
     """Align neighbours in the data again, with the settings stored in the model.
 
-    Strengths are judged again too, unless the model was judged when it was fitted. Of volumes, at
-    most ``MAX_VOLUME_PAIRS`` pairs are aligned, averaged down to ``MAX_VOLUME_SIDE`` voxels per
-    axis.
+    Strengths are judged again too, unless the model was judged when it was fitted. At most
+    ``MAX_VOLUME_PAIRS`` pairs of volumes are aligned, after averaging the volumes down to
+    ``MAX_VOLUME_SIDE`` voxels per axis.
 
     Parameters
     ----------

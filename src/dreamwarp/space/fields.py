@@ -69,10 +69,10 @@ class Fields:
         return out
 
     def carry_exactly(self, points: Array, cotangents: Array, *, add_up: bool = True) -> Array:
-        """Carry cotangents (n, m, rows, ndim) along the paths from points (n, m, ndim), in place.
+        """Pull cotangents (n, m, rows, ndim) back along paths, in place.
 
-        Returns their integrals by node, (n, rows, n_nodes, ndim), see ``exact.follow``; without
-        ``add_up``, n_nodes is 0.
+        The paths start at points (n, m, ndim). Returns gradients with respect to the node
+        velocities, (n, rows, n_nodes, ndim), see ``exact.follow``; n_nodes is 0 without ``add_up``.
         """
         n_nodes = self.velocities.shape[1] if add_up else 0
         return self._follow_exactly(points, np.empty((len(self), 0, 0)), cotangents, n_nodes)
@@ -103,7 +103,7 @@ class Fields:
     def sharpen(self, points: Array, ends: Floats, tolerance: float) -> Floats:
         """Ends of paths, recomputed in float64 for fields too stiff for the fast flow.
 
-        On the way back along such a field, rounding of the ends would grow without bound.
+        Tracing such a field backwards amplifies float32 rounding errors of the ends without bound.
         """
         stiff = self.step_lengths(tolerance) == 0
         if not stiff.any():
@@ -114,9 +114,10 @@ class Fields:
         return sharpened
 
     def carry_fast(self, ends: Floats, cotangents: Array, tolerance: float) -> Array:
-        """Carry cotangents (n, m, ndim) back along the paths to ends (n, m, ndim), in place.
+        """Pull cotangents (n, m, ndim) back along paths, in place.
 
-        Returns their integrals by node, (n, n_nodes, ndim).
+        The paths end at ``ends`` (n, m, ndim). Returns gradients with respect to the node
+        velocities, (n, n_nodes, ndim).
         """
         lengths = self.step_lengths(tolerance)
         mild = lengths > 0

@@ -311,7 +311,7 @@ def _check_inputs(
     n = len(samples) if len(points) == 1 else len(points)
     if len(samples) not in (1, n):
         raise ValueError(
-            f"`values` and `positions` must agree in their first axis, or one of them be 1, got "
+            f"`values` and `positions` must have equal lengths, or one of them length 1, got "
             f"{len(samples)} and {len(points)}."
         )
     return samples, points, n

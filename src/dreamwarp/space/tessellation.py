@@ -11,8 +11,9 @@ axes  simplices per box                a simplex is spanned by
 ====  ===============================  ==================================================
 
 The 3-D cut extends the 2-D one: every face of a box is cut like the paper's square. The cut is
-conforming and treats all axes alike. The simplex of a point follows from the order of the sizes of
-its coordinates relative to the box centre, so lookup is O(1) in every dimension.
+conforming and treats all axes alike. The simplex that contains a point is determined by
+the signs of its coordinates relative to the box centre and the order of their magnitudes, so lookup
+is O(1) in every dimension.
 
 Outside the domain the velocity is that of the nearest domain point. This extension is piecewise
 affine too, on unbounded cells that are simplices with some vertices at infinity: the strip beyond

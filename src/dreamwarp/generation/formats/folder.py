@@ -64,8 +64,8 @@ class FolderFormat(ShardFormat):
             name = str(label)
             if not is_folder_name(name):
                 return (
-                    "needs class names that are valid names of folders on every system, and not "
-                    f"those of its own files, got {name!r}"
+                    "needs class names that are valid folder names on every operating system, and "
+                    f"not those of its own files, got {name!r}"
                 )
             other = folders.setdefault(name.casefold(), label)
             if other != label:
