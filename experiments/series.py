@@ -29,7 +29,7 @@ from benchmarks.readme import README, fill
 from dreamwarp.align.distance import estimate_sigma
 from experiments import lab
 from experiments.elastic_series import barycenter, choose_window, dtw_matrix
-from experiments.tasks import find_series
+from experiments.tasks import read_series
 
 Array = NDArray[np.float64]
 Predicted = dict[str, NDArray[Any]]
@@ -50,8 +50,8 @@ SETS = (
 )  # fmt: skip
 N_DRAWS = 3
 CELLS = (10,)
-# Longest series, and most test series of a draw: the study is to fit in half an hour.
-LENGTH, N_TEST = 256, 250
+# Most test series of a draw: the study is to fit in half an hour.
+N_TEST = 250
 # Copies of each training series for a nearest neighbour, and fewer where strengths are chosen.
 N_COPIES, N_TUNING = 30, 8
 # Of random warps: root mean square displacement, as a share of the length; of jitter: noise, in
@@ -108,14 +108,11 @@ def run(trial: Trial, setup: Setup = Setup()) -> lab.Outcome:  # noqa: B008, a t
 @lru_cache(maxsize=2)
 def load_task(name: str, draw: int, setup: Setup) -> Task:
     """A draw of a set."""
-    place = find_series(name, setup.folder)
-    uneven = {"pad": "stretch", "missing": "interpolate"} if place.is_dir() else {}
-    data = dw.data.load(place, **uneven)  # type: ignore[arg-type]
+    data = read_series(name, setup.folder)
     X, y = np.concatenate([data.X, data.X_test]), np.concatenate([data.y, data.y_test])
     train = np.arange(len(y)) < len(data.y)
     if draw > 0:
         train = _draw_like(y, train, draw)
-    X = shorten(X if X.ndim == 3 else X[:, None])
     mean, spread = (f(X[train], axis=(0, 2), keepdims=True) for f in (np.mean, np.std))
     X = (X - mean) / np.where(spread > 0.0, spread, 1.0)
     test = np.random.default_rng(draw).permutation(np.flatnonzero(~train))[: setup.n_test]
@@ -129,13 +126,6 @@ def _draw_like(y: NDArray[Any], train: NDArray[np.bool_], draw: int) -> NDArray[
         members = rng.permutation(np.flatnonzero(y == label))
         chosen[members[: int(train[members].sum())]] = True
     return chosen
-
-
-def shorten(X: Array) -> Array:
-    """Series (n, channels, time) of at most ``LENGTH`` values, averages of equal numbers."""
-    step = -(-X.shape[2] // LENGTH)
-    kept = X[:, :, : X.shape[2] // step * step]
-    return np.asarray(kept.reshape(*X.shape[:2], -1, step).mean(axis=3))
 
 
 # -- distances and centroids

