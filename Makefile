@@ -56,6 +56,7 @@ bench: $(VENV)/.bench ## measure speed and accuracy, peers in the same run
 paper: $(VENV)/.dev ## run all experiments, or what is missing of them: about 25 hours on two cores
 	@$(BIN)/python -m experiments.paper
 	@$(BIN)/python -m experiments.few_labels
+	@$(BIN)/python -m experiments.ranks
 	@$(BIN)/python -m experiments.choosing
 	@$(BIN)/python -m experiments.marginals
 	@$(BIN)/python -m experiments.which_pairs

@@ -87,7 +87,8 @@ class Trial(NamedTuple):
 def tune(archive: lab.Archive, trials: Sequence[Trial]) -> tuple[list[Trial], float | None]:
     """Tuning trials to run next of a grid in order, and the best setting once there are none.
 
-    The three settings in the middle come first, then others while the best is at the edge.
+    The three settings in the middle come first, then others while the best is at the edge. Of
+    settings that tie, the one in the middle is best.
     """
     middle = len(trials) // 2
     low, high = max(middle - 1, 0), min(middle + 2, len(trials))
@@ -97,7 +98,8 @@ def tune(archive: lab.Archive, trials: Sequence[Trial]) -> tuple[list[Trial], fl
         if missing:
             return missing, None
         errors = [found["validation"] for found in outcomes if found is not None]
-        best = low + int(np.argmin(errors))
+        ties = np.flatnonzero(errors == np.min(errors))
+        best = low + int(ties[len(ties) // 2])
         if best == low and low > 0:
             low -= 1
         elif best == high - 1 and high < len(trials):
@@ -139,6 +141,12 @@ def run(trial: Trial, **options: Any) -> dict[str, Any]:
 # -- tables
 
 
+def judges_of(study: str) -> tuple[str, ...]:
+    """Names of the sets of samples that judge a study; the first decides."""
+    task, classifier = study.split("/")
+    return ("others", "test") if classifier != "1-NN" and task in LARGE else ("test",)
+
+
 def final_errors(archive: lab.Archive, study: str, name: str, judge: str) -> np.ndarray[Any, Any]:
     """Errors in percent by draw (N_DRAWS,), NaN where there is none yet."""
     task, classifier = study.split("/")
@@ -153,24 +161,25 @@ def final_errors(archive: lab.Archive, study: str, name: str, judge: str) -> np.
 def format_study(archive: lab.Archive, study: str, rivals: Iterable[str]) -> str:
     """Errors in percent as Markdown: mean over draws and each, and the gap to the default."""
     task, classifier = study.split("/")
-    judge = "others" if classifier != "1-NN" and task in LARGE else "test"
-    lines = [f"| {task}, {classifier} | setting | runs | {judge} | test | default − this |"]
-    lines.append("| --- | --: | --: | --: | --: | --: |")
-    default = final_errors(archive, study, BY_DEFAULT, judge)
+    judges = judges_of(study)
+    titles = " | ".join(f"{judge} | default − this" for judge in judges)
+    lines = [f"| {task}, {classifier} | setting | runs | {titles} |"]
+    lines.append("| --- |" + " --: |" * (2 + 2 * len(judges)))
     for name in rivals:
-        errors = final_errors(archive, study, name, judge)
-        known = np.isfinite(errors)
-        if not known.any():
-            continue
-        setting = settings_of(archive, task, classifier, name)[1]
-        tests = final_errors(archive, study, name, "test")[known]
-        each = ", ".join(f"{e:.2f}" for e in errors[known])
-        gaps = (default - errors)[known & np.isfinite(default)]
-        lines.append(
-            f"| {name} | {'' if setting is None else f'{setting:g}'} | {known.sum()} | "
-            f"{errors[known].mean():.2f} ({each}) | {tests.mean():.2f} | "
-            f"{'' if name == BY_DEFAULT else format_gap(gaps)} |"
-        )
+        setting, cells, n_runs = settings_of(archive, task, classifier, name)[1], [], 0
+        for judge in judges:
+            errors = final_errors(archive, study, name, judge)
+            known = np.isfinite(errors)
+            n_runs = int(known.sum())
+            if not n_runs:
+                break
+            gaps = final_errors(archive, study, BY_DEFAULT, judge) - errors
+            each = ", ".join(f"{e:.2f}" for e in errors[known])
+            cells.append(f"{errors[known].mean():.2f} ({each})")
+            cells.append("" if name == BY_DEFAULT else format_gap(gaps[np.isfinite(gaps)]))
+        if n_runs:
+            chosen = "" if setting is None else f"{setting:g}"
+            lines.append(f"| {name} | {chosen} | {n_runs} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -219,12 +228,36 @@ def _title(study: str) -> str:
     return f"{'Fashion-MNIST, ' if data == 'fashion' else ''}{classifier}, {n_labels} per class"
 
 
+# Former defaults, whose finals were read in the same draws and with the same test samples.
+EARLIER = {
+    "warps of neighbours, full resolution": "neighbors",
+    "warps of random pairs, full resolution": "full_resolution",
+}
+
+
+def format_earlier(archive: lab.Archive) -> str:
+    """Mean errors in percent of this default and of former ones, as Markdown."""
+    folder = lab.RESULTS / "earlier"
+    archives = {
+        title: lab.Archive(folder / name / "few_labels", archive.protocol)
+        for title, name in EARLIER.items()
+    } | {"warps of random pairs, 4 pixels per cell (the default)": archive}
+    titles = [f"{s.replace('/', ', ')}: {j}" for s in SUMMARY for j in judges_of(s)]
+    rows, lines = [], [f"| learned, all defaults | {' | '.join(titles)} |"]
+    for title, one in archives.items():
+        means = [final_errors(one, s, BY_DEFAULT, j).mean() for s in SUMMARY for j in judges_of(s)]
+        cells = ["" if np.isnan(mean) else f"{mean:.2f}" for mean in means]
+        rows.append(f"| {title} | {' | '.join(cells)} |")
+    return "\n".join([*lines, "| --- |" + " --: |" * len(titles), *rows])
+
+
 def fill_pages(archive: lab.Archive) -> None:
     """Put the tables into the README and docs/experiments.md."""
     tables = [format_study(archive, study, rivals) for study, rivals in PLAN.items()]
     known = [table for table in tables if table.count("\n") > 1]
     fill(README, "few labels", "\n\n".join(known))
     fill(README, "strengths", format_strengths(archive))
+    fill(README, "former defaults", format_earlier(archive))
     fill(README, "results", format_summary(archive))
 
 

@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 import dreamwarp as dw
 from benchmarks.readme import README, fill
 from dreamwarp.align.evidence import Evidence, EvidenceFinder
+from dreamwarp.align.images import coarsen
 from dreamwarp.align.pairs import random_pairs
-from dreamwarp.augment.learning import coarsen
 from dreamwarp.core.files import write_beside
 from dreamwarp.model import empirical_bayes as eb
 from experiments.split import paper_split
@@ -144,8 +144,8 @@ def judge_fold(
         return covariance_of
 
     seen = evidence.only(train)
-    best = eb.choose_displacement(seen, edges[train], finder.prior, eb.DISPLACEMENTS)
-    target = (best / finder.prior.displacement) ** 2 * np.eye(frame.rank)
+    best = eb.choose_displacement(seen, edges[train], finder.smooth_prior, eb.DISPLACEMENTS)
+    target = (best / finder.smooth_prior.displacement) ** 2 * np.eye(frame.rank)
     pool = eb.fit_pool_covariance(seen, target, 15, target=target)
     pool_pairs = eb.choose_pool_pairs(seen, edges[train], codes[train], pool, None)
     own = {

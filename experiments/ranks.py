@@ -22,7 +22,6 @@ from scipy.stats import rankdata, wilcoxon
 from benchmarks.readme import README, fill
 from experiments import few_labels, lab
 from experiments.rivals import BY_DEFAULT, ELASTIC_AND_AFFINE
-from experiments.tasks import LARGE
 
 Array = NDArray[np.float64]
 WAYS = (
@@ -37,8 +36,7 @@ def collect(archive: lab.Archive, ways: tuple[str, ...] = WAYS) -> tuple[list[st
     """Cases in which every way was run in every draw, and mean errors in percent (cases, ways)."""
     names, rows = [], []
     for study in few_labels.PLAN:
-        task, classifier = study.split("/")
-        judge = "others" if classifier != "1-NN" and task in LARGE else "test"
+        judge = few_labels.judges_of(study)[0]
         row = [few_labels.final_errors(archive, study, way, judge).mean() for way in ways]
         if np.isfinite(row).all():
             names.append(study)

@@ -145,13 +145,19 @@ RIVALS = {
     rival.name: rival
     for rival in (
         Rival("nothing", _nothing),
-        Rival("elastic", _by_hand(True, False), (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)),
-        Rival("affine", _by_hand(False, True), (0.35, 0.5, 0.7, 1.0, 1.4, 2.0)),
-        Rival(ELASTIC_AND_AFFINE, _by_hand(True, True), (0.25, 0.35, 0.5, 0.7, 1.0, 1.4)),
-        Rival("prior", _from_prior, (0.02, 0.03, 0.045, 0.065, 0.09, 0.13)),
-        Rival("InfiMNIST-style", _infimnist, (0.35, 0.5, 0.75, 1.0, 1.5)),
-        Rival("learned per class", _learned("gaussian"), (0.35, 0.5, 0.7, 1.0, 1.4, 2.0)),
-        Rival("learned per template", _learned("template"), (0.5, 0.7, 1.0, 1.4, 2.0, 2.8)),
+        Rival("elastic", _by_hand(True, False), (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)),
+        Rival("affine", _by_hand(False, True), (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)),
+        Rival(
+            ELASTIC_AND_AFFINE, _by_hand(True, True), (0.18, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)
+        ),
+        Rival("prior", _from_prior, (0.014, 0.02, 0.03, 0.045, 0.065, 0.09, 0.13, 0.18)),
+        Rival("InfiMNIST-style", _infimnist, (0.25, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0)),
+        Rival(
+            "learned per class", _learned("gaussian"), (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)
+        ),
+        Rival(
+            "learned per template", _learned("template"), (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
+        ),
         Rival(BY_DEFAULT, _learned(None)),
     )
 }

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dreamwarp as dw
-from dreamwarp.align.evidence import EvidenceFinder, spread_evenly
-from dreamwarp.align.pairs import random_pairs
-from dreamwarp.augment.learning import MAX_EB_PAIRS, TO_CENTER, coarsen
+from dreamwarp.align.evidence import EvidenceFinder
+from dreamwarp.align.images import coarsen
+from dreamwarp.align.pairs import choose_balanced, random_pairs
+from dreamwarp.augment.learning import MAX_EB_PAIRS, TO_CENTER
 from dreamwarp.augment.rivals.elastic import smooth_noise
 from dreamwarp.model import empirical_bayes
 from experiments import lab
@@ -61,7 +62,7 @@ def learn(name: str, task: Task) -> tuple[Any, float]:
     edges, scale = random_pairs(task.y, MAX_EB_PAIRS), TO_CENTER
     if name.endswith("neighbours"):
         edges = dw.neighbor_pairs(task.X, task.y, n_neighbors=int(name.split()[0]))
-        edges, scale = edges[spread_evenly(task.y[edges[:, 0]], MAX_EB_PAIRS)], 1.0
+        edges, scale = edges[choose_balanced(task.y[edges[:, 0]], MAX_EB_PAIRS)], 1.0
     space = dw.WarpSpace((4, 4), "free")
     finder = EvidenceFinder.for_images(
         dw.SmoothPrior(space), coarsen(space, task.X), edges, similarity="ssd", sigma="auto",
@@ -70,7 +71,7 @@ def learn(name: str, task: Task) -> tuple[Any, float]:
     pool = empirical_bayes.find_pool(
         finder, edges, task.y[edges[:, 0]], displacements=empirical_bayes.DISPLACEMENTS
     )
-    return pool.prior, scale
+    return pool.learned_prior, scale
 
 
 def divide(moved: Array, points: Array, weights: Array) -> dict[str, float]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dreamwarp import Warp, WarpSpace
 from dreamwarp.align import SmoothPrior
-from dreamwarp.align.posterior import Coordinates, ImagePairs, Posterior, build_grid
+from dreamwarp.align.posterior import Coordinates, PairBlock, Posterior, build_grid
 from dreamwarp.align.prior import Prior
 from tests import oracle
 from tests.space.cases import Array, pixel_grid
@@ -55,7 +55,7 @@ def make_posterior(
     flat = [
         np.ascontiguousarray(a, np.float32).reshape(n, channels, -1) for a in (sources, targets)
     ]
-    pairs = ImagePairs(flat[0], flat[1], build_grid(space, tuple(shape)))
+    pairs = PairBlock(flat[0], flat[1], build_grid(space, tuple(shape)))
     precision = coordinates.precision((prior or SmoothPrior(space)).precision)
     return Posterior(coordinates, precision, pairs, similarity)
 

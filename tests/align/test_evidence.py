@@ -9,7 +9,8 @@ import pytest
 from scipy.stats import multivariate_normal
 
 import dreamwarp as dw
-from dreamwarp.align.evidence import Evidence, EvidenceFinder, Frame, spread_evenly
+from dreamwarp.align.evidence import Evidence, EvidenceFinder, Frame
+from dreamwarp.align.pairs import choose_balanced
 from dreamwarp.align.prior import mass_matrix
 from tests.augment.cases import warped_shapes
 
@@ -42,7 +43,7 @@ def test_posteriors_are_those_of_dense_algebra() -> None:
     root = rng.normal(size=(7, 7))
     covariance, weight = root @ root.T + np.eye(7), 0.7
     spreads = np.zeros((70, 7, 7), np.float32)
-    found = evidence.condition(covariance, weight=weight, spreads=spreads)
+    found = evidence.condition(covariance, weight=weight, covariances_out=spreads)
     moment = np.zeros((7, 7))
     for k in range(70):
         H, b = weight * evidence.curvatures[k].astype(float), weight * evidence.linear[k]
@@ -123,7 +124,7 @@ def test_frames_hold_the_prior() -> None:
         frame = Frame.of(prior)
         unit = np.eye(frame.rank)
         np.testing.assert_allclose(
-            frame.prior(unit).covariance, prior.covariance, atol=1e-9 * prior.covariance.max()
+            frame.gaussian(unit).covariance, prior.covariance, atol=1e-9 * prior.covariance.max()
         )
         np.testing.assert_allclose(frame.inverse @ frame.matrix, unit, atol=1e-8)
         assert frame.displacement(unit) == pytest.approx(0.07, rel=0.01)
@@ -143,7 +144,7 @@ def test_the_mass_matrix_is_the_mean_square_displacement() -> None:
 
 def test_items_are_spread_evenly() -> None:
     groups = np.repeat([0, 1, 2], [100, 5, 50])
-    chosen = spread_evenly(groups, 35)
+    chosen = choose_balanced(groups, 35)
     assert np.bincount(groups[chosen]).tolist() == [15, 5, 15]
     assert (np.diff(chosen) > 0).all()
-    np.testing.assert_array_equal(spread_evenly(groups, 200), np.arange(155))
+    np.testing.assert_array_equal(choose_balanced(groups, 200), np.arange(155))

@@ -10,7 +10,8 @@ import pytest
 
 from dreamwarp import WarpSpace
 from dreamwarp.align import GMRFPrior, SmoothPrior, algebra
-from dreamwarp.align.posterior import Coordinates, shrink
+from dreamwarp.align.images import reduce_images
+from dreamwarp.align.posterior import Coordinates
 from dreamwarp.align.similarity import NormalizedCrossCorrelation, SquaredError
 from tests.align.problems import make_posterior, see_slowly, smooth_images
 from tests.space.cases import make_space, pixel_grid, relative_error
@@ -219,14 +220,14 @@ def test_coordinates_go_there_and_back(case):
 
 def test_coarse_images_keep_constants_and_means():
     images = np.full((2, 3, 30, 21), 0.7, np.float32)
-    coarse = shrink(images, (15, 11))
+    coarse = reduce_images(images, (15, 11))
     assert coarse.shape == (2, 3, 15, 11)
     np.testing.assert_allclose(coarse, 0.7, rtol=1e-6)
 
 
 def test_coarse_images_keep_structure_in_place():
     fine = smooth_images((48, 48), 1)
-    coarse = shrink(fine.astype(np.float32), (24, 24))[0, 0]
+    coarse = reduce_images(fine.astype(np.float32), (24, 24))[0, 0]
     averaged = fine[0, 0].reshape(24, 2, 24, 2).mean(axis=(1, 3))
     assert np.abs(coarse - averaged)[2:-2, 2:-2].max() < 0.02
 

@@ -615,7 +615,7 @@ def test_a_model_file_says_how_it_was_learned(fitted: dw.Augmenter, tmp_path: Pa
 
 def test_too_few_pairs_are_refused() -> None:
     X, y = warped_shapes()
-    with pytest.raises(ValueError, match=r"at least 5 pairs of neighbours .* got 3 of 3"):
+    with pytest.raises(ValueError, match=r"at least 5 pairs .* of 3, within classes, got 3"):
         quick().fit(X[:6], y[:6])
 
 

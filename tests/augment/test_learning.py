@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import dreamwarp as dw
+from dreamwarp.align.images import coarsen
 from dreamwarp.align.prior import mass_matrix
-from dreamwarp.augment.learning import Settings, coarsen
+from dreamwarp.augment.learning import Settings
 
 SIZE, DISPLACEMENT = 24, 0.04
 

@@ -26,6 +26,7 @@ from dreamwarp.align.block import (
     split_pairs,
 )
 from dreamwarp.align.chains import MAX_CHAINS, Chains
+from dreamwarp.align.images import is_flat, scale_images
 from dreamwarp.align.prior import Prior, check_prior
 from dreamwarp.align.similarity import (
     SIMILARITIES,
@@ -39,8 +40,8 @@ from dreamwarp.align.similarity import (
 from dreamwarp.core import draws
 from dreamwarp.core.compiled import thread_count
 from dreamwarp.core.defaults import LEARNING_TOLERANCE, MAX_DRAWS, MAX_STEPS, TOLERANCE
-from dreamwarp.core.progress import ProgressOption, silenced, track
-from dreamwarp.core.samples import add_channels, as_array, check_finite, check_layout
+from dreamwarp.core.progress import ProgressOption, silenced, track, without_callback
+from dreamwarp.core.samples import as_array
 from dreamwarp.core.validation import (
     check_choice,
     check_factor,
@@ -61,8 +62,6 @@ Images = NDArray[np.float32]
 Method = Literal["map", "laplace", "metropolis", "hmc"]
 METHODS = ("map", "laplace", "metropolis", "hmc")
 
-# An image is flat if its values vary by less than this share of their size.
-FLAT = 1e-6
 # By default, posterior draws are kept if they need no more memory than this.
 CHAIN_BYTES = 256 * 2**20
 
@@ -188,7 +187,7 @@ def align_pairs(
     keep_chains : bool, optional
         Whether to return all draws. Default: if they need no more than 256 MB.
     max_steps : int
-        Largest number of search steps per resolution.
+        Largest number of steps per stage of the search: a resolution, or a level of noise.
     tolerance : float
         A search ends when a step is predicted to raise the log-posterior by less than this.
     progress : bool or callable, optional
@@ -212,23 +211,19 @@ def align_pairs(
     """
     check_choice("method", method, METHODS)
     pairs = _check_pairs(space, sources, targets, edges)
-    check_resolution("sources", pairs.sources.shape, space.cells)
-    warn_of_fine_cells(pairs.sources.shape, space.cells)
-    prior = check_prior(space, prior)
-    options = _check_chains(n_chains, n_burn_in, n_draws, max_draws, r_hat)
-    shape = pairs.sources.shape[2:]
-    chosen, calibrated = choose_similarity(similarity, sigma, shape)
-    problem = Problem.of(
-        prior, shape, chosen, method=method, max_steps=check_integer("max_steps", max_steps, 1),
-        tolerance=check_factor("tolerance", tolerance), chains=options, seed=draws.as_key(seed),
+    problem, calibrated = set_up(
+        check_prior(space, prior), pairs.sources.shape, similarity, sigma, max_steps,
+        method=method, tolerance=check_factor("tolerance", tolerance), seed=draws.as_key(seed),
+        chains=_check_chains(n_chains, n_burn_in, n_draws, max_draws, r_hat),
     )  # fmt: skip
     if method == "map":
         problem = replace(problem, grids=coarse_enough(problem.grids, space.cells))
     flat = is_flat(pairs.sources)[pairs.edges[:, 0]] | is_flat(pairs.targets)[pairs.edges[:, 1]]
     with silenced(progress):
         if not calibrated:
-            some = choose_some(np.flatnonzero(~flat), math.prod(pairs.sources.shape[1:]))
-            problem = calibrate(problem, *pairs.take(some), progress, n_threads)
+            n_values = math.prod(pairs.sources.shape[1:])
+            some = choose_calibration_pairs(np.flatnonzero(~flat), n_values)
+            problem = calibrate_problem(problem, *pairs.take(some), progress, n_threads)
         keep = _decide_to_keep(keep_chains, problem, len(pairs))
         with track(len(pairs), "aligning", progress) as advance:
             blocks = _align_all(problem, pairs, advance, n_threads, keep=keep, client=client)
@@ -245,6 +240,23 @@ def align_quietly(
 
 
 # -- the work
+
+
+def set_up(
+    prior: Prior,
+    shape: tuple[int, ...],
+    similarity: Any,
+    sigma: Any,
+    max_steps: int,
+    **options: Any,
+) -> tuple[Problem, bool]:
+    """The problem for images of shape (n, channels, *spatial), and whether it is calibrated."""
+    cells, spatial = prior.space.cells, shape[2:]
+    check_resolution("sources", shape, cells)
+    warn_of_fine_cells(shape, cells)
+    chosen, calibrated = choose_similarity(similarity, sigma, spatial)
+    options["max_steps"] = check_integer("max_steps", max_steps, 1)
+    return Problem.of(prior, spatial, chosen, **options), calibrated
 
 
 def _align_all(
@@ -266,14 +278,14 @@ def _align_all(
     )  # fmt: skip
 
 
-def choose_some(candidates: NDArray[np.int64], n_values: int) -> NDArray[np.int64]:
+def choose_calibration_pairs(candidates: NDArray[np.int64], n_values: int) -> NDArray[np.int64]:
     """Evenly spaced pairs of samples of ``n_values`` values, to calibrate a similarity on."""
     n_pairs = min(noise.count_pairs(n_values), len(candidates))
     spaced = np.linspace(0, len(candidates) - 1, n_pairs)
     return candidates[spaced.round().astype(np.int64)]
 
 
-def calibrate(
+def calibrate_problem(
     problem: Problem,
     sources: Images,
     targets: Images,
@@ -286,7 +298,7 @@ def calibrate(
     similarity = noise.first_guess(problem.similarity, sources, targets)
     cells = problem.coordinates.space.cells
     grids = coarse_enough(problem.grids, cells, MAX_PER_CELL_FOR_NOISE)
-    shown = None if progress is None or progress is True else False  # a callable counts pairs
+    shown = without_callback(progress)
     with track(noise.N_ROUNDS * len(sources), "estimating noise", shown) as advance:
         for _ in range(noise.N_ROUNDS):
             trial = replace(
@@ -341,29 +353,6 @@ def warn_of_failures(method: str, converged: NDArray[np.bool_], usable: NDArray[
 
 
 # -- checks
-
-
-def scale_images(
-    space: WarpSpace, name: str, images: NDArray[Any], *others: NDArray[Any]
-) -> Images:
-    """Images as float32 (n, channels, *spatial); integers are scaled to [0, 1].
-
-    Integers of more than 16 bits are divided by the largest value of these and ``others``.
-    """
-    check_layout(name, images.shape, space.ndim)
-    with np.errstate(over="ignore"):  # checked below
-        values = np.ascontiguousarray(images, dtype=np.float32)
-    if not values.flags.writeable:
-        values = values.copy()  # numba would compile other kernels for read-only arrays
-    check_finite(name, values)
-    if images.dtype.kind in "iu":
-        if images.dtype.itemsize <= 2:
-            largest = float(np.iinfo(images.dtype).max)
-        else:
-            every = (images, *others)
-            largest = max(float(np.abs(a.astype(np.float64)).max(initial=0.0)) for a in every)
-        values /= np.float32(largest or 1.0)
-    return add_channels(values, space.ndim)
 
 
 def _check_pairs(
@@ -432,13 +421,6 @@ def choose_similarity(
         "`similarity` must be one of 'ssd', 'ncc', 'mi', an object with `log_likelihood` and "
         f"`derivatives`, or a function, got {similarity!r}."
     )
-
-
-def is_flat(images: Images) -> NDArray[np.bool_]:
-    """Which of the images (n, channels, *spatial) are constant."""
-    axes = tuple(range(1, images.ndim))
-    low, high = images.min(axis=axes), images.max(axis=axes)
-    return high - low <= FLAT * np.maximum(np.abs(low), np.abs(high))
 
 
 def _decide_to_keep(keep: bool | None, problem: Problem, n_pairs: int) -> bool:

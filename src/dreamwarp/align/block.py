@@ -22,9 +22,10 @@ from dreamwarp.align.chains import (
     diagnose,
     sample_posterior,
 )
-from dreamwarp.align.posterior import Coordinates, ImagePairs, Posterior, build_grid, shrink
+from dreamwarp.align.images import MIN_PIXELS, reduce_images
+from dreamwarp.align.posterior import Coordinates, PairBlock, Posterior, build_grid
 from dreamwarp.align.prior import Prior
-from dreamwarp.align.search import find_maximum
+from dreamwarp.align.search import Maximum, climb, find_maximum
 from dreamwarp.align.similarity import Custom, Similarity, SquaredError, squared_error
 from dreamwarp.align.surrogate import Surrogate
 from dreamwarp.core import draws
@@ -44,8 +45,6 @@ Images = NDArray[np.float32]
 BLOCK = 64
 # Memory for the Hessians of a block, which are large for fine tessellations.
 HESSIAN_BYTES = 64 * 2**20
-# Shortest axis of a coarse image: below this, structure is lost.
-SMALLEST_AXIS = 12
 MAX_LEVELS = 4
 # Pixels per cell, along every axis, above which finer images hardly change the mode: with 4 x 4
 # cells and 128 x 128 pixels of colour, the search at half the resolution takes 19 ms instead of 47,
@@ -67,7 +66,7 @@ class Problem:
         Resolutions, from coarse to fine.
     method : str
     max_steps : int
-        Largest number of search steps at each resolution.
+        Largest number of steps per stage of the search: a resolution, or a level of noise.
     tolerance : float
         Predicted gain of a step, in nats, below which the search ends.
     chains : Chains
@@ -218,7 +217,7 @@ def pyramid(coordinates: Coordinates, shape: tuple[int, ...]) -> list[kernels.Gr
     n_fine = int(_is_fine(shape, cells, MAX_PER_CELL))
     while len(shapes) < MAX_LEVELS + n_fine:
         half = tuple(-(-size // 2) for size in shapes[0])
-        if min(half) < SMALLEST_AXIS:
+        if min(half) < MIN_PIXELS:
             break
         shapes.insert(0, half)
         n_fine += int(_is_fine(half, cells, MAX_PER_CELL))
@@ -243,9 +242,9 @@ def at_resolution(
     """The posterior of pairs of images (n, channels, *spatial), on a grid as fine or coarser."""
     n, n_channels, *shape = sources.shape
     if grid.shape != tuple(shape):
-        sources, targets = shrink(sources, grid.shape), shrink(targets, grid.shape)
+        sources, targets = (reduce_images(images, grid.shape) for images in (sources, targets))
     pixels = math.prod(grid.shape)
-    pairs = ImagePairs(
+    pairs = PairBlock(
         sources.reshape(n, n_channels, pixels), targets.reshape(n, n_channels, pixels), grid
     )
     weight, similarity = math.prod(shape) / pixels, problem.similarity
@@ -266,13 +265,8 @@ def align_block(
     """Align a block of pairs; posterior draws are returned if ``keep``."""
     problem, pairs = shared
     (sources, targets), numbers = pairs.take(block), np.arange(block.start, block.stop)
-    levels = [at_resolution(problem, sources, targets, grid) for grid in problem.grids]
-    fine, everyone = levels[-1], np.arange(len(sources))
-    loss_before = loss_of_identity(fine)
-    found = find_maximum(
-        levels, excess(fine, loss_before), max_steps=problem.max_steps,
-        smallest_gain=problem.tolerance,
-    )  # fmt: skip
+    fine, found = search_block(problem, sources, targets)
+    loss_before, everyone = loss_of_identity(fine), np.arange(len(sources))
     x, converged = found.x, found.converged
     diagnostics: dict[str, NDArray[Any]] = {"n_steps": found.n_steps}
     sampled: Sampled | None = None
@@ -313,12 +307,28 @@ def align_block(
     )  # fmt: skip
 
 
-def excess(posterior: Posterior, loss: Array) -> Array:
-    """Root mean square difference of images in units of σ; 1 for similarities without σ."""
+def search_block(
+    problem: Problem, sources: Images, targets: Images, start: Array | None = None
+) -> tuple[Posterior, Maximum]:
+    """The posterior of a block at the finest resolution, and its modes.
+
+    ``start`` (n, d): x near the modes. Default: a search from coarse to fine.
+    """
+    options: Any = {"max_steps": problem.max_steps, "smallest_gain": problem.tolerance}
+    fine = at_resolution(problem, sources, targets, problem.grids[-1])
+    if start is not None:
+        everyone = np.arange(len(fine))
+        return fine, climb(fine, start, fine.log_density(start, everyone), everyone, **options)
+    levels = [at_resolution(problem, sources, targets, grid) for grid in problem.grids[:-1]]
+    return fine, find_maximum([*levels, fine], _excess(fine), **options)
+
+
+def _excess(posterior: Posterior) -> Array:
+    """Root mean square difference (n,) of images in units of σ; 1 for similarities without σ."""
     if not isinstance(posterior.similarity, SquaredError):
-        return np.ones(len(loss))
+        return np.ones(len(posterior))
     size = posterior.pairs.sources[0].size
-    return np.sqrt(loss / size) / posterior.similarity.sigma
+    return np.sqrt(loss_of_identity(posterior) / size) / posterior.similarity.sigma
 
 
 def loss_of_identity(posterior: Posterior) -> Array:

@@ -197,7 +197,7 @@ class _Sampler:
                 x = self.chains.x.copy()
                 found.append(x)
                 if (last - sweep) % HESSIAN_EVERY == 0:
-                    posterior.log_density(x, everyone)
+                    posterior.move(x, everyone)
                     hessians.append(posterior.derivatives(x, everyone)[1])
             if len(found) > 3:
                 n_chains, d = len(everyone) // n, posterior.coordinates.dim

@@ -21,22 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align import algebra, noise
-from dreamwarp.align.alignment import calibrate, choose_similarity, choose_some, scale_images
-from dreamwarp.align.block import (
-    Problem,
-    at_resolution,
-    excess,
-    loss_of_identity,
-    map_blocks,
-    split_pairs,
-)
+from dreamwarp.align.alignment import calibrate_problem, choose_calibration_pairs, set_up
+from dreamwarp.align.block import Problem, map_blocks, search_block, split_pairs
+from dreamwarp.align.images import scale_images
 from dreamwarp.align.prior import Prior, SmoothPrior, mass_matrix
-from dreamwarp.align.search import climb, find_maximum
 from dreamwarp.align.similarity import SquaredError
 from dreamwarp.core.compiled import map_on_threads, single_threaded_algebra, thread_count
 from dreamwarp.core.defaults import LEARNING_TOLERANCE
 from dreamwarp.core.progress import ProgressOption, track
-from dreamwarp.core.validation import check_integer, check_resolution, warn_of_fine_cells
 from dreamwarp.space import WarpSpace
 
 if TYPE_CHECKING:
@@ -121,7 +113,7 @@ class Frame:
         out = self.inverse @ covariance @ self.inverse.T
         return (out + out.T) / 2.0
 
-    def prior(self, covariance: Array) -> Prior:
+    def gaussian(self, covariance: Array) -> Prior:
         """The distribution of θ from the covariance (r, r) of u."""
         lower = np.linalg.cholesky(covariance)
         root = np.hstack([self.matrix @ lower, self.left_out])
@@ -193,12 +185,12 @@ class Evidence:
         chosen: Integers | None = None,
         *,
         weight: float = 1.0,
-        spreads: NDArray[np.float32] | None = None,
+        covariances_out: NDArray[np.float32] | None = None,
         n_threads: int | None = None,
     ) -> Posteriors:
         """Posteriors of the chosen pairs under u ~ N(0, covariance).
 
-        Their covariances are written to the rows ``chosen`` of ``spreads`` (n, r, r), if given.
+        Their covariances are written to the rows ``chosen`` of ``covariances_out`` (n, r, r).
         """
         rows = np.arange(len(self)) if chosen is None else chosen
         precision = np.linalg.inv(covariance)
@@ -216,8 +208,8 @@ class Evidence:
             )  # fmt: skip
             gain = weight * np.einsum("nr,nr->n", linear, means[block])
             log_marginals[block] = 0.5 * (log_determinant - logs + gain)
-            if spreads is not None:
-                spreads[some] = roots @ np.swapaxes(roots, 1, 2)
+            if covariances_out is not None:
+                covariances_out[some] = roots @ np.swapaxes(roots, 1, 2)
             flat = np.swapaxes(roots, 0, 1).reshape(len(precision), -1)
             return flat @ flat.T + means[block].T @ means[block]
 
@@ -233,13 +225,13 @@ class EvidenceFinder:
     Parameters
     ----------
     problem : Problem
-        With a calibrated similarity.
+        With a calibrated similarity. Its precision is replaced in every :meth:`find`.
     prior : SmoothPrior
     images : (n, channels, *spatial)
     """
 
     def __init__(self, problem: Problem, prior: SmoothPrior, images: Images) -> None:
-        self.problem, self.prior, self.images = problem, prior, images
+        self.problem, self.smooth_prior, self.images = problem, prior, images
         self.frame = Frame.of(prior)
 
     @classmethod
@@ -260,24 +252,21 @@ class EvidenceFinder:
         The similarity is calibrated on some of the pairs ``edges`` if needed. For squared errors a
         first guess is enough, because empirical Bayes estimates their noise.
         """
-        space = prior.space
-        values = scale_images(space, "images", images)
-        check_resolution("images", values.shape, space.cells)
-        warn_of_fine_cells(values.shape, space.cells)
-        shape = values.shape[2:]
-        chosen, calibrated = choose_similarity(similarity, sigma, shape)
-        # At full resolution, unlike modes alone: noise and curvatures are those of all pixels.
-        problem = Problem.of(
-            prior, shape, chosen, max_steps=check_integer("max_steps", max_steps, 1),
-            tolerance=LEARNING_TOLERANCE,
-        )  # fmt: skip
+        values = scale_images(prior.space, "images", images)
+        # At all resolutions up to that of the images, unlike modes alone: noise and curvatures are
+        # those of all pixels.
+        problem, calibrated = set_up(
+            prior, values.shape, similarity, sigma, max_steps, tolerance=LEARNING_TOLERANCE
+        )
         if not calibrated:
-            sources, targets = edges[choose_some(np.arange(len(edges)), values[0].size)].T
+            some = choose_calibration_pairs(np.arange(len(edges)), values[0].size)
+            sources, targets = edges[some].T
             sample = values[sources], values[targets]
-            if isinstance(chosen, SquaredError):
-                problem = replace(problem, similarity=noise.first_guess(chosen, *sample))
+            if isinstance(problem.similarity, SquaredError):
+                guess = noise.first_guess(problem.similarity, *sample)
+                problem = replace(problem, similarity=guess)
             else:
-                problem = calibrate(problem, *sample, progress, n_threads)
+                problem = calibrate_problem(problem, *sample, progress, n_threads)
         return cls(problem, prior, values)
 
     def with_prior(self, prior: SmoothPrior) -> EvidenceFinder:
@@ -311,7 +300,7 @@ class EvidenceFinder:
         client : distributed.Client, optional
             A cluster to run on, with the same results.
         """
-        precision = self.problem.coordinates.precision(self.frame.prior(covariance).precision)
+        precision = self.problem.coordinates.precision(self.frame.gaussian(covariance).precision)
         problem, dim = replace(self.problem, precision=precision), self.frame.space.dim
         if sigma is not None:
             problem = replace(problem, similarity=SquaredError(sigma))
@@ -333,19 +322,13 @@ def measure_block(
 ) -> Evidence:
     """Evidence of a block of pairs ``edges`` (n, 2), at their modes."""
     problem, frame, images = shared
-    sources, targets = images[edges[:, 0]], images[edges[:, 1]]
-    coordinates, n = problem.coordinates, len(sources)
-    grids = problem.grids if start is None else problem.grids[-1:]
-    levels = [at_resolution(problem, sources, targets, grid) for grid in grids]
-    fine, everyone = levels[-1], np.arange(n)
-    options: Any = {"max_steps": problem.max_steps, "smallest_gain": problem.tolerance}
-    if start is None:
-        maximum = find_maximum(levels, excess(fine, loss_of_identity(fine)), **options)
-    else:
-        x = coordinates.from_theta(start)
-        maximum = climb(fine, x, fine.log_density(x, everyone), everyone, **options)
-    x = maximum.x
-    fine.log_density(x, everyone)  # sets the states
+    coordinates = problem.coordinates
+    fine, maximum = search_block(
+        problem, images[edges[:, 0]], images[edges[:, 1]],
+        None if start is None else coordinates.from_theta(start),
+    )  # fmt: skip
+    x, everyone = maximum.x, np.arange(len(edges))
+    fine.move(x, everyone)
     gradients, hessians = fine.derivatives(x, everyone)
     gradients -= fine.log_prior(x)[1]
     to_x = coordinates.from_theta(frame.matrix.T).T
@@ -358,16 +341,3 @@ def measure_block(
     likelihoods = problem.similarity.log_likelihood(fine.states.values, fine.pairs.targets)
     constants = likelihoods - np.einsum("ni,ni->n", slopes + 0.5 * bent, u)
     return Evidence(theta, slopes + bent, curvatures.astype(np.float32), constants)
-
-
-def spread_evenly(groups: Integers, n: int) -> Integers:
-    """Indices, in ascending order, of at most ``n`` items, as even over the groups as possible."""
-    if len(groups) <= n:
-        return np.arange(len(groups))
-    rng = np.random.default_rng(0)
-    order = rng.permutation(len(groups))
-    order = order[np.argsort(groups[order], kind="stable")]
-    codes, starts, counts = np.unique(groups[order], return_index=True, return_counts=True)
-    # The first item of every group, then the second of every group, and so on.
-    ranks = np.arange(len(groups)) - np.repeat(starts, counts)
-    return np.sort(order[np.argsort(ranks, kind="stable")[:n]])

@@ -21,7 +21,7 @@ from dreamwarp.align.evidence import Evidence, Frame
 from dreamwarp.align.noise import check_sigma
 from dreamwarp.align.prior import Prior, check_prior
 from dreamwarp.core.compiled import single_threaded_algebra
-from dreamwarp.core.progress import ProgressOption, silenced, track
+from dreamwarp.core.progress import ProgressOption, silenced, track, without_callback
 from dreamwarp.core.validation import as_finite_array, check_choice, check_integer, warn_user
 from dreamwarp.space import WarpSpace
 
@@ -182,8 +182,7 @@ def _estimate_sigma(searches: list[_Search], progress: ProgressOption) -> float:
     some = list(dict.fromkeys(some))
     zero = np.zeros(some[0].frame.rank)
     sigma = max(float(np.sqrt(np.mean([s.loss(zero) for s in some]) / 2.0)), LEAST_SIGMA)
-    shown = None if progress is None or progress is True else False
-    with track(N_ROUNDS * len(some), "estimating noise", shown) as advance:
+    with track(N_ROUNDS * len(some), "estimating noise", without_callback(progress)) as advance:
         for _ in range(N_ROUNDS):
             total = count = 0.0
             for search in some:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,7 +96,7 @@ def build_grid(space: WarpSpace, shape: tuple[int, ...]) -> kernels.Grid:
     return kernels.Grid(starts, shape, np.array(shape, np.float32), rule)
 
 
-class ImagePairs(NamedTuple):
+class PairBlock(NamedTuple):
     """A block of pairs at one resolution."""
 
     sources: NDArray[np.float32]  # (n, channels, m)
@@ -112,7 +112,7 @@ class Posterior:
     coordinates : Coordinates
     precision : (d, d)
         Precision of the prior, for x.
-    pairs : ImagePairs
+    pairs : PairBlock
     similarity : Similarity
     weight : float or (n,)
         Factor of the log-likelihood: at a coarse resolution, pixels of the full image per pixel.
@@ -122,7 +122,7 @@ class Posterior:
         self,
         coordinates: Coordinates,
         precision: Array,
-        pairs: ImagePairs,
+        pairs: PairBlock,
         similarity: Similarity,
         *,
         weight: float | Array = 1.0,
@@ -145,14 +145,14 @@ class Posterior:
     def repeated(self, times: int) -> Posterior:
         """The posterior of every pair, repeated ``times`` times."""
         sources, targets = (np.repeat(x, times, axis=0) for x in self.pairs[:2])
-        pairs = ImagePairs(sources, targets, self.pairs.grid)
+        pairs = PairBlock(sources, targets, self.pairs.grid)
         weights = np.repeat(self.weights, times)
         return Posterior(self.coordinates, self.precision, pairs, self.similarity, weight=weights)
 
     def tempered(self, shares: Array) -> Posterior:
         """The posterior with log-likelihoods multiplied by factors ``shares`` (n,).
 
-        Both posteriors use the same states: :meth:`derivatives` refers to the one evaluated last.
+        Both posteriors share their states: :meth:`derivatives` refers to the one moved last.
         """
         other = copy.copy(self)
         other.weights = self.weights * shares
@@ -164,22 +164,30 @@ class Posterior:
         algebra.weigh_prior(0, len(x), self.precision, x, densities, gradients)
         return densities, gradients
 
-    def log_density(self, x: Array, chosen: NDArray[np.int64]) -> Array:
-        """Log-posterior of x (k, d) for the chosen pairs (k,), up to a constant; (k,).
+    def move(self, x: Array, chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Warp the sources of the chosen pairs (k,) by x (k, d), and store the result as states.
 
-        Minus infinity for fields too stiff for float32. The states are kept for
-        :meth:`derivatives`, which must be called with the same x.
+        :meth:`derivatives` must be called with the x that pairs were moved by last. Returns which
+        were moved: not those whose fields are too stiff for float32.
         """
         velocities, lengths, ease = self.coordinates.fields(x)
         followed = lengths > 0
+        kernels.trace(
+            0, int(followed.sum()), self.coordinates.mesh, self.pairs.grid, velocities[followed],
+            lengths[followed], ease[followed], chosen[followed], self.pairs.sources, self.states,
+        )  # fmt: skip
+        return followed
+
+    def log_density(self, x: Array, chosen: NDArray[np.int64]) -> Array:
+        """Log-posterior of x (k, d) for the chosen pairs (k,), up to a constant; (k,).
+
+        Minus infinity for fields too stiff for float32. Sets the states, as :meth:`move` does.
+        """
+        followed = self.move(x, chosen)
         kept = chosen[followed]
         density = np.full(len(x), -np.inf)
         if not len(kept):  # a similarity never gets an empty batch
             return density
-        kernels.trace(
-            0, len(kept), self.coordinates.mesh, self.pairs.grid, velocities[followed],
-            lengths[followed], ease[followed], kept, self.pairs.sources, self.states,
-        )  # fmt: skip
         values, targets = self.states.values[kept], self.pairs.targets[kept]
         likelihood = self.similarity.log_likelihood(values, targets)
         density[followed] = self.weights[kept] * likelihood + self.log_prior(x[followed])[0]
@@ -232,23 +240,3 @@ class Posterior:
                 break
             self._capacity = needed * 3 // 2
         gradients[places] += self.log_prior(x)[1]
-
-
-def shrink(images: NDArray[np.float32], shape: tuple[int, ...]) -> NDArray[np.float32]:
-    """Images (n, channels, *spatial), smoothed and sampled at a coarser resolution."""
-    out: NDArray[Any] = images
-    for axis, size in enumerate(shape):
-        weights = _shrink_axis(images.shape[axis + 2], size)
-        # einsum: the order of summation of a matrix product may depend on the number of images.
-        out = np.moveaxis(
-            np.einsum("...a,ba->...b", np.moveaxis(out, axis + 2, -1), weights), -1, axis + 2
-        )
-    return np.ascontiguousarray(out, dtype=np.float32)
-
-
-def _shrink_axis(size: int, coarse: int) -> NDArray[np.float32]:
-    """Weights (coarse, size) of a Gaussian filter, standard deviation half a coarse pixel."""
-    fine, centers = (np.arange(size) + 0.5) / size, (np.arange(coarse) + 0.5) / coarse
-    distance = (centers[:, None] - fine) * coarse
-    weights = np.exp(-0.5 * (distance / 0.5) ** 2)
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True), dtype=np.float32)

@@ -79,7 +79,7 @@ def find_maximum(
     density[suggested] = np.maximum(density[suggested], found_there)
     x[worse] = 0.0
     at_identity = np.flatnonzero(~x.any(axis=1))
-    fine.log_density(x[at_identity], at_identity)  # sets the states
+    fine.move(x[at_identity], at_identity)
     found = climb(fine, x, density, everyone, max_steps=max_steps, smallest_gain=smallest_gain)
     return found._replace(n_steps=n_steps + found.n_steps)
 
@@ -104,7 +104,7 @@ def climb(
 ) -> Maximum:
     """Maximise from x (n, d) of the given pairs (n,).
 
-    The last call of ``posterior.log_density`` must have been for x. A step that would decrease the
+    The pairs must have been moved by x last. A step that would decrease the
     density is damped more instead. A pair has converged when the predicted gain of the undamped
     step is less than ``smallest_gain``; that step is the last.
     """

@@ -40,7 +40,7 @@ class Surrogate:
     def at_modes(cls, posterior: Posterior, modes: Array) -> Surrogate:
         """Laplace's approximation with the Gauss-Newton Hessian, for all pairs of a posterior."""
         everyone = np.arange(len(posterior))
-        posterior.log_density(modes, everyone)
+        posterior.move(modes, everyone)
         return cls(modes, posterior.derivatives(modes, everyone)[1] + posterior.precision)
 
     @classmethod

@@ -70,8 +70,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Neighbours of each sample to align with.
     method : {"eb", "map", "laplace", "metropolis", "hmc"}
         How the warps of a class are estimated. ``"eb"``: empirical Bayes, the Gaussian of highest
-        marginal likelihood given random pairs of the class; see ``model.empirical_bayes``. Warps
-        are drawn with half of this covariance, because two samples differ by twice the covariance
+        marginal likelihood given random pairs of the class; see ``model.empirical_bayes``. They
+        are used with half of this covariance, because two samples differ by twice the covariance
         of one sample about the centre of its class. Other methods use posterior modes or draws of
         warps between neighbours, as in the paper; see :func:`~dreamwarp.align_pairs`.
     similarity : {"ssd", "ncc", "mi"}, object or callable
@@ -80,15 +80,16 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Noise standard deviation per pixel, for ``"ssd"``, after reduction to ``pixels_per_cell``.
         For integer data, on the [0, 1] scale.
     displacement, length : float
-        Prior of alignments: root mean square displacement and correlation length, as fractions of
-        the domain; see :class:`~dreamwarp.SmoothPrior`. ``displacement="auto"``: with
-        ``method="eb"``, the value of highest likelihood on held-out pairs; else 0.08.
+        Smooth prior of alignments: root mean square displacement and correlation length, as
+        fractions of the domain; see :class:`~dreamwarp.SmoothPrior`. ``displacement="auto"``: 0.08
+        for warps between neighbours; for the Gaussians of ``method="eb"``, the value of highest
+        likelihood on held-out pairs.
     max_steps, max_draws : int
         Limits of search and sampling; see :func:`~dreamwarp.align_pairs`.
     max_pairs : int or None
-        Largest number of pairs to use, balanced over classes. None: all neighbours; for empirical
-        Bayes 1,000 random pairs, or 50 per class if that is more. ``model="template"`` aligns all
-        neighbours.
+        Largest number of pairs to use, balanced over classes. None: all neighbours; for the
+        Gaussians of ``method="eb"``, 1,000 random pairs, or 50 per class if that is more.
+        ``model="template"`` aligns all neighbours in any case.
     pixels_per_cell : int, "auto" or None
         Samples are smoothed and reduced to at most this many pixels per cell and axis before they
         are aligned. Finer detail, such as the thickness of strokes, differs in ways that no warp of
@@ -280,7 +281,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         )  # fmt: skip
         self.edges_, self.alignments_, self.model_, self.pairs_ = learner.learn()
         self.model_ = self.model_.with_settings(samples=fingerprint(self._images))
-        # A placeholder: ``_set_strength`` below sets the strength to use.
+        # ``_set_strength`` replaces the model, and with it the strength.
         self.source_ = SampleSource(
             self.model_, (self._images, labels), seed=self._key, strength=1.0,
             interpolation=self.interpolation,
@@ -514,12 +515,12 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         images, n = self._as_images(values), len(values)
         check_choice("unknown", unknown, ("error", "pool"))
         start = check_integer("first", first, 0)
-        of = np.full(n, NO_TEMPLATE) if templates is None else check_templates(templates, n)
+        known = np.full(n, NO_TEMPLATE) if templates is None else check_templates(templates, n)
         if y is None and unknown == "error":
             return values.copy()
         warped = self._source_by(seed, strength).warp_samples(
             images, None if y is None else as_labels(y, n), np.arange(start, start + n),
-            indices_in_X=np.arange(n), indices_in_fit=of, unknown=unknown,
+            indices_in_X=np.arange(n), indices_in_fit=known, unknown=unknown,
             n_threads=self.n_threads,
         )  # fmt: skip
         return warped.reshape(values.shape)

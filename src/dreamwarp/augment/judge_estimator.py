@@ -28,7 +28,7 @@ from dreamwarp.augment.verdict import (
     conclude,
     is_last_best,
 )
-from dreamwarp.core.progress import ProgressOption, track
+from dreamwarp.core.progress import ProgressOption, track, without_callback
 from dreamwarp.core.validation import check_integer
 from dreamwarp.model.strength import apply_strength
 
@@ -84,7 +84,7 @@ def judge_estimator(
     n_copies = None if copies is None else check_integer("copies", copies, 1)
     folds = _make_folds(pairs, source, n_copies, seed, n_threads)
     judge = _Judge(name, predictor, source, y, (-1,) if takes_rows else sample_shape, folds)
-    shown = False if callable(progress) else progress
+    shown = without_callback(progress)
     left, errors, stopped = _race(judge, tried, shown)
     for stronger in STRONGER if strengths is None else ():
         if left[-1] != tried[-1] or not is_last_best(errors):

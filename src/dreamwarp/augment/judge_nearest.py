@@ -1,9 +1,10 @@
 """Choose the strength of warps, and test whether they help, by a nearest neighbour.
 
 Training samples are divided into folds. For each fold, the distributions are fitted without its
-samples and their pairs. Three things are shared by all folds: the noise of alignments, the
-neighbours of each sample, and the model's hyper-parameters. Each held-out sample is compared with
-the other samples and with warped copies of them. With a the distance to the nearest sample of its
+samples and their pairs. Shared by all folds are the noise of alignments, the neighbours of each
+sample, the hyper-parameters and, for ``method="eb"``, the posteriors of the remaining pairs, which
+were computed under covariances learned from all samples. Each held-out sample is compared with the
+other samples and with warped copies of them. With a the distance to the nearest sample of its
 own class and b to that of another, its error is
 
     e = a²⁰ / (a²⁰ + b²⁰).
@@ -49,7 +50,7 @@ from dreamwarp.augment.verdict import (
     is_last_best,
 )
 from dreamwarp.core.compiled import thread_count
-from dreamwarp.core.progress import ProgressOption, track
+from dreamwarp.core.progress import ProgressOption, track, without_callback
 from dreamwarp.model import WarpModel
 from dreamwarp.model.strength import apply_strength
 from dreamwarp.space.warp import Warp
@@ -104,8 +105,7 @@ def judge_strengths(
         return Judgement(UNJUDGED_STRENGTH, {}, UNKNOWN)
     n_warped = min(N_WARPED + N_WARPED_PER_SAMPLE * len(images), MOST_WARPED)
     data = _Data(small, codes, n_warped // len(held_out), seed, n_threads)
-    # A user's callback counts aligned pairs: it must not see a second countdown.
-    shown = False if callable(progress) else progress
+    shown = without_callback(progress)
     with threadpool_limits(thread_count(n_threads), user_api="blas"):
         folds = [_Fold.of(pairs, data, some) for some in held_out]
         setup = _make_setup(folds, data, images, ndim)

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
-from dreamwarp.align.alignment import METHODS, is_flat, scale_images
-from dreamwarp.align.evidence import EvidenceFinder, Frame, spread_evenly
-from dreamwarp.align.pairs import random_pairs
-from dreamwarp.align.posterior import shrink
+from dreamwarp.align.alignment import METHODS
+from dreamwarp.align.evidence import EvidenceFinder, Frame
+from dreamwarp.align.images import PIXELS_PER_CELL, coarsen, is_flat
+from dreamwarp.align.pairs import choose_balanced, random_pairs
 from dreamwarp.core.defaults import (
     DISPLACEMENT,
     LEARNING_TOLERANCE,
@@ -22,7 +22,7 @@ from dreamwarp.core.defaults import (
     TOLERANCE,
 )
 from dreamwarp.core.labels import Label
-from dreamwarp.core.progress import ProgressOption, show_waiting
+from dreamwarp.core.progress import ProgressOption, show_waiting, without_callback
 from dreamwarp.core.validation import check_choice, check_integer, warn_user
 from dreamwarp.model import WarpModel, alignment_weights, empirical_bayes
 from dreamwarp.model.fitting import (
@@ -45,21 +45,18 @@ Integers = NDArray[np.int64]
 LearningMethod = Literal["eb", "map", "laplace", "metropolis", "hmc"]
 LEARNING_METHODS = ("eb", *METHODS)
 
-# Fewest pairs, over all classes, that a model is fitted to.
+# Fewest pairs, over all classes, that a model is fitted to, and of a class that gets a distribution
+# of its own.
 MIN_PAIRS = 5
+NEIGHBORS = "pairs of neighbours"
 # Most pairs that empirical Bayes learns from: in all, or per class if that is more.
 MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS = 1000, 50
-# Empirical Bayes aligns images of at most this many pixels per cell and axis. Members of a class
-# also differ in details that no warp of these cells explains, such as the thickness of strokes. At
-# full resolution, warps that compress or stretch the image stand in for them; see
-# ``experiments.resolution``. Below MIN_PIXELS per axis, linear interpolation loses too much.
-PIXELS_PER_CELL, MIN_PIXELS = 4, 12
 # If samples differ from the centre of their class with covariance Σ, two of them differ with 2 Σ.
 TO_CENTER = np.sqrt(0.5)
 # Template warps with method="eb": how many neighbours the Gaussian of the class counts as, and the
 # drift. Chosen of a few settings by a nearest neighbour on validation images of MNIST, 100 labels
 # per class, three draws; 3 and 5 did equally well with 10 labels.
-CLASS_PAIRS, DRIFT = 3.0, 1.0
+EB_CLASS_PAIRS, EB_DRIFT = 3.0, 1.0
 
 
 @dataclass(frozen=True)
@@ -101,7 +98,7 @@ class Settings:
                 "pairs by their information. Use method='map'."
             )
 
-    def prior(self, space: WarpSpace) -> SmoothPrior:
+    def smooth_prior(self, space: WarpSpace) -> SmoothPrior:
         """The prior of alignments; empirical Bayes starts from it."""
         displacement = DISPLACEMENT if self.displacement == "auto" else self.displacement
         return SmoothPrior(space, displacement=displacement, length=self.length)
@@ -128,7 +125,7 @@ class Settings:
             "discount_poor": int(self.discount_poor),
             "max_steps": int(self.max_steps),
             "max_draws": int(self.max_draws),
-            "max_pairs": "all" if self.max_pairs is None else int(self.max_pairs),
+            "max_pairs": self.max_pairs or ("auto" if self.method == "eb" else "all"),
             "pixels_per_cell": "all" if self.pixels_per_cell is None else self.pixels_per_cell,
         }
 
@@ -142,14 +139,14 @@ class TrainingPairs:
     space : WarpSpace
     pairs_by_class : dict of label to Pairs
     hyper : HyperParameters
-    for_gaussians : TrainingPairs or None
+    gaussian_pairs : TrainingPairs or None
         Random pairs, scaled to warps from the centre of a class, which its covariance is fitted to.
     """
 
     space: WarpSpace
     pairs_by_class: dict[Label, Pairs]
     hyper: HyperParameters
-    for_gaussians: TrainingPairs | None = None
+    gaussian_pairs: TrainingPairs | None = None
 
     @classmethod
     def of_posteriors(
@@ -185,14 +182,14 @@ class TrainingPairs:
             label: pairs.only(np.flatnonzero(kept[pairs.edges].all(axis=1)))
             for label, pairs in self.pairs_by_class.items()
         }
-        others = self.for_gaussians
+        others = self.gaussian_pairs
         return replace(
-            self, pairs_by_class=some, for_gaussians=None if others is None else others.among(kept)
+            self, pairs_by_class=some, gaussian_pairs=None if others is None else others.among(kept)
         )
 
     def fit_parts(self) -> Fitted:
         """Fit the parts of a model."""
-        others = self.for_gaussians
+        others = self.gaussian_pairs
         gaussians = None if others is None else others.fit_parts()
         return fit_classes(self.pairs_by_class, self.hyper, gaussians)
 
@@ -261,7 +258,7 @@ class Learner:
     def align_neighbors(self) -> tuple[Integers, Alignments]:
         """Edges (e, 2) of at most ``max_pairs`` neighbours, and their alignments."""
         edges = self.limit(self.find_neighbors())
-        check_number(len(edges), len(edges))
+        check_number(len(edges), NEIGHBORS)
         return edges, self.align(edges)
 
     # -- the three ways
@@ -270,7 +267,6 @@ class Learner:
         """Fit to posterior modes or draws, with hyper-parameters of highest held-out likelihood."""
         alignments = self.align(edges)
         pairs_by_class = self.select_pairs(edges, alignments)
-        check_enough(pairs_by_class, MIN_PAIRS)
         given = HyperParameters(self.settings.model, min_pairs=MIN_PAIRS)
         hyper = choose_hyperparameters(pairs_by_class, given, self.space.dim)
         pairs = TrainingPairs(self.space, pairs_by_class, hyper)
@@ -291,7 +287,8 @@ class Learner:
         drawn = self.draw_pairs()
         pool = self.estimate_pool(drawn, similarity=alignments.similarity)
         others = self.learn_posteriors(pool, drawn)
-        hyper = replace(others.hyper, kind="template", class_pairs=CLASS_PAIRS, drift=DRIFT)
+        # The covariances are those of ``others``: of its hyper-parameters, only settings are made.
+        hyper = replace(others.hyper, kind="template", class_pairs=EB_CLASS_PAIRS, drift=EB_DRIFT)
         pairs = TrainingPairs(self.space, pairs_by_class, hyper, others)
         return Learned(edges, alignments, self.fit_model(pairs), pairs)
 
@@ -310,12 +307,12 @@ class Learner:
         """At most ``max_pairs`` of the edges, balanced over classes."""
         if self.settings.max_pairs is None:
             return edges
-        return edges[spread_evenly(self.codes[edges[:, 0]], self.settings.max_pairs)]
+        return edges[choose_balanced(self.codes[edges[:, 0]], self.settings.max_pairs)]
 
     def draw_pairs(self) -> Integers:
         """Random pairs of the same class, without constant images."""
         n_most = max(MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS * len(self.classes))
-        flat = is_flat(self.compared)
+        flat = is_flat(self.coarse_images)
         if flat.any() and self.settings.model == "gaussian":  # else the neighbours' alignment warns
             warn_user(
                 f"{flat.sum()} of {len(flat)} samples are constant: they are not learned from.",
@@ -323,30 +320,31 @@ class Learner:
             )
         kept = np.flatnonzero(~flat)
         pairs = random_pairs(self.codes[kept], self.settings.max_pairs or n_most)
-        check_number(len(pairs), len(self.images) // 2)
+        check_number(len(pairs), "random pairs")
         return kept[pairs]
 
     @cached_property
-    def compared(self) -> NDArray[np.float32]:
+    def coarse_images(self) -> NDArray[np.float32]:
         """The images (n, channels, *spatial) at the resolution at which they are aligned."""
         return coarsen(self.space, self.images, self.settings.resolution)
 
     @cached_property
-    def prior(self) -> SmoothPrior:
+    def smooth_prior(self) -> SmoothPrior:
         """The smooth prior of alignments."""
-        return self.settings.prior(self.space)
+        return self.settings.smooth_prior(self.space)
 
     def align(self, edges: Integers, pool: empirical_bayes.Pool | None = None) -> Alignments:
         """Align pairs under the smooth prior, or under the prior and noise of a pool."""
         settings = self.settings
         if pool is None:
             under: Any = {
-                "prior": self.prior, "similarity": settings.similarity, "sigma": settings.sigma,
+                "prior": self.smooth_prior, "similarity": settings.similarity,
+                "sigma": settings.sigma,
             }  # fmt: skip
         else:
-            under = {"prior": pool.prior, "similarity": pool.similarity}
+            under = {"prior": pool.learned_prior, "similarity": pool.similarity}
         return align_pairs(
-            self.space, self.compared, self.compared, edges=edges, **under,
+            self.space, self.coarse_images, self.coarse_images, edges=edges, **under,
             method="map" if settings.method == "eb" else settings.method, seed=self.seed,
             max_steps=settings.max_steps,
             tolerance=LEARNING_TOLERANCE if settings.method == "eb" else TOLERANCE,
@@ -357,7 +355,7 @@ class Learner:
     def select_usable(self, alignments: Alignments) -> Integers:
         """Indices of the pairs that could be aligned, or of all with ``keep_unusable``."""
         usable = np.flatnonzero(alignments.usable | self.settings.keep_unusable)
-        check_number(len(usable), len(alignments.usable))
+        check_number(len(usable), f"pairs that can be aligned, of {len(alignments.usable)},")
         return usable
 
     def select_pairs(self, edges: Integers, alignments: Alignments) -> dict[Label, Pairs]:
@@ -385,7 +383,7 @@ class Learner:
         """Estimate the noise and the pool; ``similarity``: one that was calibrated before."""
         settings = self.settings
         finder = EvidenceFinder.for_images(
-            self.prior, self.compared, edges,
+            self.smooth_prior, self.coarse_images, edges,
             similarity=settings.similarity if similarity is None else similarity,
             sigma=settings.sigma, max_steps=settings.max_steps, progress=self.progress,
             n_threads=self.n_threads,
@@ -405,15 +403,14 @@ class Learner:
         ``theta`` (n_pairs, d): modes to start at.
         """
         pair_codes = self.codes[edges[:, 0]]
-        # A function counts the pairs of neighbours.
-        shown = False if callable(self.progress) else self.progress
         learned = empirical_bayes.learn(
-            pool, edges, pair_codes, start=theta, progress=shown, n_threads=self.n_threads,
-            client=self.client,
+            pool, edges, pair_codes, start=theta, progress=without_callback(self.progress),
+            n_threads=self.n_threads, client=self.client,
         )  # fmt: skip
         return TrainingPairs.of_posteriors(
-            pool.finder.frame, pool.smooth, learned, edges, pair_codes, self.classes, TO_CENTER
-        )
+            pool.finder.frame, pool.smooth_prior, learned, edges, pair_codes, self.classes,
+            scale=TO_CENTER,
+        )  # fmt: skip
 
 
 def split_by_class(pairs: Pairs, pair_codes: Integers, classes: list[Label]) -> dict[Label, Pairs]:
@@ -423,32 +420,10 @@ def split_by_class(pairs: Pairs, pair_codes: Integers, classes: list[Label]) -> 
     }
 
 
-def coarsen(
-    space: WarpSpace, images: NDArray[Any], pixels_per_cell: int | None = PIXELS_PER_CELL
-) -> NDArray[np.float32]:
-    """Images (n, channels, *spatial), reduced to so many pixels per cell and axis if they are more.
-
-    Parameters
-    ----------
-    images : (n, *spatial) or (n, channels, *spatial)
-    pixels_per_cell : int or None
-        None: all pixels are kept.
-    """
-    values = scale_images(space, "X", images)
-    if pixels_per_cell is None:
-        return values
-    shape = tuple(
-        min(n, max(pixels_per_cell * k, MIN_PIXELS))
-        for n, k in zip(values.shape[2:], space.cells, strict=True)
-    )
-    return values if shape == values.shape[2:] else shrink(values, shape)
-
-
-def check_number(n_usable: int, n_pairs: int) -> None:
+def check_number(n_pairs: int, kind: str) -> None:
     """Raise if there are too few pairs to learn from."""
-    if n_usable < MIN_PAIRS:
+    if n_pairs < MIN_PAIRS:
         raise ValueError(
-            f"`X` must have at least {MIN_PAIRS} pairs of neighbours of the same class that can be "
-            f"aligned, got {n_usable} of {n_pairs}. Give more samples of a class, or larger "
-            "`n_neighbors`; samples without structure can't be aligned."
+            f"`X` must have at least {MIN_PAIRS} {kind} within classes, got {n_pairs}. Give more "
+            "samples per class; samples without structure can't be aligned."
         )

@@ -82,9 +82,10 @@ def _warp(cells: tuple[int, ...]) -> None:
     """Find neighbours, fit a model, and warp samples of every dtype."""
     space, rng = WarpSpace(cells), np.random.default_rng(0)
     samples = rng.random((N, *len(cells) * (SIZE,)))
-    neighbor_pairs(samples)
-    theta = 0.01 * normals(0, np.arange(8 * N), space.dim)
-    model = WarpModel.fit(space, {0: theta})
+    neighbor_pairs(samples.astype(np.float32))
+    edges = neighbor_pairs(samples)
+    theta = 0.01 * normals(0, np.arange(len(edges)), space.dim)
+    model = WarpModel.fit(space, {0: theta}, kind="template", edges={0: edges})
     for kind in TYPES:
         SampleSource(model, (samples.astype(kind), np.zeros(N, int))).make(0, N)
 

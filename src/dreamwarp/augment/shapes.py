@@ -17,7 +17,7 @@ from dreamwarp.align.points import (
     thin,
 )
 from dreamwarp.align.prior import SmoothPrior
-from dreamwarp.augment.learning import TrainingPairs, check_number
+from dreamwarp.augment.learning import NEIGHBORS, TrainingPairs, check_number
 from dreamwarp.augment.source import Members
 from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, MAX_STEPS
 from dreamwarp.core.draws import Seed, Stream, as_key, integers
@@ -159,7 +159,7 @@ class ShapeAugmenter:
             match="known" if known else "nearest", sigma=self.sigma,  # type: ignore[arg-type]
             max_points=self.max_points, max_steps=self.max_steps, progress=self.progress,
         )  # fmt: skip
-        check_number(len(self.edges_), len(self.edges_))
+        check_number(len(self.edges_), NEIGHBORS)
         if self.displacement == "auto":
             chosen = choose_displacement(evidence, self.edges_, prior, DISPLACEMENTS)
             factor = chosen / prior.displacement

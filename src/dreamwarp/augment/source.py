@@ -126,7 +126,8 @@ class SampleSource:
     codes : (n,)
         Class of every sample of the data, an index into ``form.classes``.
     knows_templates : bool
-        Whether indices of the data may be passed to the model as templates.
+        Whether indices of the data may be passed to the model as templates. Without a fingerprint
+        in the model, the data is taken to be that of the fit.
     key, strength, balance
         As given.
 
@@ -174,7 +175,10 @@ class SampleSource:
         strength: float | None = None,
         balance: Balance | None = None,
     ) -> SampleSource:
-        """A copy with other options; a model must have the same classes and samples."""
+        """A copy with other options.
+
+        A model must have the same classes and samples, and brings its recommended strength.
+        """
         other = copy.copy(self)
         if model is not None:
             other.model, other.strength = model, model.strength

@@ -110,8 +110,8 @@ class Judgement:
         The best strength; 0 if warps do not help.
     errors : dict of float to float
         Mean error at each strength; smoothed for the nearest-neighbour classifier. Empty if nothing
-        could be held out. For a strength that was dropped early: the best error plus the difference
-        when it was dropped.
+        could be held out. For a strength that was dropped early: its error when it was dropped
+        (nearest neighbour), or the best error plus the difference at that time (others).
     verdict : Verdict
     spreads : dict of float to float
         Standard errors of these means. The verdict uses paired differences, whose standard errors
@@ -240,7 +240,7 @@ def conclude(
     errors : sequence of Errors
         By number of copies.
     strengths : sequence of float
-        Ascending, starting with 0; without those dropped early.
+        Ascending, starting with 0; without those in ``stopped``.
     stopped : dict of float to (n_held_out,), optional
         Errors of strengths dropped early, as in ``Judgement.errors``.
     """

@@ -378,6 +378,11 @@ def describe_time(seconds: float) -> str:
     return f"{minutes:.0f} min" if minutes < 99.5 else f"{minutes / 60.0:.1f} h"
 
 
+def without_callback(progress: ProgressOption) -> ProgressOption:
+    """The option for work that a user's function must not count; it counts something else."""
+    return False if callable(progress) else progress
+
+
 def check_progress(progress: object) -> None:
     """Raise if ``progress`` is not a ``ProgressOption``."""
     if not (progress is None or isinstance(progress, bool) or callable(progress)):

@@ -31,7 +31,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align import noise
-from dreamwarp.align.evidence import Array, Evidence, EvidenceFinder, Integers, spread_evenly
+from dreamwarp.align.evidence import Array, Evidence, EvidenceFinder, Integers
+from dreamwarp.align.pairs import choose_balanced
 from dreamwarp.align.prior import Prior, SmoothPrior
 from dreamwarp.align.similarity import Similarity, SquaredError
 from dreamwarp.core.progress import ProgressOption
@@ -54,8 +55,8 @@ DISPLACEMENTS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.3)
 N_PRIOR_ROUNDS, N_PRIOR_STEPS = 2, 4
 # Largest number of rounds, and the relative change of displacement at which they end.
 MAX_ROUNDS, SETTLED = 15, 0.02
-# Rounds in which κ is measured. In the first two the prior is far off, and residuals come in larger
-# patches than noise.
+# κ is measured in this many rounds, counted again after the prior is chosen. The last measure is
+# kept: before, the prior is far off, and residuals come in larger patches than noise.
 PATCH_ROUNDS = 3
 # Largest factor of extrapolation between rounds.
 LARGEST_LEAP = 1.3
@@ -95,14 +96,14 @@ class Pool:
         return given if self.sigma is None else SquaredError(self.sigma)
 
     @property
-    def prior(self) -> Prior:
+    def learned_prior(self) -> Prior:
         """The estimated distribution of θ, as a prior to align pairs under."""
-        return self.finder.frame.prior(self.covariance)
+        return self.finder.frame.gaussian(self.covariance)
 
     @property
-    def smooth(self) -> SmoothPrior:
+    def smooth_prior(self) -> SmoothPrior:
         """The smooth prior that was chosen."""
-        return self.finder.prior
+        return self.finder.smooth_prior
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +137,9 @@ def learn(
 ) -> ClassPosteriors:
     """Estimate S and every S_y from all pairs, and return the posteriors of the pairs under S_y.
 
-    S_y itself is not returned: ``fitting.fit_classes`` repeats the last step of maximisation from
-    the posteriors. So a fold can be fitted again without the pairs of its held-out samples.
+    S_y is not returned. ``fitting.fit_classes`` takes one more step of maximisation from these
+    posteriors: S_y from the pairs of y, and the model's pool from the posteriors of all pairs, each
+    under its own S_y. So a fold can be fitted again without the pairs of its held-out samples.
 
     Parameters
     ----------
@@ -170,7 +172,8 @@ def learn_classes(
     for code in np.unique(pair_codes):
         mine = np.flatnonzero(pair_codes == code)
         own = fit_class_covariance(evidence, mine, pool_covariance, pool_pairs, n_threads)
-        means[mine] = evidence.condition(own, mine, spreads=covariances, n_threads=n_threads).means
+        found = evidence.condition(own, mine, covariances_out=covariances, n_threads=n_threads)
+        means[mine] = found.means
     return ClassPosteriors(means, covariances, pool_pairs)
 
 
@@ -238,6 +241,8 @@ class _PoolSearch:
             change = self.displacement / before
             if self.n_rounds > PATCH_ROUNDS and abs(change - 1.0) < SETTLED:
                 break
+            if self.n_rounds == max_rounds:
+                break
             # A round closes about half of the gap: extrapolating halves the number of rounds.
             leap = np.clip(change, 1.0 / LARGEST_LEAP, LARGEST_LEAP)
             self.pool_covariance = self.pool_covariance * leap**2
@@ -280,7 +285,7 @@ class _PoolSearch:
     def choose_prior(self, displacements: Sequence[float]) -> None:
         """Choose the prior's displacement, and start again from the present alignments."""
         assert self.evidence is not None
-        prior = self.finder.prior
+        prior = self.finder.smooth_prior
         best = choose_displacement(
             self.evidence, self.edges, prior, displacements, weight=self.weight,
             n_threads=self.n_threads,
@@ -308,7 +313,7 @@ def choose_first(edges: Integers, pair_codes: Integers, n_first: int = N_FIRST) 
     within = np.sort(np.concatenate([test for _, test in split_by_sample(edges, N_FOLDS)]))
     if 4 * len(within) < min(4 * n_first, len(edges)):
         within = np.arange(len(edges))
-    return within[spread_evenly(pair_codes[within], n_first)]
+    return within[choose_balanced(pair_codes[within], n_first)]
 
 
 def choose_displacement(
@@ -400,7 +405,7 @@ def choose_pool_pairs(
     candidates = [len(pool_covariance) * share for share in POOL_PAIRS_PER_COMPONENT]
     if len(np.unique(pair_codes)) < 2:
         return candidates[0]
-    few = spread_evenly(pair_codes, MAX_HELD_OUT)
+    few = choose_balanced(pair_codes, MAX_HELD_OUT)
     scores = np.zeros(len(candidates))
     n_tested = 0
     for train, test in split_by_sample(edges[few], N_FOLDS):

@@ -54,29 +54,30 @@ def save_model(model: WarpModel, path: str | os.PathLike[str]) -> None:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
+    description, arrays = describe(model), arrays_of(model)
+    text = _describe_file(description, fingerprint(description, arrays))
     with write_beside(path) as temporary:
-        text = _describe_file(model)
         try:
-            save_file(arrays_of(model), temporary, {FORMAT: text})
+            save_file(arrays, temporary, {FORMAT: text})
         except SafetensorError as error:
             raise OSError(
                 f"`{path}` can't be written: {error}. Choose a folder that has room for it."
             ) from error
 
 
-def _describe_file(model: WarpModel) -> str:
+def _describe_file(description: Record, digest: str) -> str:
     """The description in the header, as JSON."""
     contents = {
         "version": VERSION,
-        **describe(model),
+        **description,
         "library_version": __version__,
-        "fingerprint": model.fingerprint,
+        "fingerprint": digest,
     }
     text = json.dumps(contents, allow_nan=False)
     if len(text) > MAX_DESCRIPTION:
         raise ValueError(
-            f"the labels of {len(model.classes)} classes take {len(text)} characters, too many for "
-            "a model file. Use shorter labels, such as numbers."
+            f"the labels of {len(description['classes'])} classes take {len(text)} characters, too "
+            "many for a model file. Use shorter labels, such as numbers."
         )
     return text
 

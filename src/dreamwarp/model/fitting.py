@@ -98,7 +98,8 @@ class ClassFit:
     Attributes
     ----------
     n_pairs : int
-        Pairs of weight above 0.
+        Pairs of weight above 0. For templates with separate Gaussians, shrinkage and pooling are
+        those of the Gaussian, which was fitted to other pairs.
     shrinkage : float
         Weight of the isotropic covariance.
     pooling : float
@@ -170,7 +171,7 @@ def fit_class(pairs: Pairs, covariance: Array, hyper: HyperParameters) -> Distri
 # -- covariances
 
 
-def shrink(pairs: Pairs, shrinkage: float | str | None) -> tuple[Array, float]:
+def shrink_covariance(pairs: Pairs, shrinkage: float | str | None) -> tuple[Array, float]:
     """(1 - s) M + s (tr M / d) I for the second moment M of pairs, and the shrinkage s."""
     moment, dim = pairs.second_moment, pairs.theta.shape[1]
     s = choose_shrinkage(pairs, shrinkage) if isinstance(shrinkage, str) else shrinkage
@@ -200,9 +201,12 @@ def blend(own: Array, pool_covariance: Array, pooling: float) -> Array:
 def estimate_pool_covariance(
     pairs_by_class: Mapping[Label, Pairs], hyper: HyperParameters
 ) -> Array:
-    """Covariance (d, d) of the pairs of all classes."""
+    """Covariance (d, d) of the pairs of all classes.
+
+    With a smooth prior, this is ``empirical_bayes.m_step`` in the coordinates θ.
+    """
     if hyper.smooth is None:
-        return shrink(join(pairs_by_class), hyper.shrinkage)[0]
+        return shrink_covariance(join(pairs_by_class), hyper.shrinkage)[0]
     present = [pairs for pairs in pairs_by_class.values() if len(pairs)]
     if not present:
         return hyper.smooth
@@ -218,7 +222,7 @@ def estimate_class_covariance(
     pooling = hyper.pooling_of(pairs.effective_number)
     if pooling == 1.0:
         return pool_covariance, 0.0, 1.0
-    own, shrinkage = shrink(pairs, hyper.shrinkage)
+    own, shrinkage = shrink_covariance(pairs, hyper.shrinkage)
     return blend(own, pool_covariance, pooling), shrinkage, pooling
 
 

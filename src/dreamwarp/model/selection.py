@@ -19,7 +19,7 @@ from dreamwarp.model.fitting import (
     blend,
     estimate_class_covariance,
     fit_class,
-    shrink,
+    shrink_covariance,
 )
 from dreamwarp.model.gaussian import is_definite, log_density, triangular_factor, whiten
 from dreamwarp.model.pairs import Pairs, join
@@ -161,12 +161,12 @@ def _score_covariances(fold: Fold, candidates: Sequence[HyperParameters]) -> Arr
     if not train:
         return scores
     for shrinkage in dict.fromkeys(candidate.shrinkage for candidate in candidates):
-        pool_covariance = shrink(join(train), shrinkage)[0]
+        pool_covariance = shrink_covariance(join(train), shrinkage)[0]
         for label, test in fold.test.items():
             if not len(test):
                 continue
             pairs = fold.train[label]
-            own = shrink(pairs, shrinkage)[0] if len(pairs) else pool_covariance
+            own = shrink_covariance(pairs, shrinkage)[0] if len(pairs) else pool_covariance
             for c, candidate in enumerate(candidates):
                 if candidate.shrinkage == shrinkage:
                     pooling = candidate.pooling_of(pairs.effective_number)
@@ -214,7 +214,7 @@ def choose_best(folds: Sequence[Fold], candidates: Sequence[HyperParameters]) ->
         train = {label: pairs for label, pairs in fold.train.items() if len(pairs)}
         if not train:
             continue
-        pool_covariance = shrink(join(train), candidates[0].shrinkage)[0]
+        pool_covariance = shrink_covariance(join(train), candidates[0].shrinkage)[0]
         for label, pairs in train.items():
             test = fold.test[label]
             covariance = estimate_class_covariance(pairs, pool_covariance, candidates[0])[0]

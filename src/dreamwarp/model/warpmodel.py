@@ -207,8 +207,8 @@ class WarpModel:
         density is that of the class. Other kinds ignore them.
         """
         rows, is_single = self.space.check_theta(theta)
-        of = None if templates is None else check_templates(templates, len(rows))
-        out = self.distribution(label).log_prob(rows, of)
+        known = None if templates is None else check_templates(templates, len(rows))
+        out = self.distribution(label).log_prob(rows, known)
         return out[0] if is_single else out
 
     def distribution(self, label: Label | None) -> Distribution:
@@ -303,8 +303,7 @@ class WarpModel:
         n = len(numbers)
         check_choice("unknown", unknown, ("error", "pool"))
         codes = self._codes(labels, n, unknown)
-        absent = np.full(n, NO_TEMPLATE)
-        of = absent if templates is None else check_templates(templates, n)
+        known = np.full(n, NO_TEMPLATE) if templates is None else check_templates(templates, n)
         out = np.empty((n, self.space.dim))
         order = np.argsort(codes, kind="stable")
         present, starts = np.unique(codes[order], return_index=True)
@@ -313,7 +312,7 @@ class WarpModel:
             label = None if code < 0 else self.classes[code]
             part = self.pooled if label is None else self._distributions[label]
             batch = Batch(
-                numbers=numbers[chosen], rows=chosen, templates=of[chosen], out=out,
+                numbers=numbers[chosen], rows=chosen, templates=known[chosen], out=out,
                 n_threads=n_threads,
             )  # fmt: skip
             part.draw(label_key(key, label), batch)

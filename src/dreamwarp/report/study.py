@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align import Alignments, align_pairs
-from dreamwarp.align.evidence import spread_evenly
+from dreamwarp.align.pairs import choose_balanced
 from dreamwarp.augment.folds import shrink_images
 from dreamwarp.augment.judge_nearest import judge_strengths
 from dreamwarp.augment.learning import Learner, Settings, TrainingPairs
@@ -23,6 +23,7 @@ from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.source import fingerprint
 from dreamwarp.augment.subject import Data, Subject
 from dreamwarp.augment.verdict import Judgement
+from dreamwarp.core.defaults import DISPLACEMENT, LENGTH
 from dreamwarp.core.progress import ProgressOption
 from dreamwarp.core.validation import check_integer
 from dreamwarp.model import WarpModel
@@ -38,7 +39,7 @@ MAX_SAMPLES = 1000
 # Settings assumed for models that don't store them.
 DEFAULTS: dict[str, Any] = {
     "n_neighbors": 5, "method": "map", "similarity": "ssd", "sigma": "auto",
-    "displacement": 0.05, "length": 0.25, "keep_unusable": False, "discount_poor": False,
+    "displacement": DISPLACEMENT, "length": LENGTH, "keep_unusable": False, "discount_poor": False,
     "max_steps": 50, "max_draws": 1600, "pixels_per_cell": "all",
 }  # fmt: skip
 SAMPLERS = ("metropolis", "hmc")
@@ -165,7 +166,7 @@ def make_study(
         If the model was learned with a sampler, MAP estimates take the place of draws.
     """
     whole = Subject.of(model, data, seed=seed)
-    some = spread_evenly(whole.codes, check_integer("max_samples", max_samples, 2))
+    some = choose_balanced(whole.codes, check_integer("max_samples", max_samples, 2))
     given_data = whole.source.data
     chosen = replace(given_data, X=whole.X[some], y=given_data.y[some], test=None)
     with warnings.catch_warnings():
@@ -232,7 +233,7 @@ def sample_chains(
         warnings.simplefilter("ignore", RuntimeWarning)  # the figure shows R-hat
         return align_pairs(
             study.model.space, sources, targets, method=method,
-            prior=study.settings.prior(study.model.space), similarity=study.alignments.similarity,
-            seed=study.seed, keep_chains=True, max_draws=study.settings.max_draws,
-            progress=study.progress,
+            prior=study.settings.smooth_prior(study.model.space),
+            similarity=study.alignments.similarity, seed=study.seed, keep_chains=True,
+            max_draws=study.settings.max_draws, progress=study.progress,
         )  # fmt: skip

@@ -1,0 +1,94 @@
+"""Images as alignment needs them: float32, with channels, reduced to the detail warps explain."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dreamwarp.core.samples import add_channels, check_finite, check_layout
+from dreamwarp.space import WarpSpace
+
+Images = NDArray[np.float32]
+
+# An image is flat if its values vary by less than this share of their size.
+FLAT = 1e-6
+# Empirical Bayes aligns images of at most this many pixels per cell and axis. Members of a class
+# also differ in details that no warp of these cells explains, such as the thickness of strokes. At
+# full resolution, warps that compress or stretch the image stand in for them; see
+# ``experiments.resolution``.
+PIXELS_PER_CELL = 4
+# Fewest pixels per axis of reduced images: with fewer, linear interpolation loses structure.
+MIN_PIXELS = 12
+
+
+def scale_images(
+    space: WarpSpace, name: str, images: NDArray[Any], *others: NDArray[Any]
+) -> Images:
+    """Images as float32 (n, channels, *spatial); integers are scaled to [0, 1].
+
+    Integers of more than 16 bits are divided by the largest value of these and ``others``.
+    """
+    check_layout(name, images.shape, space.ndim)
+    with np.errstate(over="ignore"):  # checked below
+        values = np.ascontiguousarray(images, dtype=np.float32)
+    if not values.flags.writeable:
+        values = values.copy()  # numba would compile other kernels for read-only arrays
+    check_finite(name, values)
+    if images.dtype.kind in "iu":
+        if images.dtype.itemsize <= 2:
+            largest = float(np.iinfo(images.dtype).max)
+        else:
+            every = (images, *others)
+            largest = max(float(np.abs(a.astype(np.float64)).max(initial=0.0)) for a in every)
+        values /= np.float32(largest or 1.0)
+    return add_channels(values, space.ndim)
+
+
+def is_flat(images: Images) -> NDArray[np.bool_]:
+    """Which of the images (n, channels, *spatial) are constant."""
+    axes = tuple(range(1, images.ndim))
+    low, high = images.min(axis=axes), images.max(axis=axes)
+    return high - low <= FLAT * np.maximum(np.abs(low), np.abs(high))
+
+
+def coarsen(
+    space: WarpSpace, images: NDArray[Any], pixels_per_cell: int | None = PIXELS_PER_CELL
+) -> NDArray[np.float32]:
+    """Images (n, channels, *spatial), reduced to so many pixels per cell and axis if they are more.
+
+    Parameters
+    ----------
+    images : (n, *spatial) or (n, channels, *spatial)
+    pixels_per_cell : int or None
+        None: all pixels are kept.
+    """
+    values = scale_images(space, "X", images)
+    if pixels_per_cell is None:
+        return values
+    shape = tuple(
+        min(n, max(pixels_per_cell * k, MIN_PIXELS))
+        for n, k in zip(values.shape[2:], space.cells, strict=True)
+    )
+    return values if shape == values.shape[2:] else reduce_images(values, shape)
+
+
+def reduce_images(images: NDArray[np.float32], shape: tuple[int, ...]) -> NDArray[np.float32]:
+    """Images (n, channels, *spatial), smoothed and sampled at a coarser resolution."""
+    out: NDArray[Any] = images
+    for axis, size in enumerate(shape):
+        weights = _reduction(images.shape[axis + 2], size)
+        # einsum: the order of summation of a matrix product may depend on the number of images.
+        out = np.moveaxis(
+            np.einsum("...a,ba->...b", np.moveaxis(out, axis + 2, -1), weights), -1, axis + 2
+        )
+    return np.ascontiguousarray(out, dtype=np.float32)
+
+
+def _reduction(size: int, coarse: int) -> NDArray[np.float32]:
+    """Weights (coarse, size) of a Gaussian filter, standard deviation half a coarse pixel."""
+    fine, centers = (np.arange(size) + 0.5) / size, (np.arange(coarse) + 0.5) / coarse
+    distance = (centers[:, None] - fine) * coarse
+    weights = np.exp(-0.5 * (distance / 0.5) ** 2)
+    return np.asarray(weights / weights.sum(axis=1, keepdims=True), dtype=np.float32)
