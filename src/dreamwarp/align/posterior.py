@@ -19,6 +19,7 @@ from dreamwarp.align.similarity import Similarity
 from dreamwarp.core.compiled import count_chunks
 from dreamwarp.core.interpolation import EDGE, WRAP
 from dreamwarp.core.lanes import FIELDS
+from dreamwarp.core.samples import pixel_centers
 from dreamwarp.space import WarpSpace, coordinates, fast
 
 Array = NDArray[np.float64]
@@ -85,8 +86,7 @@ class Coordinates:
 
 def build_grid(space: WarpSpace, shape: tuple[int, ...]) -> kernels.Grid:
     """The pixels of samples of the given spatial shape."""
-    axes = [(np.arange(size) + 0.5) / size for size in shape]
-    points = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(shape))
+    points = pixel_centers(shape)
     regions = np.empty(len(points), np.uint32)
     weights, turns = np.empty(points.shape, np.float32), np.zeros(points.shape, np.float32)
     only = np.zeros(1, np.int64)

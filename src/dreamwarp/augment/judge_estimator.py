@@ -17,8 +17,8 @@ from sklearn.base import clone
 
 from dreamwarp.augment.folds import choose_some
 from dreamwarp.augment.judge_nearest import STRENGTHS, STRONGER, held_out_masks
-from dreamwarp.augment.learning import TrainingPairs
 from dreamwarp.augment.source import SampleSource
+from dreamwarp.augment.training_pairs import TrainingPairs
 from dreamwarp.augment.verdict import (
     Errors,
     Judgement,

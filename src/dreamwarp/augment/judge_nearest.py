@@ -37,7 +37,7 @@ from dreamwarp.augment.folds import (
     shrink_images,
     standardize,
 )
-from dreamwarp.augment.learning import MIN_PAIRS, TrainingPairs
+from dreamwarp.augment.training_pairs import MIN_PAIRS, TrainingPairs
 from dreamwarp.augment.verdict import (
     UNJUDGED_STRENGTH,
     UNKNOWN,
@@ -194,35 +194,33 @@ def _judge(
     """
     nearest = {strength: [fold.distances for fold in folds] for strength in strengths}
     found: list[Errors] = []
-    rivals = dict(nearest)
+    still_in = list(strengths)
     with track(len(folds) * copies[-1], "judging strengths", progress) as advance:
         for done, wanted in pairwise((0, *copies)):
             for number, fold in enumerate(folds):
-                _add_copies(fold, number, data, rivals, range(done, wanted))
+                copied = {strength: nearest[strength][number] for strength in still_in}
+                for strength, near in _add_copies(fold, data, copied, range(done, wanted)).items():
+                    nearest[strength][number] = near
                 advance(wanted - done)
             errors = [_errors_of(folds, nearest[strength]) for strength in strengths]
             found.append(Errors(*map(np.stack, zip(*errors, strict=True))))
             smooth = found[-1].smooth
             can_win = are_as_good(smooth, int(smooth.mean(axis=1).argmin()), CLEAR)
-            rivals = {s: nearest[s] for s, good in zip(strengths, can_win, strict=True) if good}
+            still_in = [s for s, good in zip(strengths, can_win, strict=True) if good]
     return found
 
 
 def _add_copies(
-    fold: _Fold,
-    number: int,
-    data: _Data,
-    nearest: dict[float, list[ClassDistances]],
-    copies: range,
-) -> None:
-    """Update the distances of a fold's samples with more copies."""
+    fold: _Fold, data: _Data, nearest: dict[float, ClassDistances], copies: range
+) -> dict[float, ClassDistances]:
+    """Distances of a fold's samples, by strength, with more copies."""
     for templates, theta in _draw_warps(fold, data, copies):
-        for strength, distances in nearest.items():
-            if strength > 0.0:
-                warped = Warp(fold.model.space, apply_strength(theta, strength)).image(
-                    data.images[templates], n_threads=data.n_threads
-                )
-                distances[number] = distances[number].improve(warped, data.codes[templates])
+        for strength in filter(None, nearest):
+            warped = Warp(fold.model.space, apply_strength(theta, strength)).image(
+                data.images[templates], n_threads=data.n_threads
+            )
+            nearest[strength] = nearest[strength].improve(warped, data.codes[templates])
+    return nearest
 
 
 def _draw_warps(fold: _Fold, data: _Data, copies: range) -> Iterator[tuple[Integers, Array]]:

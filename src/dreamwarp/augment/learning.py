@@ -11,9 +11,16 @@ from numpy.typing import NDArray
 
 from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
 from dreamwarp.align.alignment import METHODS
-from dreamwarp.align.evidence import EvidenceFinder, Frame
+from dreamwarp.align.evidence import EvidenceFinder
 from dreamwarp.align.images import PIXELS_PER_CELL, coarsen, is_flat
 from dreamwarp.align.pairs import choose_balanced, random_pairs
+from dreamwarp.augment.training_pairs import (
+    MIN_PAIRS,
+    NEIGHBORS,
+    TrainingPairs,
+    check_number,
+    split_by_class,
+)
 from dreamwarp.core.defaults import (
     DISPLACEMENT,
     LEARNING_TOLERANCE,
@@ -27,13 +34,11 @@ from dreamwarp.core.validation import check_choice, check_integer, warn_user
 from dreamwarp.model import WarpModel, alignment_weights, empirical_bayes
 from dreamwarp.model.fitting import (
     KINDS,
-    Fitted,
     HyperParameters,
     check_enough,
-    fit_classes,
     warn_of_fallbacks,
 )
-from dreamwarp.model.pairs import Pairs, PosteriorCovariances
+from dreamwarp.model.pairs import Pairs
 from dreamwarp.model.selection import choose_hyperparameters
 from dreamwarp.space import WarpSpace
 
@@ -45,10 +50,6 @@ Integers = NDArray[np.int64]
 LearningMethod = Literal["eb", "map", "laplace", "metropolis", "hmc"]
 LEARNING_METHODS = ("eb", *METHODS)
 
-# Fewest pairs, over all classes, that a model is fitted to, and of a class that gets a distribution
-# of its own.
-MIN_PAIRS = 5
-NEIGHBORS = "pairs of neighbours"
 # Most pairs that empirical Bayes learns from: in all, or per class if that is more.
 MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS = 1000, 50
 # If samples differ from the centre of their class with covariance Σ, two of them differ with 2 Σ.
@@ -130,74 +131,6 @@ class Settings:
         }
 
 
-@dataclass(frozen=True, eq=False)
-class TrainingPairs:
-    """Aligned pairs by class, and the hyper-parameters to fit a model to them.
-
-    Attributes
-    ----------
-    space : WarpSpace
-    pairs_by_class : dict of label to Pairs
-    hyper : HyperParameters
-    gaussian_pairs : TrainingPairs or None
-        Random pairs, scaled to warps from the centre of a class, which its covariance is fitted to.
-    """
-
-    space: WarpSpace
-    pairs_by_class: dict[Label, Pairs]
-    hyper: HyperParameters
-    gaussian_pairs: TrainingPairs | None = None
-
-    @classmethod
-    def of_posteriors(
-        cls,
-        frame: Frame,
-        prior: SmoothPrior,
-        learned: empirical_bayes.ClassPosteriors,
-        edges: Integers,
-        pair_codes: Integers,
-        classes: list[Label],
-        scale: float = 1.0,
-    ) -> TrainingPairs:
-        """Posteriors of pairs, with warps multiplied by ``scale``. ``prior``: that of ``frame``."""
-        matrix, share = scale * frame.matrix, scale**2
-        posterior = PosteriorCovariances(learned.covariances, matrix, share * frame.rest)
-        pairs = Pairs(learned.means @ matrix.T, np.ones(len(edges)), edges, posterior)
-        hyper = HyperParameters(
-            "gaussian", shrinkage=0.0, pool_pairs=learned.pool_pairs,
-            smooth=share * prior.covariance,
-            smooth_pairs=empirical_bayes.count_smooth(frame.rank), min_pairs=MIN_PAIRS,
-        )  # fmt: skip
-        return cls(frame.space, split_by_class(pairs, pair_codes, classes), hyper)
-
-    def __len__(self) -> int:
-        return sum(map(len, self.pairs_by_class.values()))
-
-    def __repr__(self) -> str:
-        return f"TrainingPairs({len(self):,} pairs of {len(self.pairs_by_class)} classes)"
-
-    def among(self, kept: NDArray[np.bool_]) -> TrainingPairs:
-        """The pairs of which both samples are kept, a mask (n_samples,)."""
-        some = {
-            label: pairs.only(np.flatnonzero(kept[pairs.edges].all(axis=1)))
-            for label, pairs in self.pairs_by_class.items()
-        }
-        others = self.gaussian_pairs
-        return replace(
-            self, pairs_by_class=some, gaussian_pairs=None if others is None else others.among(kept)
-        )
-
-    def fit_parts(self) -> Fitted:
-        """Fit the parts of a model."""
-        others = self.gaussian_pairs
-        gaussians = None if others is None else others.fit_parts()
-        return fit_classes(self.pairs_by_class, self.hyper, gaussians)
-
-    def fit(self) -> WarpModel:
-        """Fit a model."""
-        return WarpModel.from_parts(self.space, self.fit_parts())
-
-
 class Learned(NamedTuple):
     """Edges (e, 2), their alignments, the model, and the pairs to fit it again without some."""
 
@@ -220,6 +153,7 @@ class Learner:
     classes : list of label
     settings : Settings
     seed : int
+        Of posterior draws; pairs do not depend on it.
     progress : bool or callable, optional
     n_threads : int, optional
     client : distributed.Client, optional
@@ -411,19 +345,3 @@ class Learner:
             pool.finder.frame, pool.smooth_prior, learned, edges, pair_codes, self.classes,
             scale=TO_CENTER,
         )  # fmt: skip
-
-
-def split_by_class(pairs: Pairs, pair_codes: Integers, classes: list[Label]) -> dict[Label, Pairs]:
-    """The pairs of every class; ``pair_codes`` (n_pairs,) index ``classes``."""
-    return {
-        label: pairs.only(np.flatnonzero(pair_codes == code)) for code, label in enumerate(classes)
-    }
-
-
-def check_number(n_pairs: int, kind: str) -> None:
-    """Raise if there are too few pairs to learn from."""
-    if n_pairs < MIN_PAIRS:
-        raise ValueError(
-            f"`X` must have at least {MIN_PAIRS} {kind} within classes, got {n_pairs}. Give more "
-            "samples per class; samples without structure can't be aligned."
-        )

@@ -17,8 +17,8 @@ from dreamwarp.align.points import (
     thin,
 )
 from dreamwarp.align.prior import SmoothPrior
-from dreamwarp.augment.learning import NEIGHBORS, TrainingPairs, check_number
 from dreamwarp.augment.source import Members
+from dreamwarp.augment.training_pairs import NEIGHBORS, TrainingPairs, check_number
 from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, MAX_STEPS
 from dreamwarp.core.draws import Seed, Stream, as_key, integers
 from dreamwarp.core.progress import ProgressOption, track

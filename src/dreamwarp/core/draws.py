@@ -59,7 +59,7 @@ class Stream(IntEnum):
     """The component of a mixture, or mixing weights."""
     TEMPLATE = 2
     """The sample to warp."""
-    LABEL = 3
+    LABEL = 3  # of draws that no longer exist; numbers are never used again
     """The class."""
     APPLY = 4
     """Whether to warp at all."""

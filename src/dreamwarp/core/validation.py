@@ -57,7 +57,7 @@ def check_factor(name: str, value: Any, or_else: str = "") -> float:
 
 
 def check_resolution(name: str, shape: Sequence[int], cells: Sequence[int]) -> None:
-    """Raise if samples of shape (n, ..., *spatial) have a single pixel along a warped axis.
+    """Raise if samples of shape (n, ..., *spatial) have a single pixel along one warped axis only.
 
     The last ``len(cells)`` axes are spatial.
     """

@@ -18,10 +18,11 @@ from dreamwarp.align import Alignments, align_pairs
 from dreamwarp.align.pairs import choose_balanced
 from dreamwarp.augment.folds import shrink_images
 from dreamwarp.augment.judge_nearest import judge_strengths
-from dreamwarp.augment.learning import Learner, Settings, TrainingPairs
+from dreamwarp.augment.learning import Learner, Settings
 from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.source import fingerprint
 from dreamwarp.augment.subject import Data, Subject
+from dreamwarp.augment.training_pairs import TrainingPairs
 from dreamwarp.augment.verdict import Judgement
 from dreamwarp.core.defaults import DISPLACEMENT, LENGTH
 from dreamwarp.core.progress import ProgressOption

@@ -1,0 +1,107 @@
+"""TrainingPairs: aligned pairs of samples, and how a model is fitted to them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dreamwarp.align import SmoothPrior
+from dreamwarp.align.evidence import Frame
+from dreamwarp.core.labels import Label
+from dreamwarp.model import WarpModel, empirical_bayes
+from dreamwarp.model.fitting import Fitted, HyperParameters, fit_classes
+from dreamwarp.model.pairs import Pairs, PosteriorCovariances
+from dreamwarp.space import WarpSpace
+
+Integers = NDArray[np.int64]
+
+# Fewest pairs, over all classes, that a model is fitted to, and of a class that gets a distribution
+# of its own.
+MIN_PAIRS = 5
+NEIGHBORS = "pairs of neighbours"
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingPairs:
+    """Aligned pairs by class, and the hyper-parameters to fit a model to them.
+
+    Attributes
+    ----------
+    space : WarpSpace
+    pairs_by_class : dict of label to Pairs
+    hyper : HyperParameters
+    gaussian_pairs : TrainingPairs or None
+        Random pairs, scaled to warps from the centre of a class, which its covariance is fitted to.
+    """
+
+    space: WarpSpace
+    pairs_by_class: dict[Label, Pairs]
+    hyper: HyperParameters
+    gaussian_pairs: TrainingPairs | None = None
+
+    @classmethod
+    def of_posteriors(
+        cls,
+        frame: Frame,
+        prior: SmoothPrior,
+        learned: empirical_bayes.ClassPosteriors,
+        edges: Integers,
+        pair_codes: Integers,
+        classes: list[Label],
+        scale: float = 1.0,
+    ) -> TrainingPairs:
+        """Posteriors of pairs, with warps multiplied by ``scale``. ``prior``: that of ``frame``."""
+        matrix, share = scale * frame.matrix, scale**2
+        posterior = PosteriorCovariances(learned.covariances, matrix, share * frame.rest)
+        pairs = Pairs(learned.means @ matrix.T, np.ones(len(edges)), edges, posterior)
+        hyper = HyperParameters(
+            "gaussian", shrinkage=0.0, pool_pairs=learned.pool_pairs,
+            smooth=share * prior.covariance,
+            smooth_pairs=empirical_bayes.count_smooth(frame.rank), min_pairs=MIN_PAIRS,
+        )  # fmt: skip
+        return cls(frame.space, split_by_class(pairs, pair_codes, classes), hyper)
+
+    def __len__(self) -> int:
+        return sum(map(len, self.pairs_by_class.values()))
+
+    def __repr__(self) -> str:
+        return f"TrainingPairs({len(self):,} pairs of {len(self.pairs_by_class)} classes)"
+
+    def among(self, kept: NDArray[np.bool_]) -> TrainingPairs:
+        """The pairs of which both samples are kept, a mask (n_samples,)."""
+        some = {
+            label: pairs.only(np.flatnonzero(kept[pairs.edges].all(axis=1)))
+            for label, pairs in self.pairs_by_class.items()
+        }
+        others = self.gaussian_pairs
+        return replace(
+            self, pairs_by_class=some, gaussian_pairs=None if others is None else others.among(kept)
+        )
+
+    def fit_parts(self) -> Fitted:
+        """Fit the parts of a model."""
+        others = self.gaussian_pairs
+        gaussians = None if others is None else others.fit_parts()
+        return fit_classes(self.pairs_by_class, self.hyper, gaussians)
+
+    def fit(self) -> WarpModel:
+        """Fit a model."""
+        return WarpModel.from_parts(self.space, self.fit_parts())
+
+
+def split_by_class(pairs: Pairs, pair_codes: Integers, classes: list[Label]) -> dict[Label, Pairs]:
+    """The pairs of every class; ``pair_codes`` (n_pairs,) index ``classes``."""
+    return {
+        label: pairs.only(np.flatnonzero(pair_codes == code)) for code, label in enumerate(classes)
+    }
+
+
+def check_number(n_pairs: int, kind: str) -> None:
+    """Raise if there are too few pairs to learn from."""
+    if n_pairs < MIN_PAIRS:
+        raise ValueError(
+            f"`X` must have at least {MIN_PAIRS} {kind} within classes, got {n_pairs}. Give more "
+            "samples per class; samples without structure can't be aligned."
+        )
