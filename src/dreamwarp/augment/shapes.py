@@ -138,10 +138,13 @@ class ShapeAugmenter:
         strength = check_factor("strength", self.strength)
         points = given.unit_points()
         known = given.corresponds if self.match == "auto" else self.match == "known"
-        self.edges_ = _neighbor_edges(points, given.y, self.n_neighbors, known, self.progress)
+        self.edges_ = neighbor_edges(points, given.y, self.n_neighbors, known, self.progress)
         model = self._learn(space, points, given.y, known)
         self.model_ = model.with_strength(strength).with_settings(
-            shapes=self.normalize, sigma=self.alignments_.sigma
+            shapes=self.normalize,
+            sigma=self.alignments_.sigma,
+            length=float(self.length),
+            n_neighbors=int(self.n_neighbors),
         )
         self.shapes_ = given
         return self
@@ -233,7 +236,7 @@ def warp_mesh(warp: Warp, mesh: Any, box: Box | None = None) -> Any:
     return with_vertices(mesh, moved, None if normals is None else warp.normals(unit, normals))
 
 
-def _neighbor_edges(
+def neighbor_edges(
     points: list[Array], labels: NDArray[Any], n_neighbors: int, known: bool, progress: Any
 ) -> Integers:
     """Undirected edges (e, 2) between nearest shapes of the same class."""

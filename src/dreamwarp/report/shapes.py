@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,12 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dreamwarp.augment.shapes import sample_shapes
+from dreamwarp.align.points import PointAlignments, align_points
+from dreamwarp.align.prior import SmoothPrior
+from dreamwarp.augment.shapes import neighbor_edges, sample_shapes
+from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, N_NEIGHBORS
+from dreamwarp.core.progress import ProgressOption
+from dreamwarp.core.samples import spaced
 from dreamwarp.data.shapes import Box, ShapeSet
 from dreamwarp.model import WarpModel
 from dreamwarp.report import figures, model_plots
@@ -28,6 +34,8 @@ NAMES = ("samples", "components", "spectrum", "similarity")
 # Rows and columns of a figure, and inches of a cell.
 MAX_ROWS, N_COLUMNS, CELL = 6, 6, 1.5
 DEVIATIONS = (-2.0, -1.0, 0.0, 1.0, 2.0)
+# Most pairs to align again.
+MAX_PAIRS = 24
 # Faces or points drawn of a shape: no screen shows more.
 MAX_DRAWN = 20_000
 # Directions on the page, to the right and up, from half right and above, and that of the light.
@@ -77,6 +85,40 @@ def draw_shape_components(
     return _draw_rows(rows, shapes.ndim, titles)
 
 
+def draw_shape_alignments(
+    model: WarpModel, shapes: ShapeSet, *, progress: ProgressOption = None
+) -> tuple[Figure, PointAlignments]:
+    """Align some neighbours again, with the settings of the model.
+
+    Draws the pairs with the least, the median and the largest distance left, relative to that
+    before: source, aligned source and target. Also returns the alignments.
+    """
+    settings, points = model.settings, shapes.unit_points()
+    n_neighbors = int(settings.get("n_neighbors", N_NEIGHBORS))
+    edges = neighbor_edges(points, shapes.y, n_neighbors, shapes.corresponds, False)
+    edges = edges[spaced(len(edges), MAX_PAIRS)]
+    prior = SmoothPrior(
+        model.space, displacement=float(settings.get("displacement", DISPLACEMENT)),
+        length=float(settings.get("length", LENGTH)),
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of single pairs
+        found = align_points(
+            model.space, *([points[i] for i in ends] for ends in edges.T), prior=prior,
+            sigma=float(settings["sigma"]) if "sigma" in settings else "auto",
+            match="known" if shapes.corresponds else "nearest", progress=progress,
+        )  # fmt: skip
+    order = np.argsort(found.loss_after / np.maximum(found.loss_before, 1e-300), kind="stable")
+    rows = []
+    for name, place in {"best": 0, "median": len(order) // 2, "worst": -1}.items():
+        source, target = (int(i) for i in edges[order[place]])
+        (_, faces), (_, others) = _at(shapes, source), _at(shapes, target)
+        moved = np.asarray(Warp(model.space, found.theta[order[place]]).points(points[source]))
+        drawn = [(points[source], faces), (moved, faces), (points[target], others)]
+        rows.append((name, drawn))
+    return _draw_rows(rows, shapes.ndim, ["source", "aligned", "target"]), found
+
+
 def draw_shape_figure(name: str, model: WarpModel, shapes: ShapeSet, **options: Any) -> Figure:
     """Draw a figure by its name."""
     if name == "samples":
@@ -112,6 +154,15 @@ def write_shape_report(
         ]
     )
     page.text(f"Shapes by class: {', '.join(counts)}.")
+    page.heading("Alignments")
+    figure, found = draw_shape_alignments(model, shapes)
+    before, after = (float(loss.mean()) ** 0.5 for loss in (found.loss_before, found.loss_after))
+    page.figure(
+        figure,
+        f"Of {len(found):,} pairs of neighbours, those with the least, the median and the largest "
+        f"distance left. Root mean square distance of matched points: {before:.4f} before and "
+        f"{after:.4f} after alignment, as a fraction of the box.",
+    )
     page.heading("Samples")
     samples = draw_shape_samples(model, shapes, seed=seed)
     page.figure(samples, "A shape of each class, and samples from it.")
