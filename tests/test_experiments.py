@@ -77,7 +77,7 @@ def grid_of(name: str) -> list[Trial]:
     return [Trial("mnist-100", "MLP", name, s, TUNING) for s in RIVALS[name].settings]
 
 
-@pytest.mark.parametrize("best", range(6))
+@pytest.mark.parametrize("best", range(8))
 def test_tuning_goes_on_while_the_best_is_at_the_edge(archive, best):
     grid = grid_of("elastic")
     for _ in grid:
@@ -91,8 +91,15 @@ def test_tuning_goes_on_while_the_best_is_at_the_edge(archive, best):
     assert setting == grid[best].setting
     tried = [archive.find(trial) is not None for trial in grid]
     assert all(tried[max(best - 1, 0) : best + 2])
-    if best == 3:
+    if best == 4:
         assert sum(tried) == 3
+
+
+def test_of_settings_that_tie_the_middle_is_chosen(archive):
+    grid = grid_of("elastic")
+    for trial in tune(archive, grid)[0]:
+        archive.keep(trial, {"validation": 0.0}, 1.0, "abc")
+    assert tune(archive, grid) == ([], grid[4].setting)
 
 
 def test_no_final_before_its_rival_is_tuned(archive):
@@ -111,9 +118,10 @@ def test_the_table_pairs_draws_with_the_default(archive):
             archive.keep(trial, both, 1.0, "abc")
     table = few_labels.format_study(archive, "mnist-100/MLP", ("elastic", BY_DEFAULT))
     row = table.splitlines()[2]
-    assert row.startswith("| elastic | 1.4 | 5 | 3.20 (3.00, 3.10, 3.20, 3.30, 3.40) | 50.00 |")
-    assert "-1.00" in row
-    assert "5 of 5 no worse" in row
+    assert row.startswith(
+        "| elastic | 1.4 | 5 | 3.20 (3.00, 3.10, 3.20, 3.30, 3.40) | -1.00 ± 0.00, 5 of 5 no worse "
+        "| 50.00 ("
+    )
     summary = few_labels.format_summary(archive).splitlines()
     assert summary[0] == "| augmentation | MLP, 100 per class |"  # of the only case that was run
     assert summary[2:] == [

@@ -133,7 +133,7 @@ def test_pairs_that_cant_be_aligned_are_not_shown() -> None:
 def test_fields_need_samples_of_one_shape() -> None:
     with pytest.raises(ValueError, match=r"must have the same shape, got \(4, 4\) and \(4, 5\)"):
         report.draw_field(cases.SPACES[2], np.zeros((4, 4)), np.zeros((4, 5)), np.zeros(1))
-    with pytest.raises(ValueError, match=r"`target` must be one sample, .* 2 spatial axes"):
+    with pytest.raises(ValueError, match=r"`target` must be one sample .* 2 spatial axes"):
         report.draw_field(cases.SPACES[2], np.zeros((4, 4)), np.zeros(4), np.zeros(1))
 
 

@@ -203,7 +203,7 @@ def test_a_pair_of_one_sample_can_be_drawn() -> None:
         (SOURCE, TARGET[1:], 0, ValueError,
          r"must have the same shape, got \(12, 16\) and \(11, 16\)"),
         (SOURCE[0], TARGET, 0, ValueError,
-         r"`source` must be one sample, .* 2 spatial axes, .*, got shape \(16,\)"),
+         r"`source` must be one sample .* 2 spatial axes .*, got \(16,\)"),
         (SOURCE, TARGET[None, None], 0, ValueError, r"`target` must be one sample"),
         (SOURCE, np.full((12, 16), np.nan), 0, ValueError, "`target` must be finite"),
         (SOURCE, TARGET, 2, IndexError, "`index` must be from 0 to 1 for 2 pairs, got 2"),
