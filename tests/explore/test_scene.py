@@ -143,6 +143,17 @@ def test_slices_of_volumes(axis: int) -> None:
     np.testing.assert_array_equal(made["shown"], cut)
 
 
+def test_slices_have_the_proportions_of_their_voxels(monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, view = scene("volume").kind, View(0, 0.5)
+    sample = kind.sample(0)
+    _, _, rows, columns = sample.shape
+    assert kind.encode(sample, view)["aspect"] == pytest.approx(columns / rows)
+    look = kind.subject.look._replace(spacing=(1.0, 2.0, 0.5))
+    monkeypatch.setitem(kind.subject.__dict__, "look", look)
+    assert kind.encode(sample, view)["aspect"] == pytest.approx(columns / rows / 4.0)
+    assert kind.encode_all([sample], view)["aspect"] == pytest.approx(columns / rows / 4.0)
+
+
 def test_fresh_volumes_and_pairs_are_slices() -> None:
     shown_scene, view = scene("volume"), View(0, 0.0)
     assert pixels(shown_scene.mosaic(1, 3, 1.0, 2, view)["images"]).shape == (3, 1, 14, 16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,19 @@ class Volumes(Images):
     name, plural = "volume", "volumes"
     uploads = ".npy,.nii,.gz"
     read_code = 'dw.data.read_volume("yours.nii.gz")[0]'
+
+    def encode(self, sample: Array, view: View) -> dict[str, Any]:
+        """A slice for the browser."""
+        return super().encode(sample, view) | {"aspect": self.aspect(sample, view)}
+
+    def encode_all(self, samples: Sequence[Array], view: View) -> dict[str, Any]:
+        """Slices for the browser, as one array."""
+        return super().encode_all(samples, view) | {"aspect": self.aspect(samples[0], view)}
+
+    def aspect(self, sample: Array, view: View) -> float:
+        """Width of a slice relative to its height; voxels need not be cubes."""
+        height, width = np.array(self.subject.look.extent(sample.shape[1:]))[view.in_plane]
+        return float(width / height)
 
     def cut(self, values: Array, view: View) -> Array:
         """The slice that is shown: (channels, rows, columns)."""

@@ -56,11 +56,11 @@ class Kind {
 class Arrays extends Kind {
   decode(text) { return bytes(text); }
 
-  unpack({ shape, data }) { return { shape, values: this.decode(data) }; }
+  unpack({ shape, data, aspect }) { return { shape, aspect, values: this.decode(data) }; }
 
-  unpackAll({ shape: [n, ...shape], data }) {
+  unpackAll({ shape: [n, ...shape], data, aspect }) {
     const values = this.decode(data), size = shape.reduce((a, b) => a * b, 1);
-    return Array.from({ length: n }, (_, k) => ({ shape, values: values.subarray(k * size, (k + 1) * size) }));
+    return Array.from({ length: n }, (_, k) => ({ shape, aspect, values: values.subarray(k * size, (k + 1) * size) }));
   }
 }
 
@@ -132,8 +132,9 @@ class Images extends Arrays {
   hasGrid = true;
   hasLandmarks = true;
 
-  draw(canvas, { shape: [channels, rows, columns], values }) {
+  draw(canvas, { shape: [channels, rows, columns], values, aspect }) {
     const n = rows * columns;
+    canvas.style.aspectRatio = aspect || "";  // without one, pixels are square
     if (canvas.width !== columns || canvas.height !== rows) { canvas.width = columns; canvas.height = rows; }
     const image = new ImageData(columns, rows), out = image.data;
     for (let i = 0; i < n; i++) {
@@ -150,6 +151,7 @@ class Images extends Arrays {
   drawDifference(canvas, first, second) {
     const [channels, rows, columns] = first.shape, n = rows * columns;
     canvas.className = "difference";
+    canvas.style.aspectRatio = first.aspect || "";
     canvas.style.imageRendering = "pixelated";
     canvas.width = columns; canvas.height = rows;
     const image = new ImageData(columns, rows), ground = isDark() ? [26, 29, 37] : [255, 255, 255];
@@ -166,6 +168,7 @@ class Images extends Arrays {
   // Draws the velocity in a frame with the proportions of a sample, optionally with the grid.
   drawField({ below, over }, answer, sample, warped, withGrid) {
     below.className = "blank";
+    below.style.aspectRatio = sample.aspect || "";
     [, below.height, below.width] = sample.shape;
     const [pen, width, height] = fit(over);
     if (withGrid) drawGrid(pen, width, height, floats(answer.grid), answer.points_per_line);
