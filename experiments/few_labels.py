@@ -23,7 +23,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from benchmarks.readme import README, fill
-from experiments import classifiers, lab
+from experiments import classifiers, lab, paper
 from experiments.rivals import BY_DEFAULT, ELASTIC_AND_AFFINE, RIVALS
 from experiments.tasks import LARGE, SERIES, TUNING, load_task
 
@@ -213,7 +213,8 @@ def format_summary(archive: lab.Archive) -> str:
         ]
     )
     known = np.isfinite(means)
-    columns, rows = np.flatnonzero(known.any(axis=0)), np.flatnonzero(known.any(axis=1))
+    columns = np.flatnonzero(known[list(SUMMARY_ROWS).index(BY_DEFAULT)])
+    rows = np.flatnonzero(known[:, columns].any(axis=1))
     titles = [_title(SUMMARY[column]) for column in columns]
     lines = [f"| augmentation | {' | '.join(titles)} |", "|---|" + "--:|" * len(titles)]
     for row in rows:
@@ -226,6 +227,31 @@ def _title(study: str) -> str:
     task, classifier = study.split("/")
     data, n_labels = task.split("-")
     return f"{'Fashion-MNIST, ' if data == 'fashion' else ''}{classifier}, {n_labels} per class"
+
+
+# Published test errors on MNIST in percent, by labels per class.
+PUBLISHED = {
+    10: "pSTN affine 8.7, pSTN CPAB 9.2 (older code 6.7), CNN 13.5",
+    100: "kernel-regularised VGG 2.2, scattering 2.3, pSTN affine 2.8, pSTN CPAB 3.2, CNN 3.8",
+    500: "scattering 1.03",
+}
+
+
+def format_published(archive: lab.Archive) -> str:
+    """Test errors of learned warps with all defaults beside published ones, as Markdown."""
+    titles = " | ".join(classifiers.CLASSIFIERS)
+    lines = [f"| labels per class | published | {titles} |", "| --: | --- | --: | --: | --: |"]
+    for n_labels, published in PUBLISHED.items():
+        cells = []
+        for classifier in classifiers.CLASSIFIERS:
+            errors = final_errors(archive, f"mnist-{n_labels}/{classifier}", BY_DEFAULT, "test")
+            errors = errors[np.isfinite(errors)]
+            cells.append(f"{errors.mean():.2f} ({len(errors)})" if len(errors) else "")
+        if n_labels == 500:
+            row = paper.format_cells(paper.ARCHIVE, "AlignMNIST500", 1.0)
+            cells[1:] = [own or other for own, other in zip(cells[1:], row[2::2], strict=True)]
+        lines.append(f"| {n_labels} | {published} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 # Former defaults, whose finals were read in the same draws and with the same test samples.
@@ -258,6 +284,7 @@ def fill_pages(archive: lab.Archive) -> None:
     fill(README, "few labels", "\n\n".join(known))
     fill(README, "strengths", format_strengths(archive))
     fill(README, "former defaults", format_earlier(archive))
+    fill(README, "published", format_published(archive))
     fill(README, "results", format_summary(archive))
 
 
