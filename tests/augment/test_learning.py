@@ -105,3 +105,13 @@ def test_samples_are_aligned_at_the_resolution_of_the_cells() -> None:
     assert Settings(method="eb", pixels_per_cell=None, **shared).resolution is None
     with pytest.raises(ValueError, match="`pixels_per_cell`"):
         Settings(method="eb", pixels_per_cell=0, **shared)
+
+
+def test_settings_are_of_types_that_a_file_holds() -> None:
+    settings = dict(
+        n_neighbors=5, method="eb", similarity="ssd", sigma="auto", displacement="auto",
+        length=0.25, model="gaussian", keep_unusable=False, discount_poor=False,
+    )  # fmt: skip
+    given = Settings(**settings, max_pairs=np.int64(50))  # type: ignore[arg-type]
+    assert type(given.describe()["max_pairs"]) is int
+    assert Settings(**settings).describe()["max_pairs"] == "auto"  # type: ignore[arg-type]

@@ -62,6 +62,15 @@ def test_shape_k_depends_on_the_seed_and_k_alone() -> None:
         sample_shapes(augmenter.model_, ShapeSet.of(X, y + 5), 3)
 
 
+def test_classes_with_few_pairs_are_named() -> None:
+    X, y = ellipses()
+    y[:2] = 2  # two shapes: one pair
+    with pytest.warns(RuntimeWarning, match=r"fewer than 5 pairs .*2 \(1\)"):
+        ShapeAugmenter(n_neighbors=2, progress=False).fit(X, y)
+    with pytest.raises(ValueError, match="at least 5 pairs of neighbours within classes, got 3"):
+        ShapeAugmenter(progress=False).fit(X[:3], np.zeros(3, int))
+
+
 def test_wrong_use() -> None:
     X, y = ellipses()
     with pytest.raises(ValueError, match="Call `fit` first"):

@@ -35,8 +35,6 @@ from dreamwarp.model import WarpModel, alignment_weights, empirical_bayes
 from dreamwarp.model.fitting import (
     KINDS,
     HyperParameters,
-    check_enough,
-    warn_of_fallbacks,
 )
 from dreamwarp.model.pairs import Pairs
 from dreamwarp.model.selection import choose_hyperparameters
@@ -126,7 +124,7 @@ class Settings:
             "discount_poor": int(self.discount_poor),
             "max_steps": int(self.max_steps),
             "max_draws": int(self.max_draws),
-            "max_pairs": self.max_pairs or ("auto" if self.method == "eb" else "all"),
+            "max_pairs": int(self.max_pairs or 0) or ("auto" if self.method == "eb" else "all"),
             "pixels_per_cell": "all" if self.pixels_per_cell is None else self.pixels_per_cell,
         }
 
@@ -221,7 +219,7 @@ class Learner:
         drawn = self.draw_pairs()
         pool = self.estimate_pool(drawn, similarity=alignments.similarity)
         others = self.learn_posteriors(pool, drawn)
-        # The covariances are those of ``others``: of its hyper-parameters, only settings are made.
+        # Covariances are taken from ``others``, so these hyper-parameters of it are only recorded.
         hyper = replace(others.hyper, kind="template", class_pairs=EB_CLASS_PAIRS, drift=EB_DRIFT)
         pairs = TrainingPairs(self.space, pairs_by_class, hyper, others)
         return Learned(edges, alignments, self.fit_model(pairs), pairs)
@@ -305,11 +303,7 @@ class Learner:
 
     def fit_model(self, pairs: TrainingPairs) -> WarpModel:
         """Fit a model."""
-        check_enough(pairs.pairs_by_class, MIN_PAIRS)
-        fitted = pairs.fit_parts()
-        warn_of_fallbacks(fitted)
-        model = WarpModel.from_parts(self.space, fitted)
-        return model.with_settings(**self.settings.describe(), seed=self.seed)
+        return pairs.fit(checked=True).with_settings(**self.settings.describe(), seed=self.seed)
 
     # -- empirical Bayes
 

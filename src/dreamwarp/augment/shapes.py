@@ -139,6 +139,7 @@ class ShapeAugmenter:
         points = given.unit_points()
         known = given.corresponds if self.match == "auto" else self.match == "known"
         self.edges_ = neighbor_edges(points, given.y, self.n_neighbors, known, self.progress)
+        check_number(len(self.edges_), NEIGHBORS)
         model = self._learn(space, points, given.y, known)
         self.model_ = model.with_strength(strength).with_settings(
             shapes=self.normalize,
@@ -162,7 +163,6 @@ class ShapeAugmenter:
             match="known" if known else "nearest", sigma=self.sigma,  # type: ignore[arg-type]
             max_points=self.max_points, max_steps=self.max_steps, progress=self.progress,
         )  # fmt: skip
-        check_number(len(self.edges_), NEIGHBORS)
         if self.displacement == "auto":
             chosen = choose_displacement(evidence, self.edges_, prior, DISPLACEMENTS)
             factor = chosen / prior.displacement
@@ -173,7 +173,7 @@ class ShapeAugmenter:
         pairs = TrainingPairs.of_posteriors(
             frame, prior, learned, self.edges_, codes[sources], classes.tolist()
         )
-        return pairs.fit().with_settings(displacement=prior.displacement)
+        return pairs.fit(checked=True).with_settings(displacement=prior.displacement)
 
     def sample(self, n: int, *, first: int = 0) -> ShapeSet:
         """New shapes number ``first`` to ``first + n - 1``; classes take turns."""

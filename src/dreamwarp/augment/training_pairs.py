@@ -11,7 +11,13 @@ from dreamwarp.align import SmoothPrior
 from dreamwarp.align.evidence import Frame
 from dreamwarp.core.labels import Label
 from dreamwarp.model import WarpModel, empirical_bayes
-from dreamwarp.model.fitting import Fitted, HyperParameters, fit_classes
+from dreamwarp.model.fitting import (
+    Fitted,
+    HyperParameters,
+    check_enough,
+    fit_classes,
+    warn_of_fallbacks,
+)
 from dreamwarp.model.pairs import Pairs, PosteriorCovariances
 from dreamwarp.space import WarpSpace
 
@@ -86,9 +92,14 @@ class TrainingPairs:
         gaussians = None if others is None else others.fit_parts()
         return fit_classes(self.pairs_by_class, self.hyper, gaussians)
 
-    def fit(self) -> WarpModel:
-        """Fit a model."""
-        return WarpModel.from_parts(self.space, self.fit_parts())
+    def fit(self, *, checked: bool = False) -> WarpModel:
+        """Fit a model; ``checked``: raise if pairs are too few, warn of classes with few."""
+        if checked:
+            check_enough(self.pairs_by_class, MIN_PAIRS)
+        fitted = self.fit_parts()
+        if checked:
+            warn_of_fallbacks(fitted)
+        return WarpModel.from_parts(self.space, fitted)
 
 
 def split_by_class(pairs: Pairs, pair_codes: Integers, classes: list[Label]) -> dict[Label, Pairs]:
@@ -102,6 +113,6 @@ def check_number(n_pairs: int, kind: str) -> None:
     """Raise if there are too few pairs to learn from."""
     if n_pairs < MIN_PAIRS:
         raise ValueError(
-            f"`X` must have at least {MIN_PAIRS} {kind} within classes, got {n_pairs}. Give more "
+            f"there must be at least {MIN_PAIRS} {kind} within classes, got {n_pairs}. Give more "
             "samples per class; samples without structure can't be aligned."
         )
