@@ -219,7 +219,8 @@ def test_forms_that_cant_be_held_are_refused(name: str, form: SampleForm, messag
     ],
 )
 def test_classes_that_cant_be_folders_are_refused(label: str) -> None:
-    with pytest.raises(ValueError, match=r"folder names on every .* own files, got"):
+    message = r"valid folder names on every operating system, and not those of its own files, got"
+    with pytest.raises(ValueError, match=message):
         make_format("folder", form(classes=["fine", label]))
 
 

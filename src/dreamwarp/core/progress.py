@@ -379,7 +379,7 @@ def describe_time(seconds: float) -> str:
 
 
 def without_callback(progress: ProgressOption) -> ProgressOption:
-    """The option for work that a user's function must not count; it counts something else."""
+    """The option, or False for a user's function, which counts other work."""
     return False if callable(progress) else progress
 
 

@@ -164,7 +164,7 @@ def learn_classes(
     pair_codes: Integers,
     n_threads: int | None = None,
 ) -> ClassPosteriors:
-    """The same from the evidence of all pairs; starts at ``pool_covariance``."""
+    """Posteriors of pairs under S_y, from their evidence; S starts at ``pool_covariance``."""
     pool_covariance = fit_pool_covariance(evidence, pool_covariance, n_threads=n_threads)
     pool_pairs = choose_pool_pairs(evidence, edges, pair_codes, pool_covariance, n_threads)
     means = np.empty((len(edges), len(pool_covariance)))
