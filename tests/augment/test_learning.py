@@ -108,10 +108,10 @@ def test_samples_are_aligned_at_the_resolution_of_the_cells() -> None:
 
 
 def test_settings_are_of_types_that_a_file_holds() -> None:
-    settings = dict(
-        n_neighbors=5, method="eb", similarity="ssd", sigma="auto", displacement="auto",
-        length=0.25, model="gaussian", keep_unusable=False, discount_poor=False,
-    )  # fmt: skip
+    settings = {
+        "n_neighbors": 5, "method": "eb", "similarity": "ssd", "sigma": "auto", "displacement": "auto",
+        "length": 0.25, "model": "gaussian", "keep_unusable": False, "discount_poor": False,
+    }  # fmt: skip
     given = Settings(**settings, max_pairs=np.int64(50))  # type: ignore[arg-type]
     assert type(given.describe()["max_pairs"]) is int
     assert Settings(**settings).describe()["max_pairs"] == "auto"  # type: ignore[arg-type]
