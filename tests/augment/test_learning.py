@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -108,10 +110,11 @@ def test_samples_are_aligned_at_the_resolution_of_the_cells() -> None:
 
 
 def test_settings_are_of_types_that_a_file_holds() -> None:
-    settings = {
-        "n_neighbors": 5, "method": "eb", "similarity": "ssd", "sigma": "auto", "displacement": "auto",
-        "length": 0.25, "model": "gaussian", "keep_unusable": False, "discount_poor": False,
+    settings: Any = {
+        "n_neighbors": 5, "method": "eb", "similarity": "ssd", "sigma": "auto",
+        "displacement": "auto", "length": 0.25, "model": "gaussian", "keep_unusable": False,
+        "discount_poor": False,
     }  # fmt: skip
+    assert Settings(**settings).describe()["max_pairs"] == "auto"
     given = Settings(**settings, max_pairs=np.int64(50))  # type: ignore[arg-type]
     assert type(given.describe()["max_pairs"]) is int
-    assert Settings(**settings).describe()["max_pairs"] == "auto"  # type: ignore[arg-type]
