@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 import dreamwarp as dw
 from benchmarks.readme import README, fill
 from dreamwarp.align.evidence import Evidence, EvidenceFinder
-from dreamwarp.align.images import coarsen
+from dreamwarp.align.images import simplify
 from dreamwarp.align.pairs import random_pairs
 from dreamwarp.core.files import write_beside
 from dreamwarp.model import empirical_bayes as eb
@@ -81,7 +81,7 @@ def compare(X: Array, y: Array, cells: tuple[int, ...]) -> dict[str, Any]:
     """Mean log-marginal per held-out pair, by row, relative to the prior, with standard errors."""
     space = dw.WarpSpace(cells, boundary="free")
     prior = dw.SmoothPrior(space, displacement=DISPLACEMENT)
-    X, codes = coarsen(space, X), np.unique(y, return_inverse=True)[1]
+    X, codes = simplify(space, X), np.unique(y, return_inverse=True)[1]
     edges = random_pairs(codes, N_PAIRS)
     pair_codes = codes[edges[:, 0]]
     finder = EvidenceFinder.for_images(

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import dreamwarp as dw
 from dreamwarp.align.evidence import EvidenceFinder
-from dreamwarp.align.images import coarsen
+from dreamwarp.align.images import simplify
 from dreamwarp.align.pairs import choose_balanced, random_pairs
 from dreamwarp.augment.learning import MAX_EB_PAIRS, TO_CENTER
 from dreamwarp.augment.rivals.elastic import smooth_noise
@@ -65,7 +65,7 @@ def learn(name: str, task: Task) -> tuple[Any, float]:
         edges, scale = edges[choose_balanced(task.y[edges[:, 0]], MAX_EB_PAIRS)], 1.0
     space = dw.WarpSpace((4, 4), "free")
     finder = EvidenceFinder.for_images(
-        dw.SmoothPrior(space), coarsen(space, task.X), edges, similarity="ssd", sigma="auto",
+        dw.SmoothPrior(space), simplify(space, task.X), edges, similarity="ssd", sigma="auto",
         max_steps=50, progress=False,
     )  # fmt: skip
     pool = empirical_bayes.find_pool(

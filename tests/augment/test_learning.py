@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dreamwarp as dw
-from dreamwarp.align.images import coarsen
+from dreamwarp.align.images import equalize, simplify
 from dreamwarp.align.prior import mass_matrix
 from dreamwarp.augment.learning import Settings
 
@@ -90,13 +90,50 @@ def test_the_width_of_strokes_is_not_taken_for_warps() -> None:
     assert found[None] > 2.0  # at full resolution, warps stand in for the width
 
 
+def test_brightness_is_not_taken_for_warps() -> None:
+    prior, X = warped_texture(80, seed=1)
+    true = displacement_of(prior.space, prior.covariance)
+    dimmed = X * np.random.default_rng(5).uniform(0.5, 1.5, size=(80, 1, 1)).astype(np.float32)
+    found = {}
+    for pixels_per_cell in ("auto", None):
+        augmenter = dw.Augmenter(
+            cells=(2, 2), model="gaussian", strength=1.0, pixels_per_cell=pixels_per_cell,
+            progress=False,
+        ).fit(dimmed, np.zeros(80, int))  # fmt: skip
+        covariance = augmenter.model_.covariance(0)
+        found[pixels_per_cell] = displacement_of(prior.space, covariance) / true
+    assert abs(found["auto"] - 1.0) < 0.15
+    assert found[None] > 1.25  # as they are, warps stand in for brightness
+
+
+def test_simple_images_do_not_depend_on_brightness() -> None:
+    rng, space = np.random.default_rng(0), dw.WarpSpace((2, 2), "free")
+    images = 1.0 - (rng.uniform(size=(6, 20, 20)) < 0.2)  # strokes on a white background
+    images[4] = 0.3
+    simple = simplify(space, images)
+    assert simple.shape == (6, 1, 12, 12)
+    assert not simple[4].any()  # constant
+    dimmed = 1.0 + (images - 1.0) * rng.uniform(0.5, 1.0, size=(6, 1, 1))
+    dimmed[4] = 0.8
+    again = simplify(space, dimmed)
+    assert 0.5 < np.ptp(again) / np.ptp(simple) < 1.0
+    np.testing.assert_allclose(again / np.ptp(again), simple / np.ptp(simple), atol=1e-5)
+    # The thickness of strokes makes no difference, and what is almost constant is not scaled up.
+    wide = np.zeros((2, 20, 20))
+    wide[0, 4:6], wide[1, 4:12] = 1.0, 1.0
+    images = wide[:, None].astype(np.float32)
+    np.testing.assert_allclose(equalize(images), images, atol=1e-6)
+    images[1] *= 0.01
+    assert equalize(images)[1].max() < 0.1
+
+
 def test_samples_are_aligned_at_the_resolution_of_the_cells() -> None:
     images = np.random.default_rng(0).uniform(size=(2, 28, 20)).astype(np.float32)
     space = dw.WarpSpace((4, 6), "free")
-    assert coarsen(space, images).shape == (2, 1, 16, 20)
-    assert coarsen(space, images, 3).shape == (2, 1, 12, 18)
-    assert coarsen(dw.WarpSpace((1, 6), "free"), images, 1).shape == (2, 1, 12, 12)
-    np.testing.assert_array_equal(coarsen(space, images, None)[:, 0], images)
+    assert simplify(space, images).shape == (2, 1, 16, 20)
+    assert simplify(space, images, 3).shape == (2, 1, 12, 18)
+    assert simplify(dw.WarpSpace((1, 6), "free"), images, 1).shape == (2, 1, 12, 12)
+    np.testing.assert_array_equal(simplify(space, images, None)[:, 0], images)
     shared = {
         "n_neighbors": 5, "similarity": "ssd", "sigma": "auto", "displacement": "auto",
         "length": 0.25, "model": "gaussian", "keep_unusable": False, "discount_poor": False,

@@ -14,11 +14,15 @@ Images = NDArray[np.float32]
 
 # An image is flat if its values vary by less than this share of their size.
 FLAT = 1e-6
-# Empirical Bayes aligns images of at most this many pixels per cell and axis. Members of a class
-# also differ in details that no warp of these cells explains, such as the thickness of strokes. At
-# full resolution, warps that compress or stretch the image stand in for them; see
+# Empirical Bayes aligns images of equal brightness, reduced to this many pixels per cell and axis.
+# Members of a class also differ in ways that no warp explains, such as brightness and the thickness
+# of strokes. Otherwise, warps that compress or stretch the image stand in for these; see
 # ``experiments.resolution``.
 PIXELS_PER_CELL = 4
+# Number of values, of all images, whose median is the background.
+N_BACKGROUND = 1_000_000
+# Images of less than this share of the mean brightness are not scaled up to it: they are mostly noise.
+LEAST_BRIGHTNESS = 0.1
 # Fewest pixels per axis of reduced images: with fewer, linear interpolation loses structure.
 MIN_PIXELS = 12
 
@@ -53,16 +57,19 @@ def is_flat(images: Images) -> NDArray[np.bool_]:
     return high - low <= FLAT * np.maximum(np.abs(low), np.abs(high))
 
 
-def coarsen(
+def simplify(
     space: WarpSpace, images: NDArray[Any], pixels_per_cell: int | None = PIXELS_PER_CELL
 ) -> NDArray[np.float32]:
-    """Images (n, channels, *spatial), reduced to so many pixels per cell and axis if they are more.
+    """Images (n, channels, *spatial) without some of what no warp of the cells explains.
+
+    They get equal brightness, and are smoothed and reduced to ``pixels_per_cell`` pixels per cell
+    and axis if they have more.
 
     Parameters
     ----------
     images : (n, *spatial) or (n, channels, *spatial)
     pixels_per_cell : int or None
-        None: all pixels are kept.
+        None: images are only converted to float32 with channels.
     """
     values = scale_images(space, "X", images)
     if pixels_per_cell is None:
@@ -71,7 +78,26 @@ def coarsen(
         min(n, max(pixels_per_cell * k, MIN_PIXELS))
         for n, k in zip(values.shape[2:], space.cells, strict=True)
     )
-    return values if shape == values.shape[2:] else reduce_images(values, shape)
+    simple = equalize(values)
+    return simple if shape == values.shape[2:] else reduce_images(simple, shape)
+
+
+def equalize(images: Images) -> Images:
+    """Images (n, channels, *spatial), scaled about the background 0 to the same brightness.
+
+    The background is the median of all values. With x the difference from it, the brightness is
+    Σ x² / Σ |x|. For strokes of one value it does not depend on their thickness, unlike the mean.
+    """
+    axes, flat = tuple(range(1, images.ndim)), is_flat(images)
+    out = images - np.median(images[:: 1 + images.size // N_BACKGROUND])
+    out[flat] = 0.0  # not rounding, which would be scaled too
+    if flat.all():
+        return out
+    brightness = np.square(out).sum(axes, keepdims=True)
+    brightness /= np.maximum(np.abs(out).sum(axes, keepdims=True), np.finfo(np.float32).tiny)
+    usual = brightness[~flat].mean()
+    out *= usual / np.maximum(brightness, LEAST_BRIGHTNESS * usual)
+    return out
 
 
 def reduce_images(images: NDArray[np.float32], shape: tuple[int, ...]) -> NDArray[np.float32]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
 from dreamwarp.align.alignment import METHODS
 from dreamwarp.align.evidence import EvidenceFinder
-from dreamwarp.align.images import PIXELS_PER_CELL, coarsen, is_flat
+from dreamwarp.align.images import PIXELS_PER_CELL, simplify, is_flat
 from dreamwarp.align.pairs import choose_balanced, random_pairs
 from dreamwarp.augment.training_pairs import (
     MIN_PAIRS,
@@ -244,7 +244,7 @@ class Learner:
     def draw_pairs(self) -> Integers:
         """Random pairs of the same class, without constant images."""
         n_most = max(MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS * len(self.classes))
-        flat = is_flat(self.coarse_images)
+        flat = is_flat(self.simple_images)
         if flat.any() and self.settings.model == "gaussian":  # else the neighbours' alignment warns
             warn_user(
                 f"{flat.sum()} of {len(flat)} samples are constant: they are not learned from.",
@@ -256,9 +256,9 @@ class Learner:
         return kept[pairs]
 
     @cached_property
-    def coarse_images(self) -> NDArray[np.float32]:
+    def simple_images(self) -> NDArray[np.float32]:
         """The images (n, channels, *spatial) at the resolution at which they are aligned."""
-        return coarsen(self.space, self.images, self.settings.resolution)
+        return simplify(self.space, self.images, self.settings.resolution)
 
     @cached_property
     def smooth_prior(self) -> SmoothPrior:
@@ -276,7 +276,7 @@ class Learner:
         else:
             under = {"prior": pool.learned_prior, "similarity": pool.similarity}
         return align_pairs(
-            self.space, self.coarse_images, self.coarse_images, edges=edges, **under,
+            self.space, self.simple_images, self.simple_images, edges=edges, **under,
             method="map" if settings.method == "eb" else settings.method, seed=self.seed,
             max_steps=settings.max_steps,
             tolerance=LEARNING_TOLERANCE if settings.method == "eb" else TOLERANCE,
@@ -311,7 +311,7 @@ class Learner:
         """Estimate the noise and the pool; ``similarity``: one that was calibrated before."""
         settings = self.settings
         finder = EvidenceFinder.for_images(
-            self.smooth_prior, self.coarse_images, edges,
+            self.smooth_prior, self.simple_images, edges,
             similarity=settings.similarity if similarity is None else similarity,
             sigma=settings.sigma, max_steps=settings.max_steps, progress=self.progress,
             n_threads=self.n_threads,
