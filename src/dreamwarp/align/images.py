@@ -21,7 +21,7 @@ FLAT = 1e-6
 PIXELS_PER_CELL = 4
 # Number of values, of all images, whose median is the background.
 N_BACKGROUND = 1_000_000
-# Images of less than this share of the mean brightness are not scaled up to it: they are mostly noise.
+# Images below this share of the mean brightness are not scaled up to it: they are mostly noise.
 LEAST_BRIGHTNESS = 0.1
 # Fewest pixels per axis of reduced images: with fewer, linear interpolation loses structure.
 MIN_PIXELS = 12

@@ -47,6 +47,7 @@ from dreamwarp.augment.verdict import (
     are_as_good,
     check_strengths,
     conclude,
+    expected_strength,
     is_last_best,
 )
 from dreamwarp.core.compiled import thread_count
@@ -61,9 +62,9 @@ Integers = NDArray[np.int64]
 # Strengths that "auto" compares, and those it adds, one by one, while the largest is the best.
 STRENGTHS = (0.0, 0.5, 0.7, 1.0, 1.4)
 STRONGER = (2.0, 2.8, 4.0)
-# Warped samples per strength over all folds: a constant plus some per sample, up to a maximum.
+# Warped samples per strength over all folds: a constant plus some per sample, within limits.
 # 1,000 images of 28 x 28 then take about 5 s of processor time.
-N_WARPED, N_WARPED_PER_SAMPLE, MOST_WARPED = 12_000, 12, 60_000
+N_WARPED, N_WARPED_PER_SAMPLE, LEAST_WARPED, MOST_WARPED = 12_000, 12, 24_000, 60_000
 # Copies per sample. Samples are subsampled so that each has at least MIN_COPIES.
 MIN_COPIES, MAX_COPIES = 12, 200
 # Shares of the copies at which errors are recorded, to see how many are enough.
@@ -103,7 +104,8 @@ def judge_strengths(
     held_out = held_out_masks(pairs, small, codes, seed)
     if not held_out:
         return Judgement(UNJUDGED_STRENGTH, {}, UNKNOWN)
-    n_warped = min(N_WARPED + N_WARPED_PER_SAMPLE * len(images), MOST_WARPED)
+    n_wanted = N_WARPED + N_WARPED_PER_SAMPLE * len(images)
+    n_warped = min(max(n_wanted, LEAST_WARPED), MOST_WARPED)
     data = _Data(small, codes, n_warped // len(held_out), seed, n_threads)
     shown = without_callback(progress)
     with threadpool_limits(thread_count(n_threads), user_api="blas"):
@@ -178,7 +180,8 @@ def _make_setup(folds: Sequence[_Fold], data: _Data, images: NDArray[Any], ndim:
     copies = sorted({max(1, round(share * n_copies)) for share in SHARES})
     is_shrunk = data.images.shape != images.shape
     shape = data.images.shape[images.ndim - ndim :] if is_shrunk else None
-    return Setup(tuple(copies), n_others, len(images), shape)
+    expected = expected_strength(len(images), len(np.unique(data.codes)))
+    return Setup(tuple(copies), n_others, len(images), shape, expected=expected)
 
 
 def _judge(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
 from dreamwarp.align.alignment import METHODS
 from dreamwarp.align.evidence import EvidenceFinder
-from dreamwarp.align.images import PIXELS_PER_CELL, simplify, is_flat
+from dreamwarp.align.images import PIXELS_PER_CELL, is_flat, simplify
 from dreamwarp.align.pairs import choose_balanced, random_pairs
 from dreamwarp.augment.training_pairs import (
     MIN_PAIRS,
