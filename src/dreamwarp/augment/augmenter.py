@@ -91,9 +91,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Gaussians of ``method="eb"``, 1,000 random pairs, or 50 per class if that is more.
         ``model="template"`` aligns all neighbours in any case.
     pixels_per_cell : int, "auto" or None
-        Samples are smoothed and reduced to at most this many pixels per cell and axis before they
-        are aligned. Finer detail, such as the thickness of strokes, differs in ways that no warp of
-        the cells explains. None: full resolution. ``"auto"``: 4 for ``method="eb"``, else None.
+        Samples are scaled to equal brightness, smoothed and reduced to at most this many pixels per
+        cell and axis before they are aligned. Brightness and finer detail, such as the thickness of
+        strokes, differ in ways that no warp of the cells explains. None: samples are aligned as
+        they are. ``"auto"``: 4 for ``method="eb"``, else None.
     model : {"template", "gaussian", "kde"}
         Kind of distribution, the ``kind`` of :meth:`~dreamwarp.WarpModel.fit`. ``"template"``:
         samples of the fit get warps toward their own neighbours (posterior modes) plus noise of

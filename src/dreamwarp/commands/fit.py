@@ -101,8 +101,9 @@ def fit(
         int | None,
         alignment_option(
             min=1,
-            help="Reduce samples to at most this many pixels per cell and axis before aligning "
-            "them. Default: 4 for eb, full resolution for other methods.",
+            help="Scale samples to equal brightness and reduce them to at most this many pixels "
+            "per cell and axis before aligning them. Default: 4 for eb; other methods align them "
+            "as they are.",
         ),
     ] = None,
     similarity: SimilarityOption = "ssd",
