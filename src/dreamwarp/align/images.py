@@ -78,26 +78,29 @@ def simplify(
         min(n, max(pixels_per_cell * k, MIN_PIXELS))
         for n, k in zip(values.shape[2:], space.cells, strict=True)
     )
-    simple = equalize(values)
-    return simple if shape == values.shape[2:] else reduce_images(simple, shape)
-
-
-def equalize(images: Images) -> Images:
-    """Images (n, channels, *spatial), scaled about the background 0 to the same brightness.
-
-    The background is the median of all values. With x the difference from it, the brightness is
-    Σ x² / Σ |x|. For strokes of one value it does not depend on their thickness, unlike the mean.
-    """
-    axes, flat = tuple(range(1, images.ndim)), is_flat(images)
-    out = images - np.median(images[:: 1 + images.size // N_BACKGROUND])
-    out[flat] = 0.0  # not rounding, which would be scaled too
-    if flat.all():
-        return out
-    brightness = np.square(out).sum(axes, keepdims=True)
-    brightness /= np.maximum(np.abs(out).sum(axes, keepdims=True), np.finfo(np.float32).tiny)
-    usual = brightness[~flat].mean()
-    out *= usual / np.maximum(brightness, LEAST_BRIGHTNESS * usual)
+    background = float(np.median(values[:: 1 + values.size // N_BACKGROUND]))
+    factors = equalizing_factors(values, background)
+    out = reduce_images(values, shape) if shape != values.shape[2:] else values.copy()
+    out -= background
+    out *= factors.reshape(-1, *[1] * (out.ndim - 1))
     return out
+
+
+def equalizing_factors(images: Images, background: float) -> NDArray[np.float32]:
+    """Factors (n,) that give images (n, channels, *spatial) the same brightness; 0 if constant.
+
+    With x the difference from the background, the brightness of an image is Σ x² / Σ |x|. For
+    strokes of one value it does not depend on their thickness, unlike the mean.
+    """
+    brightness = np.zeros(len(images))
+    for k, image in enumerate(images):  # one at a time, to save memory
+        x = np.abs(image - background)
+        brightness[k] = np.vdot(x, x) / max(x.sum(), np.finfo(np.float32).tiny)
+    flat = is_flat(images)
+    usual = brightness[~flat].mean() if not flat.all() else 1.0
+    factors = usual / np.maximum(brightness, LEAST_BRIGHTNESS * usual)
+    # A constant image may differ from the background by rounding, which must not be scaled up.
+    return np.where(flat, 0.0, factors).astype(np.float32)
 
 
 def reduce_images(images: NDArray[np.float32], shape: tuple[int, ...]) -> NDArray[np.float32]:
