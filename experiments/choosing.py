@@ -119,7 +119,7 @@ def main(arguments: list[str] | None = None) -> int:
                 found = choose(Choice(name))
                 ARCHIVE.keep(Choice(name), found, found["took"], commit)
                 print(f"{name}: {found['verdict']}", flush=True)
-        trials = [Trial(name, s, k) for name in SETS for k in SEEDS for s in STRENGTHS]
+        trials = [Trial(name, s, k) for k in SEEDS for name in SETS for s in STRENGTHS]
         n_failed = lab.tell(lab.run_missing(ARCHIVE, lambda: trials, run))
     print(format_table(ARCHIVE))
     if not options.table:
