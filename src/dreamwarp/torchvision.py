@@ -202,7 +202,7 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         torchvision transforms; ``torch.manual_seed`` repeats it, and in a DataLoader it depends on
         the number of workers. With a seed but no ``number_getter``, samples are numbered in order
         of arrival, from 0 after each :meth:`set_epoch`; this raises an error in DataLoader workers,
-        which can't count together.
+        which have no common counter.
     mask_fill_value : number
         Fill value of masks for ``fill="constant"``.
     **options

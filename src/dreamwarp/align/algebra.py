@@ -207,9 +207,9 @@ def factorise_all(first, last, matrices, good):
 
 @kernel
 def divide_all(first, last, factors, which, transposed, values):
-    """values (k, d) <- U⁻¹ values, or U⁻ᵀ values, with the factors[which] of (n, d, d).
+    """values (k, d) <- U⁻¹ values, or U⁻ᵀ values, with U = ``factors[which[t]]`` for row t.
 
-    Indices ``which`` (k,), here and below, avoid copies of the chosen systems.
+    ``factors`` is (n, d, d). Indices ``which`` (k,), here and below, avoid copies of factors.
     """
     for t in range(first, last):
         if transposed:

@@ -182,12 +182,12 @@ def align_pairs(
         The random numbers of pair k depend on the seed and k alone.
     n_chains, n_burn_in, n_draws, max_draws, r_hat
         For samplers: chains per pair, sweeps of burn-in, and draws per chain before the first test
-        of R-hat. While it is above ``r_hat``, half as many draws again are made, up to
+        of R-hat. While R-hat is above ``r_hat``, the number of draws grows by half, up to
         ``max_draws``. Chains that converge slowly are adapted again and drop their earlier draws.
     keep_chains : bool, optional
         Whether to return all draws. Default: if they need no more than 256 MB.
     max_steps : int
-        Largest number of steps per stage of the search: a resolution, or a level of noise.
+        Largest number of steps per stage of the search. Each resolution and noise level is a stage.
     tolerance : float
         A search ends when a step is predicted to raise the log-posterior by less than this.
     progress : bool or callable, optional

@@ -66,7 +66,7 @@ class Problem:
         Resolutions, from coarse to fine.
     method : str
     max_steps : int
-        Largest number of steps per stage of the search: a resolution, or a level of noise.
+        Largest number of steps per stage of the search. Each resolution and noise level is a stage.
     tolerance : float
         Predicted gain of a step, in nats, below which the search ends.
     chains : Chains
@@ -337,7 +337,7 @@ def loss_of_identity(posterior: Posterior) -> Array:
 
 
 def loss_of_states(posterior: Posterior) -> Array:
-    """Loss (n,) of the warps that the log-density was computed of last."""
+    """Loss (n,) of the warps for which the log-density was last computed."""
     return _loss(posterior.similarity, posterior.states.values, posterior.pairs.targets)
 
 

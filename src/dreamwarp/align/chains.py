@@ -18,9 +18,9 @@ from dreamwarp.core import draws
 
 Array = NDArray[np.float64]
 
-# All chains of a pair except the first start at modes near draws of the prior: so far apart that
-# R-hat reveals several modes. This fraction of the likelihood's curvature is added to the prior to
-# make it proper.
+# The first chain of a pair starts at the mode. The others start at modes found from draws of the
+# prior, so far apart that R-hat reveals several modes. For these draws, this fraction of the
+# likelihood's curvature is added to the prior, which may be improper.
 LIKELIHOOD_SHARE = 1e-4
 # Largest number of steps to those modes.
 MAX_CLIMB = 20

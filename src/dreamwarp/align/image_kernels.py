@@ -43,7 +43,7 @@ class States(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """Pixels before the warp, and the interpolation between them."""
+    """Centres of the pixels, where paths start, and how to interpolate between pixels."""
 
     starts: Starts
     shape: tuple[int, ...]
@@ -79,7 +79,7 @@ def trace(first, last, mesh, grid, velocities, lengths, ease, chosen, sources, s
 
 
 class Rows(NamedTuple):
-    """Cotangents to pull back, and the factors of the derivatives that result: sparse rows."""
+    """Cotangents to pull back to sparse rows, and the factors of these rows in the derivatives."""
 
     regions: NDArray[np.uint32]  # (capacity,)
     weights: NDArray[np.float32]  # (capacity, ndim)

@@ -31,14 +31,14 @@ ENTRIES_PER_PIXEL = 3
 
 
 class Coordinates:
-    """Free coordinates x of a space, and their conversion to θ and to velocity fields."""
+    """Free vertex velocities x of a space, and their conversion to θ and to velocity fields."""
 
     def __init__(self, space: WarpSpace) -> None:
         self.space = space
         self.mesh = space.mesh
         self.unknown = space.vertex_basis.unknown
         self.dim = space.dim
-        self._identity = np.ones((space.dim, 1))  # in the place of ``Basis.columns``
+        self._identity = np.ones((space.dim, 1))  # replaces ``Basis.columns``
 
     @cached_property
     def _from_theta(self) -> Array:
@@ -54,14 +54,14 @@ class Coordinates:
         """C⁻¹ (d, d)."""
         return np.asarray(np.linalg.inv(self._from_theta), dtype=np.float64)
 
-    # einsum below: the order of summation of a matrix product may depend on the number of θ.
+    # einsum, because the order of summation of a matrix product may depend on the number of θ.
 
     def from_theta(self, theta: Array) -> Array:
-        """x (n, d) of θ (n, d)."""
+        """Convert θ (n, d) to x (n, d)."""
         return np.einsum("xd,...d->...x", self._from_theta, theta)
 
     def to_theta(self, x: Array) -> Array:
-        """θ (n, d) of x (n, d)."""
+        """Convert x (n, d) to θ (n, d)."""
         return np.einsum("dx,...x->...d", self._to_theta, x)
 
     def precision(self, by_theta: Array) -> Array:

@@ -21,12 +21,12 @@ SMALLEST_COARSE_GAIN = 0.5
 ROUNDING = 1e-6
 # Noise is reduced by the first factor per stage, until the remaining excess is below the second.
 COOLING, LAST_COOLING = 2.0, 1.4
-# Least damping, and that of the first step: so small that the predicted gain is that of the
-# undamped step. After a step that failed, damping is at least the second: less changes little.
+# Smallest damping, also that of the first step: so small that the predicted gain is that of the
+# undamped step. Smallest damping after a failed step: less would hardly change the step.
 LEAST_DAMPING, DAMPING_AFTER_FAILURE = 1e-3, 0.1
-# Interpolated images have kinks. A maximum on a kink has a non-zero slope, so that gains are always
-# predicted. There a search ends when damping exceeds the first, or after this many consecutive
-# steps that gained less than the smallest gain.
+# Interpolated images have kinks. At a maximum on a kink the slope is not zero, and the predicted
+# gain never becomes small. Such a search ends when damping exceeds LARGEST_DAMPING, or when
+# MAX_IDLE successful steps in a row have gained less than ``smallest_gain``.
 LARGEST_DAMPING, MAX_IDLE = 1e6, 2
 
 
@@ -104,9 +104,10 @@ def climb(
 ) -> Maximum:
     """Maximise from x (n, d) of the given pairs (n,).
 
-    The pairs must have been moved by x last. A step that would decrease the
-    density is damped more instead. A pair has converged when the predicted gain of the undamped
-    step is less than ``smallest_gain``; that step is the last.
+    ``density`` must be the posterior's last ``log_density``, computed at x for these pairs. A step
+    that would decrease the density is not taken, and the next one is damped more. A pair has
+    converged when the predicted gain of the undamped step is less than ``smallest_gain``; that
+    step is the last.
     """
     n, d = x.shape
     x, density = x.copy(), density.copy()

@@ -53,9 +53,9 @@ class Surrogate:
         in each of d coordinates. Let the Gauss-Newton Hessian be the identity in coordinates z, and
         V be the orthonormal directions that the likelihood determines best. The curvature along V
         is measured from gradients g on both sides of standard normal z ⊥ V,
-        Vᵀ (g(z - hV) - g(z + hV)) / 2h. Between digits the total variance is 1.7 times that of
-        Gauss-Newton, 1.2 times that of curvatures measured at the mode, and 1.05 times this one
-        (medians of 24 pairs, against long chains).
+        Vᵀ (g(z - hV) - g(z + hV)) / 2h. For pairs of digits, the total variance of long chains is
+        1.7 times that of Gauss-Newton, 1.2 times that with curvatures measured at the mode, and
+        1.05 times that of this approximation (medians of 24 pairs).
         """
         near, d = cls.at_modes(posterior, modes), modes.shape[1]
         # The same for all pairs, so that results do not depend on the block.

@@ -70,10 +70,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Neighbours of each sample to align with.
     method : {"eb", "map", "laplace", "metropolis", "hmc"}
         How the warps of a class are estimated. ``"eb"``: empirical Bayes, the Gaussian of highest
-        marginal likelihood given random pairs of the class; see ``model.empirical_bayes``. They
-        are used with half of this covariance, because two samples differ by twice the covariance
-        of one sample about the centre of its class. Other methods use posterior modes or draws of
-        warps between neighbours, as in the paper; see :func:`~dreamwarp.align_pairs`.
+        marginal likelihood given random pairs of the class; see ``model.empirical_bayes``. Warps
+        are drawn with half of its covariance, because warps between two samples have twice the
+        covariance of warps from the centre of the class. Other methods use posterior modes or draws
+        of warps between neighbours, as in the paper; see :func:`~dreamwarp.align_pairs`.
     similarity : {"ssd", "ncc", "mi"}, object or callable
         Similarity of aligned samples; see :func:`~dreamwarp.align_pairs`.
     sigma : float or "auto"
@@ -105,7 +105,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     strength : float or "auto"
         Factor on the learned warps. ``"auto"``: chosen by :meth:`judge`, from 0.5 to 1.4, or up to
         4 if 1.4 is best; 0 (no warps) unless warps help a nearest-neighbour classifier. A number is
-        used as it is. Other classifiers may need another strength, and networks a larger one:
+        used as it is. Other classifiers may need another strength, and networks often a larger one:
         :meth:`with_strength` changes it without a new fit.
     keep_unusable : bool
         Whether to also learn from pairs that could not be aligned.

@@ -92,6 +92,6 @@ def shrink_images(
 
 
 def standardize(images: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Scale to mean 0 and standard deviation 1: a large mean costs float32 distances digits."""
+    """Scale to mean 0 and standard deviation 1: a large mean makes float32 distances inexact."""
     centered = images - images.mean(dtype=np.float64).astype(np.float32)
     return centered / np.float32(max(float(centered.std(dtype=np.float64)), 1e-30))

@@ -36,8 +36,8 @@ Array = NDArray[Any]
 # (X_train, y_train, X_test) -> predictions.
 Predictor = Callable[[Array, Array, Array], Any]
 
-# Unless `copies` is given: largest number of training samples, and approximate number of rows to
-# train on.
+# Used unless `copies` is given: largest number of training samples, and approximate number of rows
+# to train on.
 MOST_OTHERS, N_ROWS = 2000, 8000
 # Likewise: smallest and largest number of copies per sample.
 MIN_COPIES, MAX_COPIES = 3, 10

@@ -1,17 +1,17 @@
-"""Choose the strength of warps, and test whether they help, by a nearest neighbour.
+"""Choose the strength of warps, and test whether they help, with a nearest-neighbour classifier.
 
 Training samples are divided into folds. For each fold, the distributions are fitted without its
-samples and their pairs. Shared by all folds are the noise of alignments, the neighbours of each
-sample, the hyper-parameters and, for ``method="eb"``, the posteriors of the remaining pairs, which
-were computed under covariances learned from all samples. Each held-out sample is compared with the
-other samples and with warped copies of them. With a the distance to the nearest sample of its
-own class and b to that of another, its error is
+samples and their pairs. All folds share the noise of alignments, the neighbours of each sample, the
+hyper-parameters and, for ``method="eb"``, the posteriors of the remaining pairs, which were
+computed under covariances learned from all samples. Each held-out sample is compared with the other
+samples and with warped copies of them. Let a be the distance to the nearest sample of its own
+class, and b to the nearest sample of any other class. The error of the held-out sample is
 
     e = a²⁰ / (a²⁰ + b²⁰).
 
 This is the 0-1 error of the nearest neighbour, smoothed where a and b differ by less than about
-5 %, and so it needs fewer samples. Of more than about 1,000 samples, a held-out one is compared
-with a subset of the others, at most about 1,700; the verdict then holds for sets of that size.
+5 %, so that fewer samples suffice. With more than about 1,000 samples, held-out samples are
+compared with a subset of at most about 1,700 others; the verdict then holds for sets of that size.
 
 All strengths use the same draws, scaled. Strengths that can't win stop early. If the largest
 strength is the best, larger ones are tried. ``dreamwarp.augment.verdict`` turns errors into a

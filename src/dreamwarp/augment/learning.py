@@ -130,7 +130,7 @@ class Settings:
 
 
 class Learned(NamedTuple):
-    """Edges (e, 2), their alignments, the model, and the pairs to fit it again without some."""
+    """Edges (e, 2), their alignments, the model, and its pairs, to refit it without some."""
 
     edges: Integers
     alignments: Alignments
@@ -175,11 +175,12 @@ class Learner:
           or draws.
         - "eb", "gaussian": align random pairs of each class under the noise and the pool that
           empirical Bayes estimates, and fit to the posteriors.
-        - "eb", "template": the same for samples that are not templates, and for networks. Templates
-          get MAP modes, toward their neighbours, under the smooth prior.
+        - "eb", "template": fit Gaussians in the same way, for networks and for samples outside the
+          fit. The fitted samples, called templates, get MAP warps toward their neighbours, under
+          the smooth prior.
 
-        Nearest neighbours are alike in position, slant and size, which change most pixels, so their
-        warps lack these. Random pairs vary in all ways that members of a class do.
+        Position, slant and size change most pixels, so nearest neighbours are alike in these, and
+        their warps lack this variation. Random pairs vary in all ways that members of a class do.
         """
         if self.settings.method != "eb" or self.settings.model == "kde":
             return self.learn_from_alignments(self.find_neighbors())

@@ -1,4 +1,7 @@
-"""SampleSource: new samples by number. Template and warp depend on the seed and the number."""
+"""SampleSource: new samples by number.
+
+The sample of the data to be warped (the template) and its warp depend on the seed and the number.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,8 @@ Balance = Literal["classes", "data"]
 # cache, large enough that Python's overhead is small.
 BLOCK_VALUES = 2**20
 MAX_BLOCK = 4096
-# Larger blocks are multiples of this, itself a multiple of the warps that kernels take at a time.
+# Larger blocks are multiples of this, which is a multiple of the number of warps that kernels
+# process at a time.
 ABREAST = 64
 # Memory for intermediate results if one call makes many samples.
 BLOCK_BYTES = 64 * 2**20

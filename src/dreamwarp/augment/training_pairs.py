@@ -23,7 +23,7 @@ from dreamwarp.space import WarpSpace
 
 Integers = NDArray[np.int64]
 
-# Fewest pairs, over all classes, that a model is fitted to, and of a class that gets a distribution
+# Smallest number of pairs, over all classes, to fit a model; and of a class, to get a distribution
 # of its own.
 MIN_PAIRS = 5
 NEIGHBORS = "pairs of neighbours"
@@ -39,7 +39,8 @@ class TrainingPairs:
     pairs_by_class : dict of label to Pairs
     hyper : HyperParameters
     gaussian_pairs : TrainingPairs or None
-        Random pairs, scaled to warps from the centre of a class, which its covariance is fitted to.
+        Random pairs, to which the class covariances are fitted. Their warps are scaled to those
+        from the centre of a class to a sample. None: ``pairs_by_class`` are used.
     """
 
     space: WarpSpace

@@ -2,7 +2,7 @@
 
 Elastic noise is tuned for each classifier on held-out training digits. Learned warps are not tuned:
 for the nearest-neighbour classifier they have the strength chosen by `Augmenter`, for the network
-strength 1, the default of `LearnedWarp`.
+the default strength of `LearnedWarp`.
 """
 
 from __future__ import annotations

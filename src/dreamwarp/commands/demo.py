@@ -111,7 +111,8 @@ def write_page(
 
     path, model = Path(output).with_suffix(".dwm"), augmenter.model_
     if "samples" in model.settings:
-        # The model is for the shipped uint8 digits, which are the same in the same order.
+        # The model was fitted to float32 copies. `dreamwarp explore` loads the uint8 digits, in the
+        # same order, so their fingerprint is stored.
         model = model.with_settings(samples=fingerprint(mnist_small().X))
     model.save(path)
 

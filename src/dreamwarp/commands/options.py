@@ -106,7 +106,7 @@ DATA_OPTIONS: dict[str, Any] = {
 
 
 def reads_data(command: Callable[..., None]) -> Callable[..., None]:
-    """Add ``DATA_OPTIONS`` to a command, which gets them parsed, as one argument ``options``."""
+    """Add ``DATA_OPTIONS`` to a command, which receives their values as the dict ``options``."""
     signature = inspect.signature(command, eval_str=True)
     own = [each for each in signature.parameters.values() if each.name != "options"]
     shared = [

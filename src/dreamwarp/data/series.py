@@ -156,7 +156,8 @@ def _read_header_line(where: str, content: str) -> bool:
 def _read_columns(file: Path, text: Iterator[str]) -> Iterator[Series]:
     """The label, then one value per column. NaN after the last value pads shorter series.
 
-    Columns are split by tabs or, in ``.txt``, by blanks; then labels are numbers such as 1.0e+00.
+    Columns are split by tabs in ``.tsv`` and by blanks in ``.txt``. In ``.txt``, labels such as
+    1.0e+00 become integers.
     """
     by_tabs = file.suffix.lower() == ".tsv"
     for number, line in enumerate(text, 1):

@@ -102,7 +102,7 @@ def list_members(file: Path) -> Iterator[ArchiveFile]:
         try:
             archive = tarfile.TarFile(fileobj=stream)
             while (info := archive.next()) is not None:
-                archive.members = []  # type: ignore[attr-defined]  # tarfile would keep them all
+                archive.members = []  # type: ignore[attr-defined]  # else tarfile keeps them all
                 yield from _check_member(file, info, n_bytes)
         except TAR_ERRORS as error:
             if str(error).startswith(f"`{file}`"):
@@ -150,7 +150,7 @@ def _list_samples(file: Path) -> Iterator[tuple[str, dict[str, ArchiveFile]]]:
 
 
 def _split(name: str) -> tuple[str, str]:
-    """Name of a sample and ending without its dot; empty if either is missing."""
+    """Name of a sample, and its ending without the dot, which is empty if either is missing."""
     folder, slash, base = name.rpartition("/")
     stem, _, ending = base.partition(".")
     return folder + slash + stem, ending.lower() if stem else ""

@@ -63,7 +63,7 @@ class Scene:
         sample = self.kind.sample(self.index(0, 0))
         theta = self.theta(0, self.draw_coefficients(0, 0, 0), 1.0)
         self.show_warp(sample, theta, [(0.5, 0.5)])
-        self.mosaic(None, MAX_MOSAIC, 1.0, 0)  # batches have their own kernels
+        self.mosaic(None, MAX_MOSAIC, 1.0, 0)  # kernels for batches are compiled separately
         self.align(0, 0, len(self._members[0]) - 1)
 
     # -- model and data
@@ -142,7 +142,7 @@ class Scene:
     ) -> dict[str, Any]:
         """Return a warped sample, with moved grid and landmarks, and velocity, if it has them."""
         key = ("warp", id(sample), theta.tobytes())
-        # With the sample, whose id would else be given to another.
+        # The cache also keeps the sample: if it were deleted, another could get the same id.
         _, warped = self._recent.get(key, lambda: (sample, self.kind.warp(sample, theta)))
         return {
             "image": self.kind.encode(warped, view),

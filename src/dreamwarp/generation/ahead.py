@@ -10,8 +10,8 @@ from typing import TypeVar
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Results in advance per thread: enough to bridge a pause, few enough that blocks of samples take
-# only tens of megabytes.
+# Results computed in advance, per thread: enough to bridge a pause, few enough that blocks of
+# samples take only tens of megabytes.
 AHEAD = 3
 
 

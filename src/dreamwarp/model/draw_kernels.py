@@ -65,8 +65,8 @@ def add_mixtures(
 ):  # fmt: skip
     """Add random combinations of θ to damped noise; one task is a sample.
 
-    ``out[rows[t]]`` = damping[t] * itself + Σ_e (means[e] + deviations[e] z_e) theta[e], over the
-    entries e from begins[t] to ends[t].
+    With r = rows[t]: ``out[r]`` = damping[t] ``out[r]`` + Σ_e (means[e] + deviations[e] z_e)
+    theta[e], over the entries e from begins[t] to ends[t].
 
     Parameters
     ----------

@@ -55,8 +55,9 @@ DISPLACEMENTS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.3)
 N_PRIOR_ROUNDS, N_PRIOR_STEPS = 2, 4
 # Largest number of rounds, and the relative change of displacement at which they end.
 MAX_ROUNDS, SETTLED = 15, 0.02
-# κ is measured in this many rounds, counted again after the prior is chosen. The last measure is
-# kept: before, the prior is far off, and residuals come in larger patches than noise.
+# κ is measured in this many rounds, and in as many again after the prior is chosen. Only the last
+# measurement is kept: in earlier rounds the prior fits badly, and residuals are correlated over
+# larger patches than noise.
 PATCH_ROUNDS = 3
 # Largest factor of extrapolation between rounds.
 LARGEST_LEAP = 1.3
@@ -349,7 +350,7 @@ def choose_displacement(
 
 
 def m_step(moment: Array, n_pairs: int, target: Array, target_pairs: float) -> Array:
-    """The covariance from Σ E[u uᵀ] over ``n_pairs`` pairs; ``target`` counts as more pairs."""
+    """Covariance from Σ E[u uᵀ] over ``n_pairs``; ``target`` counts as ``target_pairs`` more."""
     return (moment + target_pairs * target) / (n_pairs + target_pairs)
 
 

@@ -36,14 +36,15 @@ class HyperParameters:
     shrinkage : float, "oas", "ledoit-wolf" or None
         Weight of the isotropic covariance of the same trace, or the formula for it.
     pooling : float or None
-        Weight of the pool in every class. None: set by ``pool_pairs``.
+        Weight of the pool, the covariance of all classes, in every class. None: set by
+        ``pool_pairs``.
     pool_pairs : float or None
-        ν, the number of pairs that the pool counts as in a class: weight
+        ν, the weight of the pool as a number of pairs: its weight in a class is
         pool_pairs / (pool_pairs + n_pairs).
     smooth : (d, d) or None
         Prior covariance of the pool.
     smooth_pairs : float
-        ν₀, the number of pairs that it counts as in the pool.
+        ν₀, the weight of ``smooth`` in the pool, as a number of pairs.
     bandwidth : float or None
         For "kde".
     class_pairs, drift : float or None
@@ -64,7 +65,7 @@ class HyperParameters:
     min_pairs: int = 5
 
     def pooling_of(self, n_pairs: float) -> float:
-        """Weight of the pool in a class of this many pairs."""
+        """Weight of the covariance of all classes in that of a class with ``n_pairs`` pairs."""
         if n_pairs == 0.0:
             return 1.0
         if self.pooling is not None:

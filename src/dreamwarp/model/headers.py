@@ -24,8 +24,9 @@ from dreamwarp.space.tessellation import MAX_AXES
 # Metadata entry that holds the description. There is only one: safetensors writes several in random
 # order, and equal models should give equal files.
 FORMAT = "dreamwarp.WarpModel"
-# 1: warps multiplied by the strength. 2: warps as learned. 3: with a Gaussian for samples that are
-# not templates. 4: Gaussians of warps from the centre of a class; templates share them as noise.
+# Versions of the format. 1: warps multiplied by the strength. 2: warps as learned. 3: with a
+# Gaussian for samples that are not templates. 4: Gaussians of warps from the centre of a class,
+# which are also the noise of templates.
 VERSION = 4
 # Largest number of characters of a description: enough for 100,000 classes, and half of what
 # safetensors reads.

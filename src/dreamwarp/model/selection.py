@@ -205,7 +205,7 @@ def _choose_kind_parameters(
 def choose_best(folds: Sequence[Fold], candidates: Sequence[HyperParameters]) -> HyperParameters:
     """The candidate of highest held-out likelihood; the first if nothing can be held out.
 
-    Candidates have the same covariances.
+    Candidates may differ only in hyper-parameters that do not change the covariances.
     """
     if len(candidates) == 1:
         return candidates[0]

@@ -1,7 +1,7 @@
 """Strength: the factor on learned warps. 1 is as learned, 2 twice as large.
 
-A model recommends a strength, chosen for a nearest-neighbour classifier. Networks do best with
-stronger warps, so they have their own default.
+A model recommends a strength, chosen for a nearest-neighbour classifier. Networks have their own
+default.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from dreamwarp.model.warpmodel import WarpModel
 
 
-# Default for networks. Empirical Bayes learns the scale of the members about the centre of their
-# class. On MNIST, networks do best with somewhat more, and on Fashion-MNIST with no more.
+# Default for networks. At strength 1, warps learned by empirical Bayes are as large as the
+# differences between samples and the centre of their class. On MNIST, networks do best with
+# slightly stronger warps; on Fashion-MNIST they do not.
 NETWORK_STRENGTH = 1.2
 
 

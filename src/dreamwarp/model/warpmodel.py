@@ -54,15 +54,15 @@ class WarpModel:
         The labels, of the type in which they were given.
     fits : dict of label to ClassFit
     settings : dict
-        Kind and hyper-parameters, given or chosen; those that apply. ``kind``, ``shrinkage``,
-        ``pooling``, ``bandwidth``, ``class_pairs``, ``drift``, ``min_pairs``: as in :meth:`fit`.
-        ``prior_pairs``: number of pairs that the pool counts as in a class, in place of
-        ``pooling``. ``smooth_pairs``: number of pairs that the smooth prior counts as in the pool.
-        A model from an ``Augmenter`` also has its options ``n_neighbors``, ``method``,
-        ``similarity``, ``sigma``, ``displacement``, ``length``, ``keep_unusable``,
-        ``discount_poor``, ``max_steps``, ``max_draws``, ``max_pairs``, ``pixels_per_cell``,
-        ``strength`` and ``seed``, ``samples``, a fingerprint of the fitted samples, and
-        ``judgement`` if strengths were judged.
+        The hyper-parameters that apply, as given or chosen. ``kind``, ``shrinkage``, ``pooling``,
+        ``bandwidth``, ``class_pairs``, ``drift``, ``min_pairs``: as in :meth:`fit`.
+        ``prior_pairs``: weight of the covariance of all classes (the pool) in that of a class, as a
+        number of pairs; replaces ``pooling``. ``smooth_pairs``: weight of the smooth prior in the
+        pool, as a number of pairs. A model from an ``Augmenter`` also has its options
+        ``n_neighbors``, ``method``, ``similarity``, ``sigma``, ``displacement``, ``length``,
+        ``keep_unusable``, ``discount_poor``, ``max_steps``, ``max_draws``, ``max_pairs``,
+        ``pixels_per_cell``, ``strength`` and ``seed``; ``samples``, a fingerprint of the fitted
+        samples; and, if strengths were compared, ``judgement``, the errors by strength.
     pooled : Gaussian
         The distribution for all classes.
     strength : float

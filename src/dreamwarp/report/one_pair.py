@@ -50,7 +50,8 @@ def draw_alignment(
     space : WarpSpace
         The space of the alignment. Volumes are drawn as slices through their middle.
     source, target : (*spatial) or (channels, *spatial)
-        The pair. Three channels are shown as red, green and blue, other numbers by their mean.
+        The pair. Of 3 or 4 channels, the first three are shown as red, green and blue. Otherwise
+        the mean over channels is shown.
     alignments : Alignments
         Result of ``align_pairs``.
     index : int

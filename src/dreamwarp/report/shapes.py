@@ -38,7 +38,8 @@ DEVIATIONS = (-2.0, -1.0, 0.0, 1.0, 2.0)
 MAX_PAIRS = 24
 # Faces or points drawn of a shape: no screen shows more.
 MAX_DRAWN = 20_000
-# Directions on the page, to the right and up, from half right and above, and that of the light.
+# Directions in space that point right and up on the page, seen from above and half from the right;
+# and the direction of the light.
 RIGHT, UP = np.array([0.87, 0.5, 0.0]), np.array([-0.2, 0.35, 0.92])
 LIGHT = np.array([0.3, -0.6, 0.75])
 
@@ -253,7 +254,7 @@ def _each(shapes: ShapeSet) -> list[Drawn]:
 
 
 def _at(shapes: ShapeSet, place: int) -> Drawn:
-    """Points (m, ndim) and faces (f, 3) of a shape; none if it has no faces."""
+    """Points (m, ndim) and faces (f, 3) of a shape; f = 0 if it has no faces."""
     faces = getattr(shapes.meshes[place], "faces", None) if shapes.meshes else None
     return shapes.points[place], np.asarray(np.empty((0, 3)) if faces is None else faces, np.int64)
 

@@ -106,9 +106,10 @@ def planes(extent: tuple[float, ...], box: Area) -> list[Plane]:
 def draw_sample(
     axes: Axes, box: Area, values: Array, look: Look, *, behind: Array | None = None
 ) -> None:
-    """Draw a sample (channels, *spatial); behind a signal, another one.
+    """Draw a sample (channels, *spatial). ``behind``: another signal, drawn faintly behind it.
 
-    3 or 4 channels are shown as red, green and blue, other numbers by their mean.
+    Of 3 or 4 channels, the first three are shown as red, green and blue. Otherwise the mean over
+    channels is shown.
     """
     if values.ndim == 2:
         frame(axes, box)

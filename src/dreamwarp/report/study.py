@@ -60,7 +60,7 @@ class Study:
     edges : (e, 2)
     alignments : Alignments
     pairs : TrainingPairs or None
-        Input for fitting a model; None if the judgement is known.
+        Input for fitting a model; None if the errors by strength are known already.
     settings : Settings
         Settings of the alignment.
     counts : (n_classes,)

@@ -11,9 +11,9 @@ axes  simplices per box                a simplex is spanned by
 ====  ===============================  ==================================================
 
 The 3-D cut extends the 2-D one: every face of a box is cut like the paper's square. The cut is
-conforming and treats all axes alike. The simplex that contains a point is determined by
-the signs of its coordinates relative to the box centre and the order of their magnitudes, so lookup
-is O(1) in every dimension.
+conforming and treats all axes alike. The signs of a point's coordinates relative to the box centre,
+and the order of their magnitudes, determine the simplex that contains it, so lookup is O(1) in
+every dimension.
 
 Outside the domain the velocity is that of the nearest domain point. This extension is piecewise
 affine too, on unbounded cells that are simplices with some vertices at infinity: the strip beyond
@@ -66,7 +66,7 @@ class Tessellation:
 
     @cached_property
     def lattice(self) -> NDArray[np.int64]:
-        """Vertices as half-box integer coordinates, sorted row-major: (n_vertices, ndim).
+        """Vertices as integers, in units of half a box, sorted row-major: (n_vertices, ndim).
 
         Corners are even in every coordinate, box centres odd; a 3-D face centre is odd in two.
         """
@@ -179,7 +179,7 @@ class Tessellation:
 
     @cached_property
     def _node_lattice(self) -> NDArray[np.int64]:
-        """Nodes in homogeneous half-box integers: (n_nodes, ndim + 1)."""
+        """Nodes in homogeneous coordinates, in units of half a box: (n_nodes, ndim + 1)."""
         directions = self.nodes[len(self.lattice) :].astype(np.int64)
         ones = np.ones((len(self.lattice), 1), dtype=np.int64)
         return np.vstack([np.hstack([self.lattice, ones]), directions])

@@ -36,7 +36,8 @@ BLOCK_BYTES = 16 * 2**20
 BLOCK_POINTS = 2**20
 # Largest error of the fast flow, in the unit domain and in pixels: invisible after resampling.
 TOLERANCE, PIXEL_TOLERANCE = 1e-4, 0.05
-# Steps per edge of a box, by the number of axes, and the refinement near the extreme points.
+# Steps per edge of a bounding box, by the number of axes, and factor of refinement near the extreme
+# points.
 OUTLINE_STEPS = {1: 1, 2: 128, 3: 32}
 FINER_STEPS = {1: 1, 2: 8, 3: 4}
 

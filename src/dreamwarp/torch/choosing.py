@@ -64,8 +64,8 @@ FACTOR, WEAKEST, STRONGEST = math.sqrt(2.0), 0.1, 12.0
 # Fractions of the steps after which errors are measured, and how many strengths above 0 may then
 # continue. None: all may. After the first fraction, errors still fall too fast to extrapolate.
 ROUNDS = ((1 / 8, None), (1 / 4, 4), (1 / 2, 3), (1.0, None))
-# Standard errors by which a strength must be worse to be stopped; higher for 0, which the verdict
-# needs.
+# A strength is stopped if it is worse by this many standard errors; more for strength 0, whose
+# error the verdict needs.
 HOPELESS, HOPELESS_NONE = 2.0, 4.0
 # Lower bound of errors in divisions.
 TINY = 1e-12

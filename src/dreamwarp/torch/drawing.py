@@ -71,7 +71,7 @@ class RandomWarps:
                 f"`model` must be a WarpModel, got {type(model).__name__}. "
                 "Make one with WarpModel.fit or WarpModel.load, or pass `augmenter.model_`."
             )
-        is_real = isinstance(p, Real)  # on its own line: mypy takes no float for Real
+        is_real = isinstance(p, Real)  # on its own line: mypy does not treat float as Real
         if not is_real or not 0.0 <= float(p) <= 1.0:
             raise ValueError(f"`p` must be a probability, from 0 to 1, got {p!r}.")
         self.model = model

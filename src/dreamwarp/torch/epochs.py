@@ -1,4 +1,4 @@
-"""The epoch of a training loop, shared by processes, with warnings about repeated numbers."""
+"""The epoch of a training loop, shared by processes; warns of repeated sample numbers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ NO_NUMBER = -1
 class SharedEpoch:
     """The current epoch, shared by all processes.
 
-    A number repeated within an epoch gets the same warp again. To warn of that, numbers, or at
-    least the first of them, are remembered until the next :meth:`set`. This changes no draw.
+    A sample number repeated within an epoch gets the same warp again. To warn of that, numbers
+    are stored until the next :meth:`set`, at most ``N_REMEMBERED``. This changes no draw.
     """
 
     def __init__(self, epoch: int) -> None:
@@ -66,8 +66,8 @@ class SharedEpoch:
 
     def _remember(self, numbers: np.ndarray[Any, np.dtype[np.int64]]) -> int | None:
         """Remember numbers; return one that was remembered before, or None."""
-        # A hash table without chains: the first number keeps its slot. Processes that write at the
-        # same time can only miss a number, and there are many.
+        # A hash table without chains: the first number keeps its slot. If processes write at the
+        # same time, some numbers are lost; the others are enough to detect repeats.
         drawn = self._value.numpy()[DRAWN:]
         places = numbers % len(drawn)
         before = drawn[places]

@@ -66,7 +66,7 @@ class LearnedWarp(nn.Module):
 
     With ``generator``, its next 63 bits replace (seed, epoch), and images count from 0.
 
-    In DataLoader workers, which can't count together, use :class:`WarpedDataset` or
+    In DataLoader workers, which have no common counter, use :class:`WarpedDataset` or
     :class:`WarpCollate`. In distributed training, give each process its own seed, or numbers.
 
     Examples

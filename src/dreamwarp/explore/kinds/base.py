@@ -126,7 +126,7 @@ class Kind(ABC):
         return {}
 
     def move_landmarks(self, theta: Numbers, landmarks: Landmarks) -> dict[str, Any]:
-        """Landmarks, moved; nothing for kinds without."""
+        """Moved landmarks; empty for kinds that have none."""
         return {}
 
     @abstractmethod
@@ -170,7 +170,7 @@ class Kind(ABC):
 
     @abstractmethod
     def warp_code(self, index: int | None, view: View) -> list[str]:
-        """Python code that warps a sample, or an own one, by ``theta``."""
+        """Python code that warps a sample by ``theta``; ``index`` None: an uploaded sample."""
 
     @abstractmethod
     def align_code(self, source: int, target: int, view: View) -> list[str]:

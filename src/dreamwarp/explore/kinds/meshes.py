@@ -74,7 +74,7 @@ class Meshes(Kind):
         return {"points": pack(sample.points), "faces": to_base64(faces.tobytes())}
 
     def encode_all(self, samples: Sequence[Surface], view: View) -> list[dict[str, Any]]:
-        """Surfaces for the browser, the more the less detailed."""
+        """Surfaces for the browser; the more there are, the fewer triangles each has."""
         most = max(MIN_FACES, MAX_FACES // len(samples))
         return [self.encode(simplify(sample, most), view) for sample in samples]
 

@@ -10,7 +10,7 @@ from dreamwarp.explore.kinds.arrays import Arrays
 from dreamwarp.explore.kinds.base import Array, Numbers, View, pack
 from dreamwarp.explore.uploads import read_text_series
 
-N_TIMES = 129  # at which the warp is shown
+N_TIMES = 129  # number of times at which the warp is shown
 
 
 class Signals(Arrays):

@@ -47,7 +47,7 @@ class Volumes(Images):
         return np.insert(points, view.axis, height, axis=1)
 
     def move_landmarks(self, theta: Numbers, landmarks: Landmarks) -> dict[str, Any]:
-        """None: a slice shows too little of where they go."""
+        """Empty: a slice shows too little of where landmarks go."""
         return {}
 
     def read_upload(self, content: bytes) -> Array:

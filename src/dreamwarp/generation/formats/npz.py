@@ -18,7 +18,7 @@ from dreamwarp.generation.stores import HashingStream, Store, read_bounded
 NO_TIME = (1980, 1, 1, 0, 0, 0)
 PLAIN_FILE = 0o100644 << 16
 UNIX = 3
-# More than the headers of the first member and of its array.
+# Enough to read the zip header of the first array and its NumPy header.
 START_BYTES = 1024
 
 
