@@ -258,7 +258,7 @@ def format_published(archive: lab.Archive) -> str:
 EARLIER = {
     "warps of neighbours, full resolution": "neighbors",
     "warps of random pairs, full resolution": "full_resolution",
-    "warps of random pairs, 4 pixels per cell": "uneven_brightness",
+    "the same, 4 pixels per cell": "uneven_brightness",
 }
 
 
@@ -268,7 +268,7 @@ def format_earlier(archive: lab.Archive) -> str:
     archives = {
         title: lab.Archive(folder / name / "few_labels", archive.protocol)
         for title, name in EARLIER.items()
-    } | {"the same, with equal brightness (the default)": archive}
+    } | {"the same, other tie of strengths (the default)": archive}
     titles = [f"{s.replace('/', ', ')}: {j}" for s in SUMMARY for j in judges_of(s)]
     rows, lines = [], [f"| learned, all defaults | {' | '.join(titles)} |"]
     for title, one in archives.items():

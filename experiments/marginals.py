@@ -81,8 +81,9 @@ def compare(X: Array, y: Array, cells: tuple[int, ...]) -> dict[str, Any]:
     """Mean log-marginal per held-out pair, by row, relative to the prior, with standard errors."""
     space = dw.WarpSpace(cells, boundary="free")
     prior = dw.SmoothPrior(space, displacement=DISPLACEMENT)
-    X, codes = simplify(space, X), np.unique(y, return_inverse=True)[1]
+    codes = np.unique(y, return_inverse=True)[1]
     edges = random_pairs(codes, N_PAIRS)
+    X = simplify(space, X, alike=edges)
     pair_codes = codes[edges[:, 0]]
     finder = EvidenceFinder.for_images(
         prior, X, edges, similarity="ssd", sigma="auto", max_steps=50, progress=False

@@ -35,14 +35,8 @@ from experiments.tasks import Task
 
 Array = NDArray[Any]
 ARCHIVE = lab.Archive(lab.RESULTS / "paper", protocol=1)
-# Results with pairs aligned in other ways.
-FORMER = {
-    title: lab.Archive(lab.RESULTS / "earlier" / name / "paper", protocol=1)
-    for title, name in (
-        ("full resolution", "full_resolution"),
-        ("4 pixels per cell", "uneven_brightness"),
-    )
-}
+# Results with pairs aligned at full resolution.
+FORMER = lab.Archive(lab.RESULTS / "earlier" / "full_resolution" / "paper", protocol=1)
 EXAMPLES = """
 Results are JSON files in results/paper, one per trial: stop and go on at will.
 
@@ -293,9 +287,8 @@ def format_table(archive: lab.Archive, share: float = 1.0) -> str:
     for row in ROWS:
         lines.append(f"| {row} | {' | '.join(format_cells(archive, row, share))} |")
         if ROWS[row].rival == "learned" and share == 1.0:
-            for title, former in FORMER.items():
-                cells = format_cells(former, row, share)
-                lines.append(f"| {row}, {title} (a former default) | {' | '.join(cells)} |")
+            cells = format_cells(FORMER, row, share)
+            lines.append(f"| {row}, former default | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -40,7 +40,7 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
     prob : float
         Probability that a sample is warped.
     strength : float
-        Factor on the learned warps. Default: 1.2, as for all networks.
+        Factor on the learned warps. Default: 1.25, as for all networks.
     mode : str or sequence of str
         Interpolation of each key: ``"bilinear"``, ``"nearest"`` (for label maps) or ``"bicubic"``.
     padding_mode : str or sequence of str

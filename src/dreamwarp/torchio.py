@@ -36,7 +36,7 @@ class LearnedWarp(RandomTransform, SpatialTransform):  # type: ignore[misc]  # T
     label_key : str, optional
         Key of the class in the subject. Default: warps of all classes pooled.
     strength : float
-        Factor on the learned warps. Default: 1.2, as for all networks.
+        Factor on the learned warps. Default: 1.25, as for all networks.
     image_interpolation : {"linear", "nearest", "cubic"}
     **kwargs
         Options of all TorchIO transforms: ``p``, ``include``, ``exclude``, ...

@@ -32,6 +32,7 @@ from dreamwarp.augment.verdict import (
     choose_place,
     compare,
     conclude,
+    expected_strength,
     mean_interval,
 )
 from tests.augment.cases import heights, textures
@@ -254,6 +255,23 @@ def test_the_choice_loses_less_than_the_lowest_error() -> None:
                     losses[row] += truth[places] - truth.min()
     chosen, lowest = losses.T
     assert (chosen < lowest).all()
+
+
+def test_among_equals_the_expected_strength_wins() -> None:
+    errors = np.tile([[0.5], [0.1], [0.1], [0.1], [0.1]], 10)
+    tied = Errors(errors, errors)
+    for expected, chosen in ((0.4, 0.5), (0.8, 0.7), (1.0, 1.0), (1.19, 1.4), (2.0, 1.4)):
+        judged = conclude([tied], STRENGTHS, SETUP._replace(copies=(40,), expected=expected))
+        assert judged.strength == chosen
+    errors[4] = 0.2  # clearly worse: expected or not
+    judged = conclude([tied], STRENGTHS, SETUP._replace(copies=(40,), expected=1.4))
+    assert judged.strength == 1.0
+
+
+def test_fewer_samples_are_expected_to_need_stronger_warps() -> None:
+    assert expected_strength(5000, 10) == 1.0
+    few, many = expected_strength(100, 10), expected_strength(60_000, 10)
+    assert 1.3 < few < 1.5 and 0.7 < many < 0.9
 
 
 def test_among_equals_the_strength_nearest_to_1_wins() -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import dreamwarp as dw
-from dreamwarp.align.images import equalizing_factors, simplify
+from dreamwarp.align import evidence
+from dreamwarp.align.images import equalize, simplify
 from dreamwarp.align.prior import mass_matrix
 from dreamwarp.augment.learning import Settings
 
@@ -106,25 +107,58 @@ def test_brightness_is_not_taken_for_warps() -> None:
     assert found[None] > 1.25  # as they are, warps stand in for brightness
 
 
-def test_simple_images_do_not_depend_on_brightness() -> None:
-    rng, space = np.random.default_rng(0), dw.WarpSpace((2, 2), "free")
-    images = 1.0 - (rng.uniform(size=(6, 20, 20)) < 0.2)  # strokes on a white background
-    images[4] = 0.3
-    simple = simplify(space, images)
-    assert simple.shape == (6, 1, 12, 12)
-    assert not simple[4].any()  # constant
-    dimmed = 1.0 + (images - 1.0) * rng.uniform(0.5, 1.0, size=(6, 1, 1))
-    dimmed[4] = 0.8
-    again = simplify(space, dimmed)
-    assert 0.5 < np.ptp(again) / np.ptp(simple) < 1.0
-    np.testing.assert_allclose(again / np.ptp(again), simple / np.ptp(simple), atol=1e-5)
-    # The thickness of strokes makes no difference, and what is almost constant is not scaled up.
-    wide = np.zeros((2, 20, 20))
-    wide[0, 4:6], wide[1, 4:12] = 1.0, 1.0
-    strokes = wide[:, None].astype(np.float32)
-    np.testing.assert_allclose(equalizing_factors(strokes, 0.0), 1.0, rtol=1e-6)
-    strokes[1] *= 0.01
-    assert 0.01 * equalizing_factors(strokes, 0.0)[1] < 0.1
+def test_components_that_are_left_out_are_negligible(monkeypatch: pytest.MonkeyPatch) -> None:
+    prior, X = warped_wheels(60, seed=4)
+    found = []
+    for n_least in (evidence.MIN_COMPONENTS, prior.space.dim):
+        monkeypatch.setattr(evidence, "MIN_COMPONENTS", n_least)
+        augmenter = dw.Augmenter(model="gaussian", strength=1.0, progress=False)
+        model = augmenter.fit(X, np.zeros(60, int)).model_
+        displacement = displacement_of(prior.space, model.covariance(0))
+        found.append((displacement, divergence_of(prior.space, model.sample(500, 0))))
+    np.testing.assert_allclose(*found, rtol=0.05)
+
+
+def drawings(n: int, seed: int) -> np.ndarray:
+    """Dark dots on a background that is white in one channel and grey in the other."""
+    dots = np.random.default_rng(seed).uniform(size=(1, 1, 20, 20)) < 0.2
+    dots[..., [0, -1], :], dots[..., [0, -1]] = False, False
+    ground = np.array([1.0, 0.5]).reshape(1, 2, 1, 1)
+    return np.repeat(ground - 0.4 * dots, n, axis=0).astype(np.float32)
+
+
+def test_equal_brightness_undoes_factors_about_the_background() -> None:
+    images = drawings(6, seed=0)
+    factors = np.array([0.5, 1.0, 1.5, 0.7, 1.2, 0.0]).reshape(-1, 1, 1, 1)
+    ground = images[:, :, :1, :1]
+    uneven = (ground + factors * (images - ground)).astype(np.float32)
+    alike = np.array([(0, 1), (2, 3), (1, 4), (0, 2)])
+    found = equalize(uneven, alike)
+    np.testing.assert_allclose(found[:5], np.repeat(found[:1], 5, axis=0), atol=1e-6)
+    np.testing.assert_allclose(found[:, :, 0, 0], uneven[:, :, 0, 0], atol=1e-6)
+    np.testing.assert_array_equal(found[5], uneven[5])  # constant
+    assert 0.3 < np.ptp(found[0]) / np.ptp(images[0]) < 1.5
+    # Sizes whose squares overflow or underflow.
+    for size in (1e-24, 1e25):
+        scaled = equalize((size * uneven).astype(np.float32), alike)
+        np.testing.assert_allclose(scaled / np.float32(size), found, rtol=1e-4, atol=1e-4)
+
+
+def test_brightness_is_kept_unless_pairs_get_more_alike() -> None:
+    alike = np.array([(0, 1), (1, 2)])
+    strokes = np.zeros((3, 1, 20, 20), np.float32)
+    strokes[0, :, 4:6], strokes[1, :, 4:8], strokes[2, :, 4:12] = 1.0, 1.0, 1.0
+    strokes[:, :, :, [0, -1]] = 0.0
+    assert equalize(strokes, alike) is strokes  # they differ in thickness
+    rng = np.random.default_rng(1)
+    signals = rng.normal(size=(3, 1, 50)).astype(np.float32) ** 3
+    assert equalize(signals, alike) is signals
+    assert equalize(np.ones((3, 1, 4, 4), np.float32), alike) is not None
+    dark = drawings(3, seed=2)
+    dark[2] = dark[2, :, :1, :1] + 1e-4 * (dark[2] - dark[2, :, :1, :1])
+    dark[1] = dark[1, :, :1, :1] + 0.5 * (dark[1] - dark[1, :, :1, :1])
+    found = equalize(dark, np.array([(0, 1)]))
+    assert np.ptp(found[2, 0]) == pytest.approx(10.0 * np.ptp(dark[2, 0]), rel=0.01)
 
 
 def test_samples_are_aligned_at_the_resolution_of_the_cells() -> None:

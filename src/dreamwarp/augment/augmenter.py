@@ -91,10 +91,11 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Gaussians of ``method="eb"``, 1,000 random pairs, or 50 per class if that is more.
         ``model="template"`` aligns all neighbours in any case.
     pixels_per_cell : int, "auto" or None
-        Samples are scaled to equal brightness, smoothed and reduced to at most this many pixels per
-        cell and axis before they are aligned. Brightness and finer detail, such as the thickness of
-        strokes, differ in ways that no warp of the cells explains. None: samples are aligned as
-        they are. ``"auto"``: 4 for ``method="eb"``, else None.
+        Samples are smoothed and reduced to at most this many pixels per cell and axis before they
+        are aligned. Finer detail, such as the thickness of strokes, differs in ways that no warp of
+        the cells explains. So does brightness: it is equalized if that makes samples of a class
+        more alike. None: samples are aligned as they are. ``"auto"``: 4 for ``method="eb"``, else
+        None.
     model : {"template", "gaussian", "kde"}
         Kind of distribution, the ``kind`` of :meth:`~dreamwarp.WarpModel.fit`. ``"template"``:
         samples of the fit get warps toward their own neighbours (posterior modes) plus noise of
@@ -105,7 +106,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     strength : float or "auto"
         Factor on the learned warps. ``"auto"``: chosen by :meth:`judge`, from 0.5 to 1.4, or up to
         4 if 1.4 is best; 0 (no warps) unless warps help a nearest-neighbour classifier. A number is
-        used as it is. Other classifiers may need another strength, and networks often a larger one:
+        used as it is. Other classifiers may need another strength, networks too:
         :meth:`with_strength` changes it without a new fit.
     keep_unusable : bool
         Whether to also learn from pairs that could not be aligned.

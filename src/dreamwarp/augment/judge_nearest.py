@@ -62,7 +62,8 @@ Integers = NDArray[np.int64]
 # Strengths that "auto" compares, and those it adds, one by one, while the largest is the best.
 STRENGTHS = (0.0, 0.5, 0.7, 1.0, 1.4)
 STRONGER = (2.0, 2.8, 4.0)
-# Warped samples per strength over all folds: a constant plus some per sample, within limits.
+# Warped samples per strength over all folds: a constant plus some per sample, within limits. Below
+# 1,000 samples it is the lower limit: strong warps of few samples need many copies.
 # 1,000 images of 28 x 28 then take about 5 s of processor time.
 N_WARPED, N_WARPED_PER_SAMPLE, LEAST_WARPED, MOST_WARPED = 12_000, 12, 24_000, 60_000
 # Copies per sample. Samples are subsampled so that each has at least MIN_COPIES.

@@ -50,6 +50,9 @@ LEARNING_METHODS = ("eb", *METHODS)
 
 # Most pairs that empirical Bayes learns from: in all, or per class if that is more.
 MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS = 1000, 50
+# Pairs that decide whether brightness is equalized, within limits: so many that they have this many
+# values.
+MIN_COMPARED, MAX_COMPARED, COMPARED_VALUES = 20, 500, 10_000_000
 # If samples differ from the centre of their class with covariance Σ, two of them differ with 2 Σ.
 TO_CENTER = np.sqrt(0.5)
 # Template warps with method="eb": how many neighbours the Gaussian of the class counts as, and the
@@ -104,7 +107,7 @@ class Settings:
 
     @property
     def resolution(self) -> int | None:
-        """Pixels per cell and axis at which samples are aligned; None: all."""
+        """Pixels per cell and axis at which samples are aligned; None: as they are."""
         if self.pixels_per_cell != "auto":
             return self.pixels_per_cell
         return PIXELS_PER_CELL if self.method == "eb" else None
@@ -258,8 +261,10 @@ class Learner:
 
     @cached_property
     def simple_images(self) -> NDArray[np.float32]:
-        """The images (n, channels, *spatial) at the resolution at which they are aligned."""
-        return simplify(self.space, self.images, self.settings.resolution)
+        """The images (n, channels, *spatial) as they are aligned; see ``simplify``."""
+        n_most = max(MIN_COMPARED, min(MAX_COMPARED, COMPARED_VALUES // self.images[0].size))
+        alike = random_pairs(self.codes, n_most)
+        return simplify(self.space, self.images, self.settings.resolution, alike=alike)
 
     @cached_property
     def smooth_prior(self) -> SmoothPrior:

@@ -11,9 +11,9 @@ simulations with the best strength at 0.7, 1 or 1.4, and 1 expected, this makes 
 fifth smaller than choosing the lowest error. With a whole standard error and few held-out samples,
 the excess error is larger than that.
 
-The expected strength is near 1, the learned scale, and falls with the number of samples per class:
-warps fill the gaps between samples, like the kernels of a density estimate, whose best width is
-proportional to n^(-1 / (d + 4)) in d dimensions.
+The expected strength is 1, the learned scale, except for a nearest neighbour. There it falls with
+the number n of samples per class: warps fill the gaps between samples, like the kernels of a
+density estimate, whose best width is proportional to n^(-1 / (d + 4)) in d dimensions.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class Errors(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """How errors were measured, for the wording of the verdict.
+    """How errors were measured, and which strength is expected to be the best.
 
     Attributes
     ----------

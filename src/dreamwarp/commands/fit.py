@@ -101,9 +101,8 @@ def fit(
         int | None,
         alignment_option(
             min=1,
-            help="Scale samples to equal brightness and reduce them to at most this many pixels "
-            "per cell and axis before aligning them. Default: 4 for eb; other methods align them "
-            "as they are.",
+            help="Reduce samples to at most this many pixels per cell and axis before aligning "
+            "them. Default: 4 for eb, full resolution for other methods.",
         ),
     ] = None,
     similarity: SimilarityOption = "ssd",

@@ -296,7 +296,7 @@ def add_strength(page: Page, study: Study) -> None:
         )
     page.text(
         f"The strength of the model is {model.strength:g}, chosen for a nearest neighbour. "
-        "Networks often do best with stronger warps."
+        "Networks may do best with another."
     )
 
 

@@ -50,7 +50,7 @@ from dreamwarp.core.draws import Seed, as_key, derive_seed
 from dreamwarp.core.progress import ProgressOption, check_progress, track
 from dreamwarp.core.validation import check_factor, check_integer
 from dreamwarp.model import WarpModel
-from dreamwarp.model.strength import NETWORK_STRENGTH, apply_strength
+from dreamwarp.model.strength import apply_strength
 from dreamwarp.torch.drawing import RandomWarps
 from dreamwarp.torch.networks import make_network
 
@@ -468,9 +468,7 @@ class _Race:
                 loss = found[step].smooth - self.found[best][step].smooth
                 stopped[strength] = self.found[best][last].smooth + loss
         n_others = max(len(fold.kept) for fold in self.folds)
-        setup = Setup(
-            (), n_others, len(self.data.codes), judge=self.maker.name, expected=NETWORK_STRENGTH
-        )
+        setup = Setup((), n_others, len(self.data.codes), judge=self.maker.name)
         judgement = conclude([errors], [0.0, *left], setup, stopped=stopped)
         for strength in self.broken:
             judgement.errors.setdefault(strength, math.nan)
