@@ -370,8 +370,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if estimator is None:
             if copies is not None:
                 raise ValueError(
-                    "`copies` must be None without `estimator`: for the nearest neighbour several "
-                    f"numbers of copies are compared, got {copies!r}."
+                    f"`copies` must be None without `estimator`, got {copies!r}. The nearest "
+                    "neighbour is tested with several numbers of copies."
                 )
             return self._judge(strengths)
         return judge_estimator(
@@ -621,9 +621,9 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         shape, ndim = self._images.shape, self.space_.ndim
         if self.image_shape is not None and shape[1:] != check_image_shape(self.image_shape, ndim):
             raise ValueError(
-                f"`X` must have rows, or samples of shape {tuple(self.image_shape)}, for "
-                f"`image_shape`, got samples of shape {shape[1:]}. Leave out `image_shape`, which "
-                "only rows need."
+                "`X` must have flat rows, or samples of the shape `image_shape`, "
+                f"{tuple(self.image_shape)}, got samples of shape {shape[1:]}. Leave out "
+                "`image_shape` unless samples are flat rows."
             )
         spatial = shape[len(shape) - ndim :]
         if max(spatial) < 2:

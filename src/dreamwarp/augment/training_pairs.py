@@ -115,5 +115,5 @@ def check_number(n_pairs: int, kind: str) -> None:
     if n_pairs < MIN_PAIRS:
         raise ValueError(
             f"there must be at least {MIN_PAIRS} {kind} within classes, got {n_pairs}. Give more "
-            "samples per class; samples without structure can't be aligned."
+            "samples per class. Constant samples do not count: they can't be aligned."
         )

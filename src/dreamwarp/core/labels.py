@@ -31,7 +31,7 @@ def check_label(label: Any) -> Label:
         raise ValueError(f"labels that are numbers must stay below 2^63 - 1, got {plain}.")
     if type(plain) is str and plain.endswith("\0"):
         raise ValueError(
-            f"labels must not end in a zero character, which arrays drop, got {plain!r}."
+            f"labels must not end in a zero character (\\0), which NumPy drops, got {plain!r}."
         )
     return plain
 

@@ -401,7 +401,7 @@ class WarpSpace:
             )
         largest = max(values.max(initial=0.0), -values.min(initial=0.0))
         if largest > MAX_THETA:
-            raise ValueError(f"`theta` must stay below {MAX_THETA:g}, got {largest:g}.")
+            raise ValueError(f"`theta` must stay below {MAX_THETA:g} in size, got {largest:g}.")
         return np.atleast_2d(values), values.ndim == 1
 
     def _check_points(self, points: ArrayLike) -> Array:
@@ -451,7 +451,7 @@ def check_tolerance(method: Method, tolerance: float) -> float:
     if method == "fast" and tolerance < MIN_TOLERANCE:
         raise ValueError(
             f"`tolerance` must be at least {MIN_TOLERANCE:g}, the precision of float32, got "
-            f'{tolerance!r}. Use method="exact" for less.'
+            f'{tolerance!r}. Use method="exact" for smaller errors.'
         )
     return float(tolerance)
 

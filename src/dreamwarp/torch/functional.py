@@ -59,7 +59,7 @@ class _Once(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor) -> Any:
         raise NotImplementedError(
-            "a warp can be differentiated once, not twice. Detach its gradient, or take "
+            "a warp can be differentiated once, not twice. Detach its gradient, or use finite "
             "differences of gradients."
         )
 
