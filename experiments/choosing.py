@@ -23,7 +23,8 @@ from experiments.tasks import load_task
 
 ARCHIVE = lab.Archive(lab.RESULTS / "choosing", protocol=1)
 SETS = ("mnist-100", "fashion-100", "digits-10")
-STRENGTHS = (0.35, 0.5, 0.6, 0.7, 0.85, 1.0, 1.2, 1.4, 1.7, 2.0, 2.8)
+# In the order in which they are tried: a coarse grid first.
+STRENGTHS = (1.0, 0.7, 1.4, 0.5, 2.0, 0.35, 2.8, 0.85, 1.2, 0.6, 1.7)
 SEEDS, N_STEPS = (0, 1, 2), 4000
 
 
@@ -119,7 +120,7 @@ def main(arguments: list[str] | None = None) -> int:
                 found = choose(Choice(name))
                 ARCHIVE.keep(Choice(name), found, found["took"], commit)
                 print(f"{name}: {found['verdict']}", flush=True)
-        trials = [Trial(name, s, k) for k in SEEDS for name in SETS for s in STRENGTHS]
+        trials = [Trial(name, s, k) for k in SEEDS for s in STRENGTHS for name in SETS]
         n_failed = lab.tell(lab.run_missing(ARCHIVE, lambda: trials, run))
     print(format_table(ARCHIVE))
     if not options.table:
