@@ -621,9 +621,9 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         shape, ndim = self._images.shape, self.space_.ndim
         if self.image_shape is not None and shape[1:] != check_image_shape(self.image_shape, ndim):
             raise ValueError(
-                "`X` must have flat rows, or samples of the shape `image_shape`, "
-                f"{tuple(self.image_shape)}, got samples of shape {shape[1:]}. Leave out "
-                "`image_shape` unless samples are flat rows."
+                f"`X` must have flat rows, or samples of shape {tuple(self.image_shape)}, the "
+                f"`image_shape`, got samples of shape {shape[1:]}. Leave out `image_shape` unless "
+                "samples are flat rows."
             )
         spatial = shape[len(shape) - ndim :]
         if max(spatial) < 2:

@@ -234,8 +234,8 @@ def _check_visible(store: Store, digests: Digests) -> None:
             store.open(name).close()
         except FileNotFoundError:
             raise OSError(
-                f"a worker wrote {name}, but this machine can't see it. Use an output folder or "
-                "address that all machines share."
+                f"a worker has written {name}, which can't be seen from here. Use an output folder "
+                "or address that all machines share."
             ) from None
 
 
