@@ -43,8 +43,8 @@ Images = NDArray[np.float32]
 N_COMPONENTS = 128
 # The last components are left out too, as long as at least MIN_COMPONENTS remain and those left out
 # have at most the share NEGLIGIBLE of the prior's mean square displacement. With (4, 4) cells and a
-# free boundary, 42 of 82 remain, which takes an eighth of the time.
-MIN_COMPONENTS, NEGLIGIBLE = 40, 1e-3
+# free boundary, 50 of 82 remain, which takes a quarter of the time.
+MIN_COMPONENTS, NEGLIGIBLE = 50, 1e-3
 # Pairs per block of posteriors, so that their factors stay in the cache.
 BLOCK = 64
 
