@@ -11,9 +11,9 @@ from monai.transforms import InvertibleTransform, MapTransform, RandomizableTran
 from monai.utils import TraceKeys, convert_to_dst_type, convert_to_tensor, ensure_tuple_rep
 
 from dreamwarp.core.listing import public_names
-from dreamwarp.core.validation import check_choice, check_factor
+from dreamwarp.core.validation import check_choice
 from dreamwarp.model import WarpModel
-from dreamwarp.model.strength import NETWORK_STRENGTH
+from dreamwarp.model.strength import resolve_network_strength
 from dreamwarp.torch.functional import warp_item
 
 __all__ = ["LearnedWarpd"]
@@ -39,8 +39,8 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
         Key of the class. Default: warps of all classes pooled.
     prob : float
         Probability that a sample is warped.
-    strength : float
-        Factor on the learned warps. Default: 1.25, as for all networks.
+    strength : float, optional
+        Factor on the learned warps. Default: the model's for networks.
     mode : str or sequence of str
         Interpolation of each key: ``"bilinear"``, ``"nearest"`` (for label maps) or ``"bicubic"``.
     padding_mode : str or sequence of str
@@ -64,7 +64,7 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
         *,
         label_key: Hashable | None = None,
         prob: float = 1.0,
-        strength: float = NETWORK_STRENGTH,
+        strength: float | None = None,
         mode: Any = "bilinear",
         padding_mode: Any = "border",
         allow_missing_keys: bool = False,
@@ -74,7 +74,7 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
         MapTransform.__init__(self, keys, allow_missing_keys)
         RandomizableTransform.__init__(self, prob)
         self.model, self.label_key = model, label_key
-        self.strength = check_factor("strength", strength)
+        self.strength = resolve_network_strength(model, strength)
         self.mode = ensure_tuple_rep(mode, len(self.keys))
         self.padding_mode = ensure_tuple_rep(padding_mode, len(self.keys))
         for value in self.mode:

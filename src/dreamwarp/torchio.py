@@ -13,9 +13,9 @@ from torchio.transforms import SpatialTransform
 from torchio.transforms.augmentation import RandomTransform
 
 from dreamwarp.core.listing import public_names
-from dreamwarp.core.validation import check_choice, check_factor
+from dreamwarp.core.validation import check_choice
 from dreamwarp.model import WarpModel
-from dreamwarp.model.strength import NETWORK_STRENGTH
+from dreamwarp.model.strength import resolve_network_strength
 from dreamwarp.space import Warp, WarpSpace
 from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
 from dreamwarp.torch.functional import warp_item
@@ -35,8 +35,8 @@ class LearnedWarp(RandomTransform, SpatialTransform):  # type: ignore[misc]  # T
         With three axes, or two for images of one slice.
     label_key : str, optional
         Key of the class in the subject. Default: warps of all classes pooled.
-    strength : float
-        Factor on the learned warps. Default: 1.25, as for all networks.
+    strength : float, optional
+        Factor on the learned warps. Default: the model's for networks.
     image_interpolation : {"linear", "nearest", "cubic"}
     **kwargs
         Options of all TorchIO transforms: ``p``, ``include``, ``exclude``, ...
@@ -47,7 +47,7 @@ class LearnedWarp(RandomTransform, SpatialTransform):  # type: ignore[misc]  # T
         model: WarpModel,
         *,
         label_key: str | None = None,
-        strength: float = NETWORK_STRENGTH,
+        strength: float | None = None,
         image_interpolation: Interpolation = "linear",
         **kwargs: Any,
     ) -> None:
@@ -55,7 +55,7 @@ class LearnedWarp(RandomTransform, SpatialTransform):  # type: ignore[misc]  # T
         if not isinstance(model, WarpModel):
             raise TypeError(f"`model` must be a WarpModel, got {type(model).__name__}.")
         self.model, self.label_key = model, label_key
-        self.strength = check_factor("strength", strength)
+        self.strength = resolve_network_strength(model, strength)
         self.image_interpolation = check_choice(
             "image_interpolation", image_interpolation, INTERPOLATIONS
         )

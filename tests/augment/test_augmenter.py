@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from sklearn.utils.estimator_checks import check_estimator
 import dreamwarp as dw
 from dreamwarp.augment import Resampler, augmenter, judge_nearest, learning
 from dreamwarp.augment.source import SampleSource
+from dreamwarp.augment.verdict import UNKNOWN, Judgement
+from dreamwarp.model.strength import NETWORK_FACTOR, NETWORK_STRENGTH
 from tests.augment.cases import QUICK, SIZE, warped_shapes
 
 # scikit-learn expects that what is trained on and what is predicted from are transformed alike.
@@ -32,6 +35,7 @@ def few_warped_samples() -> Iterator[None]:
     """Fewer warped samples to judge by: quick."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(judge_nearest, "N_WARPED", 500)
+        patch.setattr(judge_nearest, "LEAST_WARPED", 500)
         yield
 
 
@@ -106,6 +110,23 @@ def test_a_given_strength_is_not_judged_until_asked(fitted: dw.Augmenter, monkey
     for some in (quick().fit(X, y), chosen.with_strength(0.5)):
         assert some.strength_errors_ == {} and np.isnan(some.verdict_.improvement)
         assert "not judged" in str(some.verdict_) and "`judge()`" in str(some.verdict_)
+
+
+@pytest.mark.parametrize("probably", [True, False])
+@pytest.mark.filterwarnings("ignore:no strength is better")
+def test_networks_get_stronger_warps_than_a_nearest_neighbour(
+    fitted: dw.Augmenter, probably: bool, monkeypatch: Any, tmp_path: Path
+) -> None:
+    errors = {0.0: 0.3, 0.5: 0.2, 1.0: 0.1, 2.0: 0.2}
+    verdict = replace(UNKNOWN, probably=probably)
+    found = Judgement(0.5 if probably else 0.0, errors, verdict)
+    monkeypatch.setattr(augmenter, "judge_strengths", lambda *_, **__: found)
+    assert fitted.model_.network_strength == NETWORK_STRENGTH  # not judged
+    fitted.with_strength("auto").model_.save(tmp_path / "model.npz")
+    model = dw.WarpModel.load(tmp_path / "model.npz")
+    expected = pytest.approx(NETWORK_FACTOR) if probably else NETWORK_STRENGTH
+    assert model.network_strength == expected
+    assert model.with_strength(3.0).network_strength == expected
 
 
 def test_unusable_pairs_are_left_out_unless_told() -> None:

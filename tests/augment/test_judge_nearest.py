@@ -26,6 +26,7 @@ from dreamwarp.augment.folds import (
 )
 from dreamwarp.augment.judge_nearest import STRENGTHS, STRONGER, smooth_errors
 from dreamwarp.augment.verdict import (
+    UNKNOWN,
     Errors,
     Judgement,
     Setup,
@@ -111,6 +112,7 @@ def test_copies_are_held_out_together() -> None:
 
 def test_a_verdict_is_not_better_for_samples_given_twice(monkeypatch: Any) -> None:
     monkeypatch.setattr(judge_nearest, "N_WARPED", 500)
+    monkeypatch.setattr(judge_nearest, "LEAST_WARPED", 500)
     X, y = textures(8, 0)
     once = fitted().judge(strengths=[1.0]).verdict
     repeated = clone(fitted()).fit(np.repeat(X, 2, axis=0), np.repeat(y, 2))
@@ -334,6 +336,7 @@ def test_stronger_warps_are_tried_while_they_are_better(
     worst_from: float, n_more: int, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(judge_nearest, "N_WARPED", 500)
+    monkeypatch.setattr(judge_nearest, "LEAST_WARPED", 500)
 
     def take_strength(fold: Any, data: Any, nearest: Any, copies: Any) -> Any:
         return {some: some for some in nearest}
@@ -350,6 +353,45 @@ def test_stronger_warps_are_tried_while_they_are_better(
     assert judged.strength == (*STRENGTHS, *STRONGER)[len(STRENGTHS) - 1 + n_more]
     assert ("larger ones may be better" in str(judged)) == (n_more == len(STRONGER))
     assert tuple(fitted().judge(strengths=[2, 1]).errors) == (0.0, 1.0, 2.0)
+
+
+def test_strengths_that_stop_early_keep_their_distance_from_the_best(monkeypatch: Any) -> None:
+    monkeypatch.setattr(judge_nearest, "N_WARPED", 500)
+    monkeypatch.setattr(judge_nearest, "LEAST_WARPED", 500)
+    excess = {0.0: 0.3, 0.5: 0.2, 0.7: 0.01, 1.0: 0.0, 1.4: 0.1}
+    random = np.random.default_rng(0)
+    noise = {strength: random.normal(0.0, 0.05, 1000) for strength in excess}
+
+    def count(fold: Any, data: Any, nearest: Any, copies: Any) -> Any:
+        return {strength: (strength, copies.stop) for strength in nearest}
+
+    def errors_at(folds: Any, nearest: Any) -> Errors:
+        strength, n_copies = nearest[0]
+        level = excess[strength] + (0.5 / n_copies if strength else 0.0)
+        n = sum(len(fold.truth) for fold in folds)
+        return as_errors(level + noise[strength][:n] - noise[strength][:n].mean())
+
+    monkeypatch.setattr(judge_nearest, "_add_copies", count)
+    monkeypatch.setattr(judge_nearest, "_errors_of", errors_at)
+    judged = fitted().judge()
+    for strength, error in judged.errors.items():
+        assert error - judged.errors[1.0] == pytest.approx(
+            excess[strength] - (0.0 if strength else judged.errors[1.0]), abs=1e-12
+        )
+
+
+def test_the_turning_point_lies_between_the_strengths_compared() -> None:
+    def judged(errors: dict[float, float]) -> Judgement:
+        return Judgement(1.0, errors, UNKNOWN)
+
+    for best in (0.6, 0.85, 1.0, 1.15):
+        errors = {s: 0.1 + np.log(s / best) ** 2 if s else 0.2 for s in STRENGTHS}
+        assert judged(errors).turning_point == pytest.approx(best)
+    falling, equal = {s: 0.5 - 0.1 * s for s in STRENGTHS}, dict.fromkeys(STRENGTHS, 0.1)
+    assert judged(falling).turning_point == 1.4
+    assert judged(equal).turning_point == 0.5
+    assert judged({0.0: 0.1, 0.7: 0.3, 1.0: 0.2, 2.0: math.nan}).turning_point == 1.0
+    assert math.isnan(judged({}).turning_point) and math.isnan(judged({0.0: 0.1}).turning_point)
 
 
 def test_strengths_to_compare_are_checked() -> None:

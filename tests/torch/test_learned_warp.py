@@ -121,6 +121,7 @@ def test_strength_scales_warps() -> None:
         assert torch.equal(draws(warp), half)
     # Networks have a strength of their own, not what is recommended for a nearest neighbour.
     assert torch.equal(draws(LearnedWarp(make_model().with_strength(0.5))), full)
+    assert LearnedWarp(make_model().with_settings(network_strength=0.8)).strength == 0.8
 
 
 def test_a_model_that_recommends_no_warps_says_so() -> None:

@@ -194,13 +194,15 @@ def _judge(
 ) -> list[Errors]:
     """Errors at all strengths, by number of copies.
 
-    Strengths that can't win get no more copies: their errors stay as they are.
+    Strengths that can't win get no more copies. Their errors change as those of the best one.
     """
     nearest = {strength: [fold.distances for fold in folds] for strength in strengths}
     found: list[Errors] = []
-    still_in = list(strengths)
+    can_win = np.ones(len(strengths), bool)
+    stopped: dict[int, int] = {}  # the last round, by row
     with track(len(folds) * copies[-1], "judging strengths", progress) as advance:
         for done, wanted in pairwise((0, *copies)):
+            still_in = [s for s, good in zip(strengths, can_win, strict=True) if good]
             for number, fold in enumerate(folds):
                 copied = {strength: nearest[strength][number] for strength in still_in}
                 for strength, near in _add_copies(fold, data, copied, range(done, wanted)).items():
@@ -209,8 +211,13 @@ def _judge(
             errors = [_errors_of(folds, nearest[strength]) for strength in strengths]
             found.append(Errors(*map(np.stack, zip(*errors, strict=True))))
             smooth = found[-1].smooth
-            can_win = are_as_good(smooth, int(smooth.mean(axis=1).argmin()), CLEAR)
-            still_in = [s for s, good in zip(strengths, can_win, strict=True) if good]
+            best = int(np.where(can_win, smooth.mean(axis=1), np.inf).argmin())
+            for row, last in stopped.items():
+                smooth[row] += smooth[best] - found[last].smooth[best]
+            can_win &= are_as_good(smooth, best, CLEAR)
+            for row, strength in enumerate(strengths):
+                if strength > 0.0 and not can_win[row]:  # 0 has no copies
+                    stopped.setdefault(row, len(found) - 1)
     return found
 
 

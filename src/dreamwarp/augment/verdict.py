@@ -118,8 +118,8 @@ class Judgement:
         The best strength; 0 if warps do not help.
     errors : dict of float to float
         Mean error at each strength; smoothed for the nearest-neighbour classifier. Empty if nothing
-        could be held out. For a strength that was dropped early: its error when it was dropped
-        (nearest neighbour), or the best error plus the difference at that time (others).
+        could be held out. For a strength that was dropped early: the best error plus the
+        difference at that time.
     verdict : Verdict
     spreads : dict of float to float
         Standard errors of these means. The verdict uses paired differences, whose standard errors
@@ -133,6 +133,26 @@ class Judgement:
     verdict: Verdict
     spreads: dict[float, float] = field(default_factory=dict)
     is_smooth: bool = True
+
+    @property
+    def turning_point(self) -> float:
+        """Strength above 0 of the lowest error, interpolated between those compared.
+
+        The lowest point of the parabola, in log strength, through the best strength and its
+        neighbours; the best itself if it is the smallest or largest. NaN if none was compared.
+        """
+        known = sorted((s, e) for s, e in self.errors.items() if s > 0.0 and math.isfinite(e))
+        if not known:
+            return math.nan
+        x, errors = np.log([s for s, _ in known]), np.array([e for _, e in known])
+        best = int(errors.argmin())
+        if best in (0, len(known) - 1):
+            return known[best][0]
+        near = slice(best - 1, best + 2)
+        bend, slope, _ = np.polyfit(x[near] - x[best], errors[near], 2)
+        if bend <= 0.0:  # equal errors
+            return known[best][0]
+        return float(np.exp(np.clip(x[best] - slope / (2.0 * bend), x[best - 1], x[best + 1])))
 
     def __str__(self) -> str:
         listed = ", ".join(f"{strength:g}: {error:.1%}" for strength, error in self.errors.items())

@@ -22,7 +22,6 @@ from dreamwarp.augment.augmenter import Augmenter
 from dreamwarp.augment.rivals.elastic import deform_elastically
 from dreamwarp.core.progress import track
 from dreamwarp.data.dataset import DataSet, Part
-from dreamwarp.model.strength import NETWORK_STRENGTH
 
 # A classifier's name, training digits and test digits.
 Task = tuple[str, Part, Part]
@@ -110,7 +109,8 @@ def warp_by_class(train: Part, augmenter: Augmenter, n: int, first: int = 0) -> 
     """Warp ``n`` digits, taken in turn, at the network's strength; warps count from ``first``."""
     which = np.arange(n) % len(train.X)
     X, y = train.X[which], train.y[which]
-    return Part(augmenter.transform(X, y, first=first, strength=NETWORK_STRENGTH), y)
+    strength = augmenter.model_.network_strength
+    return Part(augmenter.transform(X, y, first=first, strength=strength), y)
 
 
 def as_digits(data: DataSet) -> tuple[Part, Part]:

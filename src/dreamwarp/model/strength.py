@@ -1,7 +1,6 @@
 """Strength: the factor on learned warps. 1 is as learned, 2 twice as large.
 
-A model recommends a strength, chosen for a nearest-neighbour classifier. Networks have their own
-default.
+A model recommends a strength, chosen for a nearest-neighbour classifier, and another for networks.
 """
 
 from __future__ import annotations
@@ -17,12 +16,9 @@ if TYPE_CHECKING:
     from dreamwarp.model.warpmodel import WarpModel
 
 
-# Default for networks. At strength 1, warps learned by empirical Bayes are as large as the
-# differences between samples and the centre of their class. On MNIST, networks do best with
-# slightly stronger warps: with 100 labels per class and 7,200 steps, in a draw apart from those of
-# the study, the errors of an MLP at 1 / 1.3 / 1.6 were 2.56 / 2.22 / 2.30 %, those of a ConvNet at
-# 1 / 1.2 1.45 / 1.42 %. On Fashion-MNIST, an MLP does better at 0.8 than at 1 or more.
-NETWORK_STRENGTH = 1.25
+# The default for networks is NETWORK_FACTOR times the best strength for a nearest neighbour, which
+# held-out samples tell; NETWORK_STRENGTH if strengths were not compared, or none helps.
+NETWORK_FACTOR, NETWORK_STRENGTH = 1.45, 1.25
 
 
 def check_strength(strength: Any) -> float | None:
@@ -33,17 +29,17 @@ def check_strength(strength: Any) -> float | None:
 
 
 def resolve_network_strength(model: WarpModel, strength: float | None) -> float:
-    """The given strength, or ``NETWORK_STRENGTH``, with a warning if the model recommends 0."""
+    """The given strength, or the model's for networks, with a warning if it recommends 0."""
     if strength is not None:
         return check_factor("strength", strength, or_else=", or None for networks' default")
     if model.strength == 0.0:
         warn_user(
             "the model recommends strength 0, because no strength was better than no warps for a "
-            f"nearest-neighbour classifier. Networks get strength {NETWORK_STRENGTH:g} anyway. Use "
+            f"nearest-neighbour classifier. Networks get {model.network_strength:.3g} anyway. Use "
             "`dreamwarp.torch.choose_strength`, or give `strength`.",
             RuntimeWarning,
         )
-    return NETWORK_STRENGTH
+    return model.network_strength
 
 
 def resolve_strength(model: WarpModel, strength: float | None) -> float:

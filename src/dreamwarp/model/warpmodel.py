@@ -28,6 +28,7 @@ from dreamwarp.model.gaussian import Components, Gaussian, components
 from dreamwarp.model.labels import USE_NONE, encode, label_key, refuse_unknown
 from dreamwarp.model.pairs import check_pairs
 from dreamwarp.model.selection import choose_hyperparameters
+from dreamwarp.model.strength import NETWORK_STRENGTH
 from dreamwarp.space import WarpSpace
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class WarpModel:
         ``n_neighbors``, ``method``, ``similarity``, ``sigma``, ``displacement``, ``length``,
         ``keep_unusable``, ``discount_poor``, ``max_steps``, ``max_draws``, ``max_pairs``,
         ``pixels_per_cell``, ``strength`` and ``seed``; ``samples``, a fingerprint of the fitted
-        samples; and, if strengths were compared, ``judgement``, the errors by strength.
+        samples; and, if strengths were compared, ``judgement``, the errors by strength, and
+        ``network_strength``.
     pooled : Gaussian
         The distribution for all classes.
     strength : float
@@ -220,8 +222,14 @@ class WarpModel:
             refuse_unknown(label, self.classes, USE_NONE)
         return self._distributions[self.classes[code]]
 
+    @property
+    def network_strength(self) -> float:
+        """Default strength for networks: that of the ``Augmenter`` that fitted it, or 1.25."""
+        known = self.settings.get("network_strength", NETWORK_STRENGTH)
+        return check_factor("network_strength", known)
+
     def with_strength(self, strength: float) -> WarpModel:
-        """A copy that recommends another strength."""
+        """A copy that recommends another strength; networks keep theirs."""
         return self._copy(self.settings, check_factor("strength", strength))
 
     def with_settings(self, **more: str | float) -> WarpModel:

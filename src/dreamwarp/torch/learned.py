@@ -41,9 +41,9 @@ class LearnedWarp(nn.Module):
     p : float
         Probability that an image is warped; the others are returned unchanged, bit for bit.
     strength : float, optional
-        Factor on the learned warps: 2 makes them twice as large. Default: 1.25, not the model's
-        strength, which was chosen for a nearest-neighbour classifier. :func:`choose_strength` finds
-        the best one for your network.
+        Factor on the learned warps: 2 makes them twice as large. Default:
+        ``model.network_strength``, not ``model.strength``, which was chosen for a
+        nearest-neighbour classifier. :func:`choose_strength` finds the best one for your network.
     unknown : {"error", "pool"}
         For unknown labels and ``labels=None``: raise an error, or use the warps of all classes
         pooled.
