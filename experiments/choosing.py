@@ -111,6 +111,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments.choosing", description=__doc__)
     parser.add_argument("--table", action="store_true", help="run nothing, print stored results")
     parser.add_argument("--grid", action="store_true", help="run the grid alone, not the choices")
+    parser.add_argument("--seeds", type=int, default=len(SEEDS), help="networks per strength")
+    parser.add_argument("--processes", type=int, default=2, help="one core each")
     options = parser.parse_args(arguments)
     n_failed = 0
     if not options.table:
@@ -120,8 +122,10 @@ def main(arguments: list[str] | None = None) -> int:
                 found = choose(Choice(name))
                 ARCHIVE.keep(Choice(name), found, found["took"], commit)
                 print(f"{name}: {found['verdict']}", flush=True)
-        trials = [Trial(name, s, k) for k in SEEDS for s in STRENGTHS for name in SETS]
-        n_failed = lab.tell(lab.run_missing(ARCHIVE, lambda: trials, run))
+        seeds = SEEDS[: options.seeds]
+        trials = [Trial(name, s, k) for k in seeds for s in STRENGTHS for name in SETS]
+        runs = lab.run_missing(ARCHIVE, lambda: trials, run, n_processes=options.processes)
+        n_failed = lab.tell(runs)
     print(format_table(ARCHIVE))
     if not options.table:
         fill(README, "choosing", format_table(ARCHIVE))
