@@ -259,6 +259,7 @@ EARLIER = {
     "warps of neighbours, full resolution": "neighbors",
     "warps of random pairs, full resolution": "full_resolution",
     "the same, 4 pixels per cell": "uneven_brightness",
+    "the same, equal brightness, networks at strength 1.25": "fixed_strength",
 }
 
 
@@ -268,7 +269,7 @@ def format_earlier(archive: lab.Archive) -> str:
     archives = {
         title: lab.Archive(folder / name / "few_labels", archive.protocol)
         for title, name in EARLIER.items()
-    } | {"the same, other tie of strengths (the default)": archive}
+    } | {"the same, strengths by held-out samples (the default)": archive}
     titles = [f"{s.replace('/', ', ')}: {j}" for s in SUMMARY for j in judges_of(s)]
     rows, lines = [], [f"| learned, all defaults | {' | '.join(titles)} |"]
     for title, one in archives.items():

@@ -195,9 +195,8 @@ def _warp_for_networks(task: Task, strength: float | None, seed: int) -> Deform:
 
     data = dw.data.mnist()
     few = paper_split(data.y, N_TAUGHT).few
-    model = dw.Augmenter(model="gaussian", strength=1.0, progress=False).fit(
-        data.X[few], data.y[few]
-    ).model_  # fmt: skip
+    augmenter = dw.Augmenter(strength="auto" if strength is None else 1.0, progress=False)
+    model = augmenter.fit(data.X[few], data.y[few]).model_
     warp = LearnedWarp(model, seed=seed, strength=strength)
 
     def deform(templates: Array, first: int) -> Array:

@@ -114,9 +114,8 @@ def _warp_for_networks(task: Task, strength: float | None) -> Deform:
 
     from dreamwarp.torch import LearnedWarp
 
-    warp = LearnedWarp(
-        learn(task.name, task.draw, task, judged=False).model_, seed=task.draw, strength=strength
-    )
+    model = learn(task.name, task.draw, task, judged=strength is None).model_
+    warp = LearnedWarp(model, seed=task.draw, strength=strength)
 
     def deform(templates: Array, first: int) -> Array:
         numbers = np.arange(first, first + len(templates))
