@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 # Default for networks: NETWORK_FACTOR times the strength at which a nearest neighbour has the
 # lowest error on held-out samples. That strength depends on the data and falls with the number of
 # samples: about 1.1 with 10 samples per class of MNIST, 0.9 with 100, and 0.6 with 100 of
-# Fashion-MNIST. Networks want stronger warps in the same order: an MLP about 1.75, 1.3, and 0.8 to 1,
-# in draws apart from those of the study.
+# Fashion-MNIST. Networks want stronger warps in the same order: an MLP about 1.75, 1.3, and 0.8 to
+# 1, in draws apart from those of the study.
 NETWORK_FACTOR = 1.5
 # The same if strengths were not compared, or none helps a nearest neighbour.
 NETWORK_STRENGTH = 1.25
