@@ -20,7 +20,12 @@ import dreamwarp as dw
 from dreamwarp.augment import Resampler, augmenter, judge_nearest, learning
 from dreamwarp.augment.source import SampleSource
 from dreamwarp.augment.verdict import UNKNOWN, Judgement
-from dreamwarp.model.strength import NETWORK_FACTOR, NETWORK_STRENGTH
+from dreamwarp.model.strength import (
+    LARGEST_NETWORK_STRENGTH,
+    NETWORK_FACTOR,
+    NETWORK_STRENGTH,
+    scale_for_networks,
+)
 from tests.augment.cases import QUICK, SIZE, warped_shapes
 
 # scikit-learn expects that what is trained on and what is predicted from are transformed alike.
@@ -127,6 +132,7 @@ def test_networks_get_stronger_warps_than_a_nearest_neighbour(
     expected = pytest.approx(NETWORK_FACTOR) if probably else NETWORK_STRENGTH
     assert model.network_strength == expected
     assert model.with_strength(3.0).network_strength == expected
+    assert scale_for_networks(4.0) == LARGEST_NETWORK_STRENGTH
 
 
 def test_unusable_pairs_are_left_out_unless_told() -> None:

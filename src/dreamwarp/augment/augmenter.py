@@ -35,7 +35,7 @@ from dreamwarp.core.samples import (
 )
 from dreamwarp.core.validation import check_choice, check_integer, check_resolution, warn_user
 from dreamwarp.model.labels import encode, refuse_unknown
-from dreamwarp.model.strength import NETWORK_FACTOR, check_strength, resolve_strength
+from dreamwarp.model.strength import check_strength, resolve_strength, scale_for_networks
 from dreamwarp.model.warpmodel import NO_TEMPLATE, check_templates
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.resample import INTERPOLATIONS
@@ -300,7 +300,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         if strength is None:
             found["judgement"] = judgement.to_text()
         if judgement.verdict.probably:
-            found["network_strength"] = NETWORK_FACTOR * judgement.turning_point
+            found["network_strength"] = scale_for_networks(judgement.turning_point)
         self.model_ = self.model_.with_strength(self.strength_).with_settings(
             strength=asked, **found
         )
