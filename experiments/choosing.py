@@ -1,10 +1,10 @@
-"""Question: does `choose_strength` find the strength that is best for a network.
+"""Question: is the strength for networks right, by default and as `choose_strength` finds it.
 
-For each data set a strength is chosen from the labelled samples alone. Then networks of the same
-kind are trained at every strength of a fine grid, on all labelled samples and with several seeds,
-and judged by thousands of samples that chose nothing. Networks are noisy, so errors are smoothed
-over strengths by a parabola in the logarithm of the strength; the loss by the choice is the excess
-of the parabola there over its lowest point.
+For each data set both come from the labelled samples alone. Then networks of the same kind are
+trained at every strength of a fine grid, on all labelled samples and with several seeds, and judged
+by thousands of samples that chose nothing. Networks are noisy, so errors are smoothed over
+strengths by a parabola in the logarithm of the strength; the loss is the excess of the parabola
+over its lowest point.
 """
 
 from __future__ import annotations
@@ -53,11 +53,12 @@ def choose(choice: Choice) -> dict[str, Any]:
     from dreamwarp.torch import choose_strength
 
     task = load_task(choice.task, 0)
-    model = learn(task.name, task.draw, task, judged=False).model_
+    model = learn(task.name, task.draw, task, judged=True).model_
     begin = time.perf_counter()
     found = choose_strength(model, task.X, task.y, progress=False)
     return {
-        "strength": found.strength, "took": round(time.perf_counter() - begin, 1),
+        "default": model.network_strength, "strength": found.strength,
+        "took": round(time.perf_counter() - begin, 1),
         "errors": {f"{s:g}": e for s, e in found.errors.items()}, "verdict": str(found.verdict),
     }  # fmt: skip
 
@@ -82,8 +83,8 @@ def smooth(strengths: Any, errors: Any) -> Any:
 
 
 def format_table(archive: lab.Archive) -> str:
-    """Choice, error there and at the best strength, as Markdown."""
-    lines = ["| data | chosen | seconds | best of the grid | error at the choice | least | loss |"]
+    """The best strength, the default and the choice, as Markdown."""
+    lines = ["| data | best of the grid | default | loss | chosen | loss | seconds |"]
     lines.append("| --- |" + " --: |" * 6)
     for name in SETS:
         choice = archive.find(Choice(name))
@@ -97,12 +98,12 @@ def format_table(archive: lab.Archive) -> str:
         errors = np.array([100 * np.mean(runs[s]) for s in known])
         curve, grid = smooth(known, errors), np.geomspace(known.min(), known.max(), 200)
         least = float(curve(np.log(grid)).min())
-        there = float(curve(np.log(choice["strength"])))
-        lines.append(
-            f"| {name} | {choice['strength']:g} | {choice['took']:.0f} | "
-            f"{known[errors.argmin()]:g} ({errors.min():.2f}) | {there:.2f} | {least:.2f} | "
-            f"{there / least - 1:+.1%} |"
+        default, chosen = (
+            f"{s:.3g} | {float(curve(np.log(s))) / least - 1:+.1%}"
+            for s in (choice["default"], choice["strength"])
         )
+        best = f"{known[errors.argmin()]:g} ({errors.min():.2f} %)"
+        lines.append(f"| {name} | {best} | {default} | {chosen} | {choice['took']:.0f} |")
     return "\n".join(lines)
 
 
