@@ -269,7 +269,7 @@ def format_earlier(archive: lab.Archive) -> str:
     archives = {
         title: lab.Archive(folder / name / "few_labels", archive.protocol)
         for title, name in EARLIER.items()
-    } | {"the same, strengths by held-out samples (the default)": archive}
+    } | {"the same, networks' strength by held-out samples (the default)": archive}
     titles = [f"{s.replace('/', ', ')}: {j}" for s in SUMMARY for j in judges_of(s)]
     rows, lines = [], [f"| learned, all defaults | {' | '.join(titles)} |"]
     for title, one in archives.items():

@@ -195,7 +195,10 @@ def _warp_for_networks(task: Task, strength: float | None, seed: int) -> Deform:
 
     data = dw.data.mnist()
     few = paper_split(data.y, N_TAUGHT).few
-    augmenter = dw.Augmenter(strength="auto" if strength is None else 1.0, progress=False)
+    if strength is None:
+        augmenter = dw.Augmenter(progress=False)
+    else:
+        augmenter = dw.Augmenter(model="gaussian", strength=1.0, progress=False)
     model = augmenter.fit(data.X[few], data.y[few]).model_
     warp = LearnedWarp(model, seed=seed, strength=strength)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import dreamwarp as dw
 from dreamwarp.augment import Resampler, augmenter, judge_nearest, learning
 from dreamwarp.augment.source import SampleSource
-from dreamwarp.augment.verdict import UNKNOWN, Judgement
-from dreamwarp.model.strength import (
-    LARGEST_NETWORK_STRENGTH,
-    NETWORK_FACTOR,
-    NETWORK_STRENGTH,
-    scale_for_networks,
-)
+from dreamwarp.augment.verdict import UNKNOWN, Judgement, network_strength
 from tests.augment.cases import QUICK, SIZE, warped_shapes
 
 # scikit-learn expects that what is trained on and what is predicted from are transformed alike.
@@ -117,22 +111,20 @@ def test_a_given_strength_is_not_judged_until_asked(fitted: dw.Augmenter, monkey
         assert "not judged" in str(some.verdict_) and "`judge()`" in str(some.verdict_)
 
 
-@pytest.mark.parametrize("probably", [True, False])
 @pytest.mark.filterwarnings("ignore:no strength is better")
-def test_networks_get_stronger_warps_than_a_nearest_neighbour(
-    fitted: dw.Augmenter, probably: bool, monkeypatch: Any, tmp_path: Path
+def test_networks_have_a_strength_of_their_own(
+    fitted: dw.Augmenter, monkeypatch: Any, tmp_path: Path
 ) -> None:
-    errors = {0.0: 0.3, 0.5: 0.2, 1.0: 0.1, 2.0: 0.2}
-    verdict = replace(UNKNOWN, probably=probably)
-    found = Judgement(0.5 if probably else 0.0, errors, verdict)
+    sizes = len(warped_shapes()[0]), len(fitted.classes_)
+    assert fitted.model_.network_strength == network_strength((1.0, math.inf), *sizes)
+    found = Judgement(0.0, {0.0: 0.3, 1.0: 0.4}, UNKNOWN, lowest=(0.8, 0.1))
     monkeypatch.setattr(augmenter, "judge_strengths", lambda *_, **__: found)
-    assert fitted.model_.network_strength == NETWORK_STRENGTH  # not judged
-    fitted.with_strength("auto").model_.save(tmp_path / "model.npz")
-    model = dw.WarpModel.load(tmp_path / "model.npz")
-    expected = pytest.approx(NETWORK_FACTOR) if probably else NETWORK_STRENGTH
-    assert model.network_strength == expected
-    assert model.with_strength(3.0).network_strength == expected
-    assert scale_for_networks(4.0) == LARGEST_NETWORK_STRENGTH
+    judged = fitted.with_strength("auto")
+    judged.with_strength(3.0).model_.save(tmp_path / "model.dwm")
+    model = dw.WarpModel.load(tmp_path / "model.dwm")
+    assert model.strength == 3.0
+    assert model.network_strength == network_strength((0.8, 0.1), *sizes)
+    assert judged.model_.network_strength == model.network_strength
 
 
 def test_unusable_pairs_are_left_out_unless_told() -> None:

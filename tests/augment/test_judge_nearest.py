@@ -26,7 +26,8 @@ from dreamwarp.augment.folds import (
 )
 from dreamwarp.augment.judge_nearest import STRENGTHS, STRONGER, smooth_errors
 from dreamwarp.augment.verdict import (
-    UNKNOWN,
+    NETWORK_EXPECTED,
+    NETWORK_FACTOR,
     Errors,
     Judgement,
     Setup,
@@ -34,7 +35,9 @@ from dreamwarp.augment.verdict import (
     compare,
     conclude,
     expected_strength,
+    locate_lowest,
     mean_interval,
+    network_strength,
 )
 from tests.augment.cases import heights, textures
 
@@ -355,43 +358,90 @@ def test_stronger_warps_are_tried_while_they_are_better(
     assert tuple(fitted().judge(strengths=[2, 1]).errors) == (0.0, 1.0, 2.0)
 
 
-def test_strengths_that_stop_early_keep_their_distance_from_the_best(monkeypatch: Any) -> None:
+def judge_by(monkeypatch: Any, excess: Any) -> tuple[Judgement, dict[float, int]]:
+    """The judgement if a strength has the error ``excess(strength, share of copies)``, and copies.
+
+    Errors of all samples are equal up to a small noise that is the same for all strengths.
+    """
     monkeypatch.setattr(judge_nearest, "N_WARPED", 500)
     monkeypatch.setattr(judge_nearest, "LEAST_WARPED", 500)
-    excess = {0.0: 0.3, 0.5: 0.2, 0.7: 0.01, 1.0: 0.0, 1.4: 0.1}
-    random = np.random.default_rng(0)
-    noise = {strength: random.normal(0.0, 0.05, 1000) for strength in excess}
+    n_copies: dict[float, int] = {}
+    noise = np.random.default_rng(0).normal(0.0, 1e-3, (1000, 2))
 
     def count(fold: Any, data: Any, nearest: Any, copies: Any) -> Any:
+        n_copies.update(dict.fromkeys(nearest, copies.stop))
         return {strength: (strength, copies.stop) for strength in nearest}
 
     def errors_at(folds: Any, nearest: Any) -> Errors:
-        strength, n_copies = nearest[0]
-        level = excess[strength] + (0.5 / n_copies if strength else 0.0)
-        n = sum(len(fold.truth) for fold in folds)
-        return as_errors(level + noise[strength][:n] - noise[strength][:n].mean())
+        (strength, n), m = nearest[0], sum(len(fold.truth) for fold in folds)
+        base = noise[:m, 0] - noise[:m, 0].mean()
+        return as_errors(excess(strength, n) + base * (1.0 + strength))
 
     monkeypatch.setattr(judge_nearest, "_add_copies", count)
     monkeypatch.setattr(judge_nearest, "_errors_of", errors_at)
-    judged = fitted().judge()
-    for strength, error in judged.errors.items():
-        assert error - judged.errors[1.0] == pytest.approx(
-            excess[strength] - (0.0 if strength else judged.errors[1.0]), abs=1e-12
-        )
+    return fitted().judge(), n_copies
 
 
-def test_the_turning_point_lies_between_the_strengths_compared() -> None:
-    def judged(errors: dict[float, float]) -> Judgement:
-        return Judgement(1.0, errors, UNKNOWN)
+def test_strengths_that_stop_early_keep_their_distance_from_the_best(monkeypatch: Any) -> None:
+    excess = {0.0: 0.5, 0.5: 0.2, 0.7: 0.01, 1.0: 0.0, 1.4: 0.1}
+    judged, n_copies = judge_by(monkeypatch, lambda s, n: excess[s] + (0.5 / n if s else 0.0))
+    most = max(n_copies.values())
+    # The neighbours of the best get all copies: the lowest point is interpolated from them.
+    assert {s for s, n in n_copies.items() if n < most} == {0.5}
+    for strength in (0.5, 0.7, 1.0, 1.4):
+        assert judged.errors[strength] == pytest.approx(excess[strength] + 0.5 / most)
+    assert 0.7 < judged.lowest[0] < 1.0 and judged.lowest[1] < 0.1
 
+
+def test_strengths_that_stop_early_are_not_chosen(monkeypatch: Any) -> None:
+    first: list[int] = []
+
+    def excess(strength: float, n: int) -> float:
+        first.append(n)
+        late = n > min(first)  # 1.4 falls behind at first, and wins at last
+        levels = {0.0: 0.5, 0.5: 0.3, 0.7: 0.21, 1.0: 0.2, 1.4: 0.1 if late else 0.2005}
+        return levels.get(strength, 0.5)
+
+    judged, n_copies = judge_by(monkeypatch, excess)
+    assert n_copies[0.5] < n_copies[1.4] and judged.strength == 1.4
+
+
+def rows_of(errors: dict[float, float], n: int = 400, noise: float = 1e-4) -> dict[float, Any]:
+    random = np.random.default_rng(0)
+    return {s: error + noise * random.normal(size=n) for s, error in errors.items()}
+
+
+def test_the_lowest_point_lies_between_the_strengths_compared() -> None:
     for best in (0.6, 0.85, 1.0, 1.15):
         errors = {s: 0.1 + np.log(s / best) ** 2 if s else 0.2 for s in STRENGTHS}
-        assert judged(errors).turning_point == pytest.approx(best)
-    falling, equal = {s: 0.5 - 0.1 * s for s in STRENGTHS}, dict.fromkeys(STRENGTHS, 0.1)
-    assert judged(falling).turning_point == 1.4
-    assert judged(equal).turning_point == 0.5
-    assert judged({0.0: 0.1, 0.7: 0.3, 1.0: 0.2, 2.0: math.nan}).turning_point == 1.0
-    assert math.isnan(judged({}).turning_point) and math.isnan(judged({0.0: 0.1}).turning_point)
+        found, error = locate_lowest(rows_of(errors))
+        assert found == pytest.approx(best, rel=1e-3) and error < 1e-3
+    falling = {s: 0.5 - 0.1 * s for s in STRENGTHS}
+    assert locate_lowest(rows_of(falling)) == (1.4, pytest.approx(0.5 * math.log(1.4)))
+    assert locate_lowest({0.0: np.ones(5), 1.0: np.zeros(5)}) == (1.0, math.inf)
+    for n in (1, 5):  # equal errors tell nothing
+        assert locate_lowest(dict.fromkeys(STRENGTHS, np.full(n, 0.1)))[1] > 1e3
+
+
+def test_the_error_of_the_lowest_point_is_its_spread() -> None:
+    errors = {s: 0.1 + 0.1 * np.log(s / 0.9) ** 2 for s in STRENGTHS[1:]}
+    random = np.random.default_rng(1)
+    found = []
+    for _ in range(300):
+        shared = random.normal(size=200)
+        rows = {s: e + 0.03 * (shared + random.normal(size=200)) for s, e in errors.items()}
+        found.append(locate_lowest(rows))
+    strengths, spreads = np.array(found).T
+    assert np.std(np.log(strengths)) == pytest.approx(np.median(spreads), rel=0.25)
+
+
+def test_networks_get_what_is_expected_unless_held_out_samples_know_better() -> None:
+    sure = network_strength((0.6, 1e-6), 1000, 10)
+    assert sure == pytest.approx(NETWORK_FACTOR * 0.6)
+    expected = network_strength((0.6, math.inf), 1000, 10)
+    assert expected == pytest.approx(NETWORK_EXPECTED * expected_strength(1000, 10))
+    assert sure < network_strength((0.6, 0.3), 1000, 10) < expected
+    assert network_strength((1.0, math.inf), 100, 10) > expected
 
 
 def test_strengths_to_compare_are_checked() -> None:

@@ -20,7 +20,7 @@ from dreamwarp.augment.learning import Learner, Settings
 from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.sampling_strategy import SamplingStrategy, count_new, number_new
 from dreamwarp.augment.source import Balance, SampleSource, fingerprint
-from dreamwarp.augment.verdict import Judgement, not_judged
+from dreamwarp.augment.verdict import Judgement, network_strength, not_judged
 from dreamwarp.augment.wrappers import AugmentedClassifier, Resampler
 from dreamwarp.core.defaults import LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
 from dreamwarp.core.draws import Seed, as_key
@@ -35,7 +35,7 @@ from dreamwarp.core.samples import (
 )
 from dreamwarp.core.validation import check_choice, check_integer, check_resolution, warn_user
 from dreamwarp.model.labels import encode, refuse_unknown
-from dreamwarp.model.strength import check_strength, resolve_strength, scale_for_networks
+from dreamwarp.model.strength import check_strength, resolve_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE, check_templates
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.resample import INTERPOLATIONS
@@ -106,8 +106,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     strength : float or "auto"
         Factor on the learned warps. ``"auto"``: chosen by :meth:`judge`, from 0.5 to 1.4, or up to
         4 if 1.4 is best; 0 (no warps) unless warps help a nearest-neighbour classifier. A number is
-        used as it is. Other classifiers may need another strength, networks too:
-        :meth:`with_strength` changes it without a new fit.
+        used as it is. :meth:`with_strength` changes it without a new fit. Networks have their own,
+        ``model_.network_strength``.
     keep_unusable : bool
         Whether to also learn from pairs that could not be aligned.
     discount_poor : bool
@@ -299,8 +299,10 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         found: dict[str, str | float] = {}
         if strength is None:
             found["judgement"] = judgement.to_text()
-        if judgement.verdict.probably:
-            found["network_strength"] = scale_for_networks(judgement.turning_point)
+        if strength is None or "network_strength" not in self.model_.settings:
+            found["network_strength"] = network_strength(
+                judgement.lowest, len(self._images), len(self.classes_)
+            )
         self.model_ = self.model_.with_strength(self.strength_).with_settings(
             strength=asked, **found
         )

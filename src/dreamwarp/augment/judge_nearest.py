@@ -21,6 +21,7 @@ strength and a verdict.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -49,6 +50,7 @@ from dreamwarp.augment.verdict import (
     conclude,
     expected_strength,
     is_last_best,
+    locate_lowest,
 )
 from dreamwarp.core.compiled import thread_count
 from dreamwarp.core.progress import ProgressOption, track, without_callback
@@ -112,14 +114,15 @@ def judge_strengths(
     with threadpool_limits(thread_count(n_threads), user_api="blas"):
         folds = [_Fold.of(pairs, data, some) for some in held_out]
         setup = _make_setup(folds, data, images, ndim)
-        errors = _judge(folds, data, tried, setup.copies, shown)
+        race = _judge(folds, data, tried, setup.copies, shown)
         for stronger in STRONGER if strengths is None else ():
-            if not is_last_best(errors[-1]):
+            if race.left[-1] != tried[-1] or not is_last_best(race.errors[-1]):
                 break
-            more = _judge(folds, data, [stronger], setup.copies, shown)
-            errors = [a.stack(b) for a, b in zip(errors, more, strict=True)]
+            race = race.join(_judge(folds, data, [stronger], setup.copies, shown))
             tried.append(stronger)
-    return conclude(errors, tried, setup)
+    judgement = conclude(race.errors, race.left, setup, stopped=race.stopped)
+    rows = race.stopped | dict(zip(race.left, race.errors[-1].smooth, strict=True))
+    return replace(judgement, lowest=locate_lowest(rows))
 
 
 def held_out_masks(
@@ -175,6 +178,29 @@ class _Fold(NamedTuple):
         return cls(pairs.among(~held_out).fit(), codes[held_out], kept, distances)
 
 
+class _Race(NamedTuple):
+    """Errors of strengths on all folds.
+
+    Attributes
+    ----------
+    left : list of float
+        Strengths that got all copies.
+    errors : list of Errors
+        Of these, by number of copies.
+    stopped : dict of float to (n_held_out,)
+        Smoothed errors of the others; see ``Judgement.errors``.
+    """
+
+    left: list[float]
+    errors: list[Errors]
+    stopped: dict[float, Array]
+
+    def join(self, other: _Race) -> _Race:
+        """With the strengths of another race, which are larger."""
+        errors = [a.stack(b) for a, b in zip(self.errors, other.errors, strict=True)]
+        return _Race(self.left + other.left, errors, self.stopped | other.stopped)
+
+
 def _make_setup(folds: Sequence[_Fold], data: _Data, images: NDArray[Any], ndim: int) -> Setup:
     n_others = max(len(fold.kept) for fold in folds)
     n_copies = min(MAX_COPIES, max(1, data.n_warped // n_others))
@@ -191,34 +217,44 @@ def _judge(
     strengths: Sequence[float],
     copies: Sequence[int],
     progress: ProgressOption,
-) -> list[Errors]:
-    """Errors at all strengths, by number of copies.
-
-    Strengths that can't win get no more copies. Their errors change as those of the best one.
-    """
+) -> _Race:
+    """Errors by number of copies; strengths that can't win get no more copies."""
     nearest = {strength: [fold.distances for fold in folds] for strength in strengths}
-    found: list[Errors] = []
-    can_win = np.ones(len(strengths), bool)
-    stopped: dict[int, int] = {}  # the last round, by row
+    found: list[dict[float, Errors]] = []
+    left = list(strengths)
     with track(len(folds) * copies[-1], "judging strengths", progress) as advance:
         for done, wanted in pairwise((0, *copies)):
-            still_in = [s for s, good in zip(strengths, can_win, strict=True) if good]
+            if found:
+                left = _may_win(found[-1])
             for number, fold in enumerate(folds):
-                copied = {strength: nearest[strength][number] for strength in still_in}
+                copied = {strength: nearest[strength][number] for strength in left}
                 for strength, near in _add_copies(fold, data, copied, range(done, wanted)).items():
                     nearest[strength][number] = near
                 advance(wanted - done)
-            errors = [_errors_of(folds, nearest[strength]) for strength in strengths]
-            found.append(Errors(*map(np.stack, zip(*errors, strict=True))))
-            smooth = found[-1].smooth
-            best = int(np.where(can_win, smooth.mean(axis=1), np.inf).argmin())
-            for row, last in stopped.items():
-                smooth[row] += smooth[best] - found[last].smooth[best]
-            can_win &= are_as_good(smooth, best, CLEAR)
-            for row, strength in enumerate(strengths):
-                if strength > 0.0 and not can_win[row]:  # 0 has no copies
-                    stopped.setdefault(row, len(found) - 1)
-    return found
+            found.append({strength: _errors_of(folds, nearest[strength]) for strength in left})
+    errors = [
+        Errors(*map(np.stack, zip(*(some[strength] for strength in left), strict=True)))
+        for some in found
+    ]
+    best = left[int(errors[-1].smooth.mean(axis=1).argmin())]
+    stopped = {}
+    for strength in strengths:
+        if strength not in left:
+            last = [some for some in found if strength in some][-1]
+            loss = last[strength].smooth - last[best].smooth
+            stopped[strength] = found[-1][best].smooth + loss
+    return _Race(left, errors, stopped)
+
+
+def _may_win(errors: dict[float, Errors]) -> list[float]:
+    """Strengths to go on with: 0, those that may win, and the neighbours of the best above 0."""
+    strengths = list(errors)
+    smooth = np.stack([found.smooth for found in errors.values()])
+    means, above = smooth.mean(axis=1), np.array(strengths) > 0.0
+    best = int(np.where(above, means, np.inf).argmin())
+    goes_on = are_as_good(smooth, int(means.argmin()), CLEAR) | ~above
+    goes_on[max(best - 1, 0) : best + 2] = True
+    return [strength for strength, goes in zip(strengths, goes_on, strict=True) if goes]
 
 
 def _add_copies(

@@ -84,7 +84,10 @@ def learn(train: Part, *, seed: int, say: Say) -> Augmenter:
     alignments = augmenter.alignments_
     left = alignments.loss_after.sum() / alignments.loss_before.sum()
     say(f"{len(alignments):,} pairs aligned: {left:.0%} of their squared difference remains")
-    say(f"strength for a nearest neighbour: {augmenter.strength_:g}")
+    say(
+        f"strength for a nearest neighbour: {augmenter.strength_:g}, for networks: "
+        f"{augmenter.model_.network_strength:.3g}"
+    )
     return augmenter
 
 
@@ -123,7 +126,7 @@ def write_page(
             "Training digits; the same digits under elastic noise, tuned for the network; and "
             "under learned warps.",
         )
-        _write_comparison(page, test, outcome, sizes)
+        _write_comparison(page, test, outcome, augmenter, sizes)
         saved = contest.find_saved(outcome, test, N_SAVED)
         if len(saved):
             page.subheading("Test digits that learned warps rescue")
@@ -139,7 +142,9 @@ def write_page(
     )  # fmt: skip
 
 
-def _write_comparison(page: Any, test: Part, outcome: Outcome, sizes: Sizes) -> None:
+def _write_comparison(
+    page: Any, test: Part, outcome: Outcome, augmenter: Augmenter, sizes: Sizes
+) -> None:
     names = (NEIGHBOR, NETWORK)
     errors = np.array([[outcome.error(kind, name) for name in names] for kind in outcome.mistakes])
     rows = [[f"{error:.2f} %" for error in row] for row in errors]
@@ -160,8 +165,9 @@ def _write_comparison(page: Any, test: Part, outcome: Outcome, sizes: Sizes) -> 
     page.text(
         f"{sizes.n_new:,} new digits in each case. Elastic noise: the best of {len(sizes.elastic)} "
         f"settings on {sizes.held_out:.0%} of the training digits, held out: {', '.join(chosen)}. "
-        "Learned warps are not tuned: their strength is the augmenter's choice for the nearest "
-        "neighbour, and 1 for the network."
+        "Learned warps have the strengths that the augmenter found on held-out training digits: "
+        f"{augmenter.strength_:g} for the nearest neighbour, "
+        f"{augmenter.model_.network_strength:.3g} for the network."
     )
 
 

@@ -162,8 +162,8 @@ def fit(
     save_model(augmenter.model_, output)
     typer.echo(str(augmenter.verdict_))
     typer.echo(
-        f"{len(augmenter.edges_):,} pairs aligned, strength {augmenter.strength_:g}; model written "
-        f"to {output}"
+        f"{len(augmenter.edges_):,} pairs aligned, strength {augmenter.strength_:g} "
+        f"({augmenter.model_.network_strength:.3g} for networks); model written to {output}"
     )
 
 

@@ -109,6 +109,9 @@ def _check_settings(file: Path, settings: Record) -> None:
     for name, value in settings.items():
         if not isinstance(value, str) and not _is_number(value):
             raise malformed(file, f"its setting {name!r:.40} is neither a word nor a number")
+    given = settings.get("network_strength", 1.0)
+    if not _is_number(given) or given < 0.0:
+        raise malformed(file, f"its strength for networks is {given!r:.40}")
 
 
 def _check_class(file: Path, where: str, record: Any, kind: str) -> None:

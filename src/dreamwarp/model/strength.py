@@ -16,21 +16,8 @@ if TYPE_CHECKING:
     from dreamwarp.model.warpmodel import WarpModel
 
 
-# Default for networks: NETWORK_FACTOR times the strength at which a nearest neighbour has the
-# lowest error on held-out samples. That strength depends on the data and falls with the number of
-# samples: about 1.1 with 10 samples per class of MNIST, 0.9 with 100, and 0.6 with 100 of
-# Fashion-MNIST. Networks want stronger warps in the same order: an MLP about 1.75, 1.3, and 0.8 to
-# 1, in draws apart from those of the study.
-NETWORK_FACTOR = 1.5
-# Upper bound: few held-out samples may choose a very large strength by chance.
-LARGEST_NETWORK_STRENGTH = 2.5
-# The same if strengths were not compared, or none helps a nearest neighbour.
+# Default for networks if the model was not fitted by an ``Augmenter``.
 NETWORK_STRENGTH = 1.25
-
-
-def scale_for_networks(best: float) -> float:
-    """Default strength for networks, from the best one for a nearest neighbour."""
-    return min(NETWORK_FACTOR * best, LARGEST_NETWORK_STRENGTH)
 
 
 def check_strength(strength: Any) -> float | None:

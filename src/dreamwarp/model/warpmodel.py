@@ -63,8 +63,8 @@ class WarpModel:
         ``n_neighbors``, ``method``, ``similarity``, ``sigma``, ``displacement``, ``length``,
         ``keep_unusable``, ``discount_poor``, ``max_steps``, ``max_draws``, ``max_pairs``,
         ``pixels_per_cell``, ``strength`` and ``seed``; ``samples``, a fingerprint of the fitted
-        samples; and, if strengths were compared, ``judgement``, the errors by strength, and
-        ``network_strength``.
+        samples; ``network_strength``; and, if strengths were compared, ``judgement``, the errors by
+        strength.
     pooled : Gaussian
         The distribution for all classes.
     strength : float
@@ -224,9 +224,8 @@ class WarpModel:
 
     @property
     def network_strength(self) -> float:
-        """Default strength for networks: that of the ``Augmenter`` that fitted it, or 1.25."""
-        known = self.settings.get("network_strength", NETWORK_STRENGTH)
-        return check_factor("network_strength", known)
+        """Default strength for networks: the one stored by ``Augmenter``, else 1.25."""
+        return float(self.settings.get("network_strength", NETWORK_STRENGTH))
 
     def with_strength(self, strength: float) -> WarpModel:
         """A copy that recommends another strength; networks keep theirs."""

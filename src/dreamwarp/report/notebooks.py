@@ -48,6 +48,7 @@ def summarize_model(model: WarpModel) -> str:
         ("classes", sheets.join_labels(model.classes)),
         ("pairs", f"{sum(fit.n_pairs for fit in fits):,}"),
         ("recommended strength", f"{model.strength:g}"),
+        ("strength for networks", f"{model.network_strength:.3g}"),
     ]
     if model.fallbacks:
         facts.append(("classes with too few pairs", sheets.join_labels(model.fallbacks)))
@@ -89,6 +90,7 @@ def summarize_augmenter(augmenter: Augmenter) -> str:
         ("classes", sheets.join_labels(augmenter.classes_)),
         ("pairs aligned", f"{len(augmenter.edges_):,}"),
         ("strength", f"{augmenter.strength_:g}"),
+        ("strength for networks", f"{augmenter.model_.network_strength:.3g}"),
         ("verdict", str(augmenter.verdict_)),
     ]
     figure = draw_samples(augmenter.model_, augmenter.source_.data, n_versions=5)

@@ -296,7 +296,8 @@ def add_strength(page: Page, study: Study) -> None:
         )
     page.text(
         f"The strength of the model is {model.strength:g}, chosen for a nearest neighbour. "
-        "Networks may do best with another."
+        f"Networks get {model.network_strength:.3g} by default; dreamwarp.torch.choose_strength "
+        "finds the best one for yours."
     )
 
 

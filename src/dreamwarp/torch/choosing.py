@@ -96,8 +96,8 @@ def choose_strength(
 ) -> Judgement:
     """Choose the best strength of warps for a network, and judge whether warps help it.
 
-    Takes minutes: about 14,000 training steps in total for 1,000 images. The model is not changed.
-    Pass the strength to :class:`LearnedWarp`, or store it with ``model.with_strength``.
+    Takes minutes: about 14,000 training steps in total for 1,000 images. The model is not changed:
+    pass the strength to :class:`LearnedWarp`.
 
     Parameters
     ----------

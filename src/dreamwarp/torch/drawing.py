@@ -85,7 +85,9 @@ class RandomWarps:
         self.fill_value = fill_value
 
     def __repr__(self) -> str:
-        return f"{self.model!r}, strength={self.strength:g}, p={self.p:g}, unknown={self.unknown!r}"
+        return (
+            f"{self.model!r}, strength={self.strength:.3g}, p={self.p:g}, unknown={self.unknown!r}"
+        )
 
     def epoch_key(self, epoch: int) -> int:
         """Seed of the draws of an epoch."""
