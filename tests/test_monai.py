@@ -58,6 +58,12 @@ def test_seeds_and_probability() -> None:
     np.testing.assert_array_equal(never.inverse(still)["image"].numpy(), IMAGE)
 
 
+def test_the_default_strength_is_that_of_networks() -> None:
+    model = MODEL.with_settings(network_strength=0.8)
+    assert LearnedWarpd("image", model).strength == 0.8
+    assert LearnedWarpd("image", model, strength=2).strength == 2.0
+
+
 def test_classes_and_meta_data() -> None:
     affine = torch.diag(torch.tensor([1.0, 2.0, 3.0, 1.0]))
     image = import_or_skip("monai.data").MetaTensor(torch.from_numpy(IMAGE), affine=affine)

@@ -51,6 +51,7 @@ def test_probability_and_strength() -> None:
     np.testing.assert_array_equal(still.image.data.numpy(), IMAGE)
     still = adapter.LearnedWarp(MODEL, strength=0.0)(subject())
     np.testing.assert_array_equal(still.image.data.numpy(), IMAGE)
+    assert adapter.LearnedWarp(MODEL.with_settings(network_strength=0.8)).strength == 0.8
 
 
 def test_wrong_use() -> None:

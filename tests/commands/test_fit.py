@@ -30,7 +30,7 @@ def test_a_model_is_written(tmp_path: Path, data: str, capsys: Any) -> None:
     assert run("fit", data, "-o", str(out), *options) == 0
     words = capsys.readouterr().out
     assert re.search(r"24 samples of 14 x 14 float64, 2 classes", words)
-    assert re.search(r"\d+ pairs aligned, strength 0\.7; model written to .*model\.dwm", words)
+    assert re.search(r"\d+ pairs aligned, strength 0\.7 \(.* networks\); model written", words)
     model = WarpModel.load(out)
     assert model.space.cells == (2, 3) and model.classes == ("a", "b")
     assert model.kind == "kde" and model.strength == 0.7

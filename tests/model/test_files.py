@@ -437,6 +437,8 @@ def test_brackets_within_brackets(stored):
         ({"settings": {"kind": "kde"}}, "class number 0 is of kind 'gaussian' instead of 'kde'"),
         ({"settings": {"kind": "gaussian", "x": []}}, "setting 'x' is neither a word nor a number"),
         ({"settings": {"kind": "gaussian", "x": float("nan")}}, "setting 'x' is neither a word"),
+        ({"settings": {"kind": "gaussian", "network_strength": -1.0}}, "for networks is -1.0"),
+        ({"settings": {"kind": "gaussian", "network_strength": "1"}}, "for networks is '1'"),
         ({"pool": {"kind": "kde", "parameters": {}}}, "the pool is of kind 'kde' instead of"),
         ({"pool": {"kind": "gaussian"}}, "the pool lacks a 'parameters'"),
         ({"classes": []}, "there must be at least one class, got none"),

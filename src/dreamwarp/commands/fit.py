@@ -76,7 +76,10 @@ def fit(
     ] = "template",
     strength: Annotated[
         str,
-        warp_option(help="Factor on the warps; auto: the best one on held-out samples."),
+        warp_option(
+            help="Factor on the warps; auto: the best one on held-out samples for a nearest "
+            "neighbour. Networks get one of their own."
+        ),
     ] = "auto",
     neighbors: Annotated[
         int,
