@@ -35,8 +35,14 @@ from experiments.tasks import Task
 
 Array = NDArray[Any]
 ARCHIVE = lab.Archive(lab.RESULTS / "paper", protocol=1)
-# Results with pairs aligned at full resolution.
-FORMER = lab.Archive(lab.RESULTS / "earlier" / "full_resolution" / "paper", protocol=1)
+# Results of former defaults: pairs aligned at full resolution, and networks at strength 1.25.
+FORMER = {
+    title: lab.Archive(lab.RESULTS / "earlier" / name / "paper", protocol=1)
+    for title, name in (
+        ("aligned at full resolution", "full_resolution"),
+        ("networks at strength 1.25", "fixed_strength"),
+    )
+}
 EXAMPLES = """
 Results are JSON files in results/paper, one per trial: stop and go on at will.
 
@@ -288,9 +294,10 @@ def format_table(archive: lab.Archive, share: float = 1.0) -> str:
     lines = [f"| data set | {' | '.join(titles)} |", "| --- |" + " --: |" * 2 * len(CLASSIFIERS)]
     for row in ROWS:
         lines.append(f"| {row} | {' | '.join(format_cells(archive, row, share))} |")
-        if ROWS[row].rival == "learned" and share == 1.0:
-            cells = format_cells(FORMER, row, share)
-            lines.append(f"| {row}, former default | {' | '.join(cells)} |")
+        for title, former in FORMER.items():
+            cells = format_cells(former, row, share)
+            if ROWS[row].rival == "learned" and share == 1.0 and any(cells[::2]):
+                lines.append(f"| {row}, formerly: {title} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
