@@ -163,7 +163,7 @@ class Judgement:
             record = json.loads(text)
             verdict = record.pop("verdict")
             low, high = map(float, verdict.pop("interval"))
-            lowest, error = map(float, record["lowest"])
+            lowest, error = map(float, record.get("lowest", (1.0, math.inf)))
             return cls(
                 float(record["strength"]), _read_table(record["errors"]),
                 Verdict(interval=(low, high), **verdict), _read_table(record["spreads"]),
