@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from functools import cache
 from typing import Any
@@ -28,6 +29,7 @@ from dreamwarp.augment.judge_nearest import STRENGTHS, STRONGER, smooth_errors
 from dreamwarp.augment.verdict import (
     NETWORK_EXPECTED,
     NETWORK_FACTOR,
+    UNKNOWN,
     Errors,
     Judgement,
     Setup,
@@ -442,6 +444,17 @@ def test_networks_get_what_is_expected_unless_held_out_samples_know_better() -> 
     assert expected == pytest.approx(NETWORK_EXPECTED * expected_strength(1000, 10))
     assert sure < network_strength((0.6, 0.3), 1000, 10) < expected
     assert network_strength((1.0, math.inf), 100, 10) > expected
+
+
+def test_a_judgement_without_a_lowest_point_is_read() -> None:
+    judged = Judgement(1.0, {0.0: 0.2, 1.0: 0.1}, UNKNOWN, lowest=(0.8, 0.1))
+    record = json.loads(judged.to_text())
+    again = Judgement.from_text(json.dumps(record))
+    assert again is not None and again.lowest == (0.8, 0.1)
+    del record["lowest"]  # as in model files of before
+    former = Judgement.from_text(json.dumps(record))
+    assert former is not None and former.errors == judged.errors
+    assert former.lowest == (1.0, math.inf)
 
 
 def test_strengths_to_compare_are_checked() -> None:
