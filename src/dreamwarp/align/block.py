@@ -30,7 +30,7 @@ from dreamwarp.align.similarity import Custom, Similarity, SquaredError, squared
 from dreamwarp.align.surrogate import Surrogate
 from dreamwarp.core import draws
 from dreamwarp.core.cluster import run_on
-from dreamwarp.core.compiled import single_threaded_algebra
+from dreamwarp.core.compiled import limit_algebra
 from dreamwarp.core.defaults import MAX_STEPS, TOLERANCE
 from dreamwarp.space.warp import Warp
 
@@ -195,7 +195,7 @@ def _run_on_threads(
 ) -> Generator[tuple[int, Any]]:
     """Index and result of each task, in the order of completion."""
     pool = ThreadPoolExecutor(n_threads, thread_name_prefix="dreamwarp-align")
-    with single_threaded_algebra(), pool:
+    with limit_algebra(), pool:
         futures = {pool.submit(function, shared, *task): k for k, task in enumerate(tasks)}
         try:
             for future in as_completed(futures):

@@ -26,7 +26,7 @@ from dreamwarp.align.block import Problem, map_blocks, search_block, split_pairs
 from dreamwarp.align.images import scale_images
 from dreamwarp.align.prior import Prior, SmoothPrior, mass_matrix
 from dreamwarp.align.similarity import SquaredError
-from dreamwarp.core.compiled import map_on_threads, single_threaded_algebra, thread_count
+from dreamwarp.core.compiled import count_chunks, limit_algebra, map_on_threads, thread_count
 from dreamwarp.core.defaults import LEARNING_TOLERANCE
 from dreamwarp.core.progress import ProgressOption, track
 from dreamwarp.space import WarpSpace
@@ -45,8 +45,9 @@ N_COMPONENTS = 128
 # have at most the share NEGLIGIBLE of the prior's mean square displacement. With (4, 4) cells and a
 # free boundary, 50 of 82 remain, which takes a quarter of the time.
 MIN_COMPONENTS, NEGLIGIBLE = 50, 1e-3
-# Pairs per block of posteriors, so that their factors stay in the cache.
-BLOCK = 64
+# Largest number of pairs per block of posteriors: their factors stay in the cache, and threads get
+# equal shares of a small class.
+BLOCK = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +81,7 @@ class Frame:
         The last ones are left out, up to the share ``left_out`` of the mean square displacement.
         """
         root, whitener = prior.root, prior.whitener
-        with single_threaded_algebra():
+        with limit_algebra():
             squares, turn = np.linalg.eigh(root.T @ mass_matrix(prior.space) @ root)
         n_out = int((np.cumsum(np.maximum(squares, 0.0)) <= left_out * squares.sum()).sum())
         n_lead = min(max(len(squares) - n_out, n_least), N_COMPONENTS, len(squares))
@@ -217,8 +218,9 @@ class Evidence:
             flat = np.swapaxes(roots, 0, 1).reshape(len(precision), -1)
             return flat @ flat.T + means[block].T @ means[block]
 
-        blocks = [slice(i, min(i + BLOCK, len(rows))) for i in range(0, len(rows), BLOCK)]
-        with single_threaded_algebra():
+        size = -(-len(rows) // max(1, count_chunks(len(rows), BLOCK)))  # nearly equal blocks
+        blocks = [slice(i, min(i + size, len(rows))) for i in range(0, len(rows), size or 1)]
+        with limit_algebra():
             moment = sum(map_on_threads(work, blocks, n_threads), np.zeros_like(precision))
         return Posteriors(means, moment, log_marginals)
 

@@ -19,7 +19,7 @@ from dreamwarp.core.compiled import kernel, part
 from dreamwarp.core.interpolation import LINEAR, combine, find_taps
 from dreamwarp.core.interpolation import layout as interpolation_layout
 from dreamwarp.core.interpolation import scratch as interpolation_scratch
-from dreamwarp.core.lanes import LANES, read
+from dreamwarp.core.lanes import LANES, read, write
 from dreamwarp.space.fast import (
     Ends,
     Field,
@@ -166,47 +166,69 @@ def choose_rows(grid, source, t, states, slopes, curvatures, places, work, force
 
 
 @part
-def collect_row(mesh, unknown, path, log, row, touched):
+def collect_row(mesh, unknown, path, log, row, owners, touched):
     """Write the derivative of one path with respect to the unknowns to ``row``.
 
-    Lists the indices of its non-zero entries in ``touched`` and returns their number.
+    Lists the indices of its entries in ``touched`` and returns their number. ``owners`` holds the
+    last path that touched each unknown.
     """
     n, n_vertices, n_touched = len(mesh.cells), unknown.shape[1], 0
-    entry = log.last[path]
+    size = (n + 1) * n
+    entry = np.int64(read(log.last, 0, path))
     while entry >= 0:
-        region = np.int64(log.regions[entry])
-        kind = mesh.kinds.of[region]
+        region = np.int64(read(log.regions, 0, entry))
+        kind = read(mesh.kinds.of, 0, region)
         for f in range(n + 1):
-            node = mesh.regions[region, f]
+            node = read(mesh.regions, 0, region * (n + 1) + f)
             if node >= n_vertices:
                 continue
             for c in range(n):
-                at = unknown[c, node]
+                at = read(unknown, 0, c * n_vertices + node)
                 if at < 0:
                     continue
                 value = 0.0
                 for k in range(n):
-                    value += log.sums[entry, f * n + k] * mesh.kinds.slopes[kind, k, c]
-                if row[at] == 0.0:
-                    touched[n_touched] = at
+                    slope = read(mesh.kinds.slopes, 0, (kind * n + k) * n + c)
+                    value += read(log.sums, 0, entry * size + f * n + k) * slope
+                if read(owners, 0, at) == path:
+                    value += read(row, 0, at)
+                else:
+                    write(owners, 0, at, path)
+                    write(touched, 0, n_touched, at)
                     n_touched += 1
-                    value += 1e-300  # not zero, so that it is listed once
-                row[at] += value
-        entry = log.before[entry]
+                write(row, 0, at, value)
+        entry = np.int64(read(log.before, 0, entry))
     return n_touched
 
 
 @part
-def add_square(row, touched, n_touched, slope, curvature, gradient, hessian):
-    """Add slope times a row to the gradient, and curvature times its square to the Hessian."""
+def add_square(row, touched, n_touched, slope, curvature, values, gradient, hessian):
+    """Add slope times a row to the gradient, and curvature times its square to the Hessian.
+
+    Of every two symmetric entries of the Hessian only one is added to: see ``fold``. ``values`` is
+    scratch for the entries of the row.
+    """
+    d = len(row)
     for i in range(n_touched):
-        a = touched[i]
-        gradient[a] += slope * row[a]
-        if hessian.size > 0:
-            scaled = curvature * row[a]
-            for j in range(i + 1):
-                b = touched[j]
-                hessian[min(a, b), max(a, b)] += scaled * row[b]
+        a = read(touched, 0, i)
+        value = read(row, 0, a)
+        write(values, 0, i, value)
+        write(gradient, 0, a, read(gradient, 0, a) + slope * value)
+    if hessian.size == 0:
+        return
+    for i in range(n_touched):
+        scaled, first = curvature * read(values, 0, i), read(touched, 0, i) * d
+        for j in range(i + 1):
+            at = first + read(touched, 0, j)
+            write(hessian, 0, at, read(hessian, 0, at) + scaled * read(values, 0, j))
+
+
+@part
+def fold(matrix):
+    """Add the lower triangle to the upper one."""
+    for i in range(len(matrix)):
+        for j in range(i):
+            matrix[j, i] += matrix[i, j]
 
 
 @kernel
@@ -228,7 +250,7 @@ def linearise(
     into : (k,)
         Indices of the results in ``gradients`` and ``hessians``.
     gradients, hessians : (n, unknowns), (n, unknowns, unknowns) or (n, 0, 0)
-        Only the upper triangle of a Hessian is written.
+        Only the upper triangle of a Hessian is meaningful.
     entries : (k,)
         Receives the number of log entries needed. If it exceeds the capacity, there are no results.
     """
@@ -245,7 +267,9 @@ def linearise(
     ends = Ends(np.empty(0, np.float32), np.empty(0, np.uint32), np.empty((0, n), np.float32))
     pull = Pull(rows.cotangents, np.empty((0, 0)), log)
     force, metric = np.empty((LANES, n)), np.empty((LANES, n, n))
-    row, touched = np.zeros(gradients.shape[1]), np.empty(gradients.shape[1], np.int64)
+    d = gradients.shape[1]
+    row, values, touched = np.empty(d), np.empty(d), np.empty(d, np.int64)
+    owners = np.empty(d, np.int64)
     for task in range(first, last):
         t = chosen[task]
         count = choose_rows(
@@ -263,9 +287,9 @@ def linearise(
         gradient, hessian = gradients[into[task]], hessians[into[task]]
         gradient[:] = 0.0
         hessian[:] = 0.0
+        owners[:] = -1
         for path in range(count):
-            n_touched = collect_row(mesh, unknown, path, log, row, touched)
+            n_touched = collect_row(mesh, unknown, path, log, row, owners, touched)
             slope, curvature = rows.slopes[path], rows.curvatures[path]
-            add_square(row, touched, n_touched, slope, curvature, gradient, hessian)
-            for i in range(n_touched):
-                row[touched[i]] = 0.0
+            add_square(row, touched, n_touched, slope, curvature, values, gradient, hessian)
+        fold(hessian)

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
-from dreamwarp.core.compiled import kernel, part, spread, thread_count
+from dreamwarp.core.compiled import kernel, limit_algebra, part, spread, thread_count
 
 # Samples on each side of a block, whose products (4 MB) stay in the cache.
 BLOCK = 1024
@@ -47,7 +46,7 @@ def find_nearest(
     squares = _shrunk_squares(scaled)
     distances = np.full((len(samples), n_neighbors), np.inf)
     indices = np.full(distances.shape, -1)
-    with threadpool_limits(thread_count(n_threads), user_api="blas"):
+    with limit_algebra(thread_count(n_threads)):
         for rows in range(0, len(samples), BLOCK):
             for columns in range(0, len(samples), BLOCK):
                 products = scaled[rows : rows + BLOCK] @ scaled[columns : columns + BLOCK].T

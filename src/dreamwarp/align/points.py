@@ -20,7 +20,7 @@ from scipy.spatial import cKDTree
 from dreamwarp.align.evidence import Evidence, Frame
 from dreamwarp.align.noise import check_sigma
 from dreamwarp.align.prior import Prior, check_prior
-from dreamwarp.core.compiled import single_threaded_algebra
+from dreamwarp.core.compiled import limit_algebra
 from dreamwarp.core.progress import ProgressOption, silenced, track, without_callback
 from dreamwarp.core.validation import as_finite_array, check_choice, check_integer, warn_user
 from dreamwarp.space import WarpSpace
@@ -134,7 +134,7 @@ def measure_points(
     pairs = [_thin_pair(s, t, max_points, match) for s, t in pairs]
     searches = [_Search(frame, s, t, match == "known", max_steps) for s, t in pairs]
     # Matrices are small: threads of the linear algebra would mostly wait for each other.
-    with silenced(progress), single_threaded_algebra():
+    with silenced(progress), limit_algebra():
         noise = check_sigma(sigma)
         if noise == "auto":
             noise = _estimate_sigma(searches, progress)

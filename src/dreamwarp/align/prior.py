@@ -12,6 +12,7 @@ inner products ∫ v_i · v_j of the basis fields, it is √tr(M C).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import cached_property
 from numbers import Integral, Real
 from typing import Any
@@ -20,8 +21,8 @@ import numpy as np
 import scipy.linalg
 import scipy.sparse
 from numpy.typing import ArrayLike, NDArray
-from threadpoolctl import threadpool_limits
 
+from dreamwarp.core.compiled import limit_algebra
 from dreamwarp.core.defaults import DISPLACEMENT, LENGTH
 from dreamwarp.space import WarpSpace
 
@@ -275,9 +276,9 @@ def mass_matrix(space: WarpSpace) -> Array:
     return np.asarray(scipy.linalg.block_diag(*blocks))
 
 
-def _few_threads(space: WarpSpace) -> threadpool_limits:
-    """Limit BLAS to one thread for small matrices, on which more are slower."""
-    return threadpool_limits(1 if space.dim < MANY_PARAMETERS else None)
+def _few_threads(space: WarpSpace) -> AbstractContextManager[Any]:
+    """Limit BLAS to one thread for small matrices."""
+    return limit_algebra(1 if space.dim < MANY_PARAMETERS else None)
 
 
 def _mass(space: WarpSpace) -> Array:

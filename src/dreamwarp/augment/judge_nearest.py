@@ -28,7 +28,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
-from threadpoolctl import threadpool_limits
 
 from dreamwarp.augment.class_distances import BLOCK, ClassDistances
 from dreamwarp.augment.folds import (
@@ -52,7 +51,7 @@ from dreamwarp.augment.verdict import (
     is_last_best,
     locate_lowest,
 )
-from dreamwarp.core.compiled import thread_count
+from dreamwarp.core.compiled import limit_algebra, thread_count
 from dreamwarp.core.progress import ProgressOption, track, without_callback
 from dreamwarp.model import WarpModel
 from dreamwarp.model.strength import apply_strength
@@ -111,7 +110,7 @@ def judge_strengths(
     n_warped = min(max(n_wanted, LEAST_WARPED), MOST_WARPED)
     data = _Data(small, codes, n_warped // len(held_out), seed, n_threads)
     shown = without_callback(progress)
-    with threadpool_limits(thread_count(n_threads), user_api="blas"):
+    with limit_algebra(thread_count(n_threads)):
         folds = [_Fold.of(pairs, data, some) for some in held_out]
         setup = _make_setup(folds, data, images, ndim)
         race = _judge(folds, data, tried, setup.copies, shown)

@@ -208,9 +208,12 @@ def map_on_threads(
 
 @cache
 def _algebra_libraries() -> ThreadpoolController:
-    return ThreadpoolController()  # takes 2 ms
+    return ThreadpoolController()  # takes 2 to 8 ms
 
 
-def single_threaded_algebra() -> AbstractContextManager[Any]:
-    """Limit BLAS to one thread within the block: on small matrices more are slower."""
-    return _algebra_libraries().limit(limits=1)
+def limit_algebra(n_threads: int | None = 1) -> AbstractContextManager[Any]:
+    """Limit BLAS to some threads within the block; None: no limit.
+
+    On small matrices one thread is fastest.
+    """
+    return _algebra_libraries().limit(limits=n_threads, user_api="blas")

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from dreamwarp.core.compiled import limit_algebra
 from dreamwarp.core.labels import Label
 from dreamwarp.core.validation import warn_user
 from dreamwarp.model.distribution import Array, Distribution
@@ -132,7 +132,7 @@ def fit_classes(
     """Fit every class and the pool. If ``gaussians`` is given, its covariances are used."""
     distributions: dict[Label, Distribution] = {}
     fits = {}
-    with threadpool_limits(1):  # matrices are too small for threads
+    with limit_algebra():
         if gaussians is None:
             pool_covariance = estimate_pool_covariance(pairs_by_class, hyper)
             pooled = Gaussian.from_covariance(pool_covariance)

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
+from dreamwarp.core.compiled import limit_algebra
 from dreamwarp.core.labels import Label
 from dreamwarp.model.distribution import Array, Distribution
 from dreamwarp.model.fitting import (
@@ -52,7 +52,7 @@ def choose_hyperparameters(
     pairs_by_class: Mapping[Label, Pairs], given: HyperParameters, dim: int
 ) -> HyperParameters:
     """Choose the hyper-parameters that are None: of the covariance first, then of the kind."""
-    with threadpool_limits(1):  # matrices are too small for threads
+    with limit_algebra():
         hyper = _choose_covariance(pairs_by_class, given, dim)
         return _choose_kind_parameters(pairs_by_class, hyper, dim)
 
