@@ -35,6 +35,7 @@ from dreamwarp.align.evidence import Array, Evidence, EvidenceFinder, Integers
 from dreamwarp.align.pairs import choose_balanced
 from dreamwarp.align.prior import Prior, SmoothPrior
 from dreamwarp.align.similarity import Similarity, SquaredError
+from dreamwarp.core.compiled import limit_algebra, map_on_threads
 from dreamwarp.core.progress import ProgressOption
 from dreamwarp.space.warp import Warp
 
@@ -64,8 +65,6 @@ LARGEST_LEAP = 1.3
 # Steps of expectation maximisation: per round, for the final pool, and for a class. The last two
 # start from a good estimate.
 N_STEPS, N_POOL_STEPS, N_CLASS_STEPS = 4, 4, 4
-# Steps for a class while ν is chosen.
-N_TRIAL_STEPS = 1
 # Candidates for ν, relative to the number of components.
 POOL_PAIRS_PER_COMPONENT = (0.3, 1.0, 4.0, 16.0)
 # Number of folds of samples, and largest number of pairs, for choosing ν.
@@ -170,11 +169,17 @@ def learn_classes(
     pool_pairs = choose_pool_pairs(evidence, edges, pair_codes, pool_covariance, n_threads)
     means = np.empty((len(edges), len(pool_covariance)))
     covariances = np.empty((len(edges), *pool_covariance.shape), np.float32)
-    for code in np.unique(pair_codes):
+    codes = np.unique(pair_codes)
+    threads_each = n_threads if len(codes) == 1 else 1
+
+    def fit_class(code: int) -> None:
         mine = np.flatnonzero(pair_codes == code)
-        own = fit_class_covariance(evidence, mine, pool_covariance, pool_pairs, n_threads)
-        found = evidence.condition(own, mine, covariances_out=covariances, n_threads=n_threads)
+        own = fit_class_covariance(evidence, mine, pool_covariance, pool_pairs, threads_each)
+        found = evidence.condition(own, mine, covariances_out=covariances, n_threads=threads_each)
         means[mine] = found.means
+
+    with limit_algebra():
+        map_on_threads(fit_class, list(codes), n_threads)
     return ClassPosteriors(means, covariances, pool_pairs)
 
 
@@ -380,11 +385,10 @@ def fit_class_covariance(
     pool_covariance: Array,
     pool_pairs: float,
     n_threads: int | None,
-    n_steps: int = N_CLASS_STEPS,
 ) -> Array:
-    """S_y of the chosen pairs; S if there are none."""
+    """S_y of the chosen pairs."""
     own = pool_covariance
-    for _ in range(n_steps if len(chosen) else 0):
+    for _ in range(N_CLASS_STEPS):
         moment = evidence.condition(own, chosen, n_threads=n_threads).moment
         own = m_step(moment, len(chosen), pool_covariance, pool_pairs)
     return own
@@ -400,8 +404,9 @@ def choose_pool_pairs(
     """ν of the highest likelihood of held-out pairs.
 
     Samples are held out, not pairs: a pair is tested if both its samples are held out, and trained
-    on if neither is. Returns the largest candidate if nothing can be held out, and the smallest for
-    a single class, whose pairs are those of the pool.
+    on if neither is. One step of maximisation is enough to compare candidates. Returns the largest
+    candidate if nothing can be held out, and the smallest for a single class, whose pairs are those
+    of the pool.
     """
     candidates = [len(pool_covariance) * share for share in POOL_PAIRS_PER_COMPONENT]
     if len(np.unique(pair_codes)) < 2:
@@ -417,14 +422,12 @@ def choose_pool_pairs(
         for code in np.unique(pair_codes[test]):
             mine = train[pair_codes[train] == code]
             asked = test[pair_codes[test] == code]
-            base = evidence.condition(without, asked, n_threads=n_threads).log_marginals.sum()
             n_tested += len(asked)
+            moment = evidence.condition(without, mine, n_threads=n_threads).moment
             for k, pool_pairs in enumerate(candidates):
-                own = fit_class_covariance(
-                    evidence, mine, without, pool_pairs, n_threads, N_TRIAL_STEPS
-                )
+                own = m_step(moment, len(mine), without, pool_pairs)
                 found = evidence.condition(own, asked, n_threads=n_threads)
-                scores[k] += found.log_marginals.sum() - base
+                scores[k] += found.log_marginals.sum()
     if not n_tested:
         return candidates[-1]
     return candidates[int(scores.argmax())]
