@@ -338,9 +338,8 @@ def measure_block(
     gradients, hessians = fine.derivatives(x, everyone)
     gradients -= fine.log_prior(x)[1]
     to_x = coordinates.from_theta(frame.matrix.T).T
-    full = np.triu(hessians) + np.swapaxes(np.triu(hessians, 1), 1, 2)
     # einsum: the order of summation of a matrix product may depend on the number of pairs.
-    curvatures, slopes = to_x.T @ full @ to_x, np.einsum("nx,xr->nr", gradients, to_x)
+    curvatures, slopes = to_x.T @ hessians @ to_x, np.einsum("nx,xr->nr", gradients, to_x)
     theta = coordinates.to_theta(x)
     u = np.einsum("nd,rd->nr", theta, frame.inverse)
     bent = np.einsum("nij,nj->ni", curvatures, u)

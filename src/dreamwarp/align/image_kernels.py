@@ -225,10 +225,11 @@ def add_square(row, touched, n_touched, slope, curvature, values, gradient, hess
 
 @part
 def fold(matrix):
-    """Add the lower triangle to the upper one."""
+    """Replace symmetric entries by their sum."""
     for i in range(len(matrix)):
         for j in range(i):
-            matrix[j, i] += matrix[i, j]
+            total = matrix[i, j] + matrix[j, i]
+            matrix[i, j], matrix[j, i] = total, total
 
 
 @kernel
@@ -250,7 +251,6 @@ def linearise(
     into : (k,)
         Indices of the results in ``gradients`` and ``hessians``.
     gradients, hessians : (n, unknowns), (n, unknowns, unknowns) or (n, 0, 0)
-        Only the upper triangle of a Hessian is meaningful.
     entries : (k,)
         Receives the number of log entries needed. If it exceeds the capacity, there are no results.
     """

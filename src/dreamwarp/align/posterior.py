@@ -202,7 +202,7 @@ class Posterior:
     ) -> tuple[Array, Array]:
         """Gradient of the log-density (k, d), and minus the Hessian of the log-likelihood.
 
-        The Hessian is Gauss-Newton's, (k, d, d), upper triangles; (k, 0, 0) without ``second``.
+        The Hessian is Gauss-Newton's, (k, d, d); (k, 0, 0) without ``second``.
         """
         n, d = x.shape
         gradients, hessians = np.empty((n, d)), np.empty((n, d, d) if second else (n, 0, 0))
