@@ -35,12 +35,13 @@ from experiments.tasks import Task
 
 Array = NDArray[Any]
 ARCHIVE = lab.Archive(lab.RESULTS / "paper", protocol=1)
-# Results of former defaults: pairs aligned at full resolution, and networks at strength 1.25.
+# Results of former defaults.
 FORMER = {
     title: lab.Archive(lab.RESULTS / "earlier" / name / "paper", protocol=1)
     for title, name in (
         ("aligned at full resolution", "full_resolution"),
         ("networks at strength 1.25", "fixed_strength"),
+        ("linear interpolation for networks", "linear"),
     )
 }
 EXAMPLES = """

@@ -37,18 +37,23 @@ class Rival:
         Learns from the labelled samples of the task.
     settings : tuple of float
         To choose from on validation samples; empty if there is nothing to choose.
+    tuned_as : str
+        Rival whose chosen setting is used.
     """
 
     name: str
     prepare: Callable[[Task, float | None, bool], Deform]
     settings: tuple[float, ...] = ()
+    tuned_as: str = ""
 
 
 def _nothing(task: Task, setting: float | None, for_network: bool) -> Deform:
     return lambda templates, first: task.X[templates]
 
 
-def _by_hand(elastic: bool, affine: bool) -> Callable[[Task, float | None, bool], Deform]:
+def _by_hand(
+    elastic: bool, affine: bool, interpolation: Any = "linear"
+) -> Callable[[Task, float | None, bool], Deform]:
     def prepare(task: Task, setting: float | None, for_network: bool) -> Deform:
         assert setting is not None
         scale = task.X.shape[-1] / PIXELS
@@ -56,6 +61,7 @@ def _by_hand(elastic: bool, affine: bool) -> Callable[[Task, float | None, bool]
         options: Any = {
             "width": WIDTH * scale, "amplitude": amplitude * scale,
             "affine": setting if affine else 0.0, "n_axes": task.n_axes, "seed": task.draw,
+            "interpolation": interpolation,
         }  # fmt: skip
         return lambda templates, first: deform_elastically(
             task.X[templates], first=first, **options
@@ -139,12 +145,14 @@ def cells_of(task: Task) -> tuple[int, ...]:
 
 
 ELASTIC_AND_AFFINE = "elastic with affine"
+ELASTIC_CUBIC = "elastic, cubic interpolation"
 BY_DEFAULT = "learned, all defaults"
 RIVALS = {
     rival.name: rival
     for rival in (
         Rival("nothing", _nothing),
         Rival("elastic", _by_hand(True, False), (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)),
+        Rival(ELASTIC_CUBIC, _by_hand(True, False, "cubic"), tuned_as="elastic"),
         Rival("affine", _by_hand(False, True), (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)),
         Rival(
             ELASTIC_AND_AFFINE, _by_hand(True, True), (0.18, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)

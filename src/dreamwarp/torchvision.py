@@ -31,7 +31,7 @@ from dreamwarp.space.warp import Warp
 from dreamwarp.torch.compiled_engine import n_threads
 from dreamwarp.torch.drawing import Fill, RandomWarps, WarpOptions
 from dreamwarp.torch.epochs import SharedEpoch
-from dreamwarp.torch.functional import flow, warp, working_dtype
+from dreamwarp.torch.functional import clip_to_samples, flow, warp, working_dtype
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -127,6 +127,8 @@ class FixedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
             self.warp.space, self._theta(working_dtype(flat), flat.device), flat,
             interpolation=interpolation, fill=self.fill, fill_value=fill_value,
         )  # fmt: skip
+        if interpolation == "cubic":
+            warped = clip_to_samples(warped, flat, *((fill_value,) * (self.fill == "constant")))
         return warped.reshape(values.shape)
 
     def _picture(self, image: PILImage.Image) -> PILImage.Image:

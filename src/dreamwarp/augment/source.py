@@ -24,7 +24,7 @@ from dreamwarp.model import WarpModel
 from dreamwarp.model.labels import encode, list_labels
 from dreamwarp.model.strength import apply_strength, resolve_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE
-from dreamwarp.space.resample import Interpolation
+from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
 from dreamwarp.space.warp import Warp
 
 Array = NDArray[Any]
@@ -178,6 +178,7 @@ class SampleSource:
         key: int | None = None,
         strength: float | None = None,
         balance: Balance | None = None,
+        interpolation: Interpolation | None = None,
     ) -> SampleSource:
         """A copy with other options.
 
@@ -192,6 +193,8 @@ class SampleSource:
             other.strength = check_factor("strength", strength)
         if balance is not None:
             other.balance = check_choice("balance", balance, BALANCES)
+        if interpolation is not None:
+            other.interpolation = check_choice("interpolation", interpolation, INTERPOLATIONS)
         return other
 
     def make(self, first: int, n: int, *, n_threads: int | None = None) -> tuple[Array, Array]:

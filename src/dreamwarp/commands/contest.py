@@ -20,8 +20,10 @@ from threadpoolctl import threadpool_limits
 
 from dreamwarp.augment.augmenter import Augmenter
 from dreamwarp.augment.rivals.elastic import deform_elastically
+from dreamwarp.core.defaults import NETWORK_INTERPOLATION
 from dreamwarp.core.progress import track
 from dreamwarp.data.dataset import DataSet, Part
+from dreamwarp.model.warpmodel import NO_TEMPLATE
 
 # A classifier's name, training digits and test digits.
 Task = tuple[str, Part, Part]
@@ -106,11 +108,17 @@ def run_contest(
 
 
 def warp_by_class(train: Part, augmenter: Augmenter, n: int, first: int = 0) -> Part:
-    """Warp ``n`` digits, taken in turn, at the network's strength; warps count from ``first``."""
+    """Warp ``n`` digits, taken in turn, as ``LearnedWarp`` does; warps count from ``first``."""
     which = np.arange(n) % len(train.X)
-    X, y = train.X[which], train.y[which]
-    strength = augmenter.model_.network_strength
-    return Part(augmenter.transform(X, y, first=first, strength=strength), y)
+    source = augmenter.source_.with_options(
+        strength=augmenter.model_.network_strength,
+        interpolation=NETWORK_INTERPOLATION[augmenter.space_.ndim],
+    )
+    X = source.warp_samples(
+        train.X, train.y[which], first + np.arange(n), indices_in_X=which,
+        indices_in_fit=np.full(n, NO_TEMPLATE),
+    )  # fmt: skip
+    return Part(X, train.y[which])
 
 
 def as_digits(data: DataSet) -> tuple[Part, Part]:

@@ -1,6 +1,8 @@
-"""Defaults shared by functions, estimators and commands. Imports nothing: commands start fast."""
+"""Defaults shared by functions, estimators and commands. Imports little: commands start fast."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 # Prior over alignments: root mean square displacement and correlation length of points, as
 # fractions of the domain.
@@ -15,3 +17,7 @@ TOLERANCE, LEARNING_TOLERANCE = 0.05, 0.25
 N_NEIGHBORS = 5
 # Cells by the number of spatial axes: series, images, volumes.
 DEFAULT_CELLS = {1: (10,), 2: (4, 4), 3: (3, 3, 3)}
+# Interpolation for networks, by the number of spatial axes. Linear interpolation blurs, so networks
+# would be trained on samples less sharp than those they are used on; see docs/experiments.md. In
+# volumes, cubic interpolation takes 64 values instead of 8.
+NETWORK_INTERPOLATION: dict[int, Literal["linear", "cubic"]] = {1: "cubic", 2: "cubic", 3: "linear"}

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from dreamwarp.core.defaults import NETWORK_INTERPOLATION
 from dreamwarp.core.draws import Seed, Stream, as_key, derive_seed, uniforms
 from dreamwarp.core.samples import check_layout
 from dreamwarp.core.validation import check_choice
@@ -19,7 +20,7 @@ from dreamwarp.model.strength import apply_strength, resolve_network_strength
 from dreamwarp.model.warpmodel import Unknown
 from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
 from dreamwarp.torch.compiled_engine import n_threads
-from dreamwarp.torch.functional import check_theta, warp, working_dtype
+from dreamwarp.torch.functional import check_theta, clip_to_samples, warp, working_dtype
 
 Fill = Literal["edge", "constant", "reflect"]
 
@@ -34,7 +35,7 @@ class WarpOptions(TypedDict, total=False):
     strength: float | None
     unknown: Unknown
     classes: Sequence[Label] | None
-    interpolation: Interpolation
+    interpolation: Interpolation | Literal["auto"]
     fill: Fill
     fill_value: float
 
@@ -62,7 +63,7 @@ class RandomWarps:
         strength: float | None = None,
         unknown: Unknown = "error",
         classes: Sequence[Label] | None = None,
-        interpolation: Interpolation = "linear",
+        interpolation: Interpolation | Literal["auto"] = "auto",
         fill: Fill = "edge",
         fill_value: float = 0,
     ) -> None:
@@ -80,7 +81,10 @@ class RandomWarps:
         self.p = float(p)
         self.unknown = check_choice("unknown", unknown, ("error", "pool"))
         self.classes = None if classes is None else _check_known(classes, self.model, unknown)
-        self.interpolation = check_choice("interpolation", interpolation, INTERPOLATIONS)
+        check_choice("interpolation", interpolation, ("auto", *INTERPOLATIONS))
+        self.interpolation: Interpolation = (
+            NETWORK_INTERPOLATION[model.space.ndim] if interpolation == "auto" else interpolation
+        )
         self.fill = check_choice("fill", fill, ("edge", "constant", "reflect"))
         self.fill_value = fill_value
 
@@ -157,7 +161,11 @@ class RandomWarps:
             space, theta, images if has_channels else images.unsqueeze(1),
             interpolation=self.interpolation, fill=self.fill, fill_value=self.fill_value,
         )  # fmt: skip
-        return _in_layout_of(images, warped if has_channels else warped.squeeze(1))
+        warped = warped if has_channels else warped.squeeze(1)
+        if self.interpolation == "cubic":
+            filled = (self.fill_value,) if self.fill == "constant" else ()
+            warped = clip_to_samples(warped, images, *filled)
+        return _in_layout_of(images, warped)
 
     def _model_labels(self, labels: Any) -> Any:
         """Return labels (n,) of the model, or None."""

@@ -221,6 +221,19 @@ def warp(
     return sampled.to(images.dtype).unflatten(2, spatial)
 
 
+def clip_to_samples(warped: Tensor, images: Tensor, *others: float) -> Tensor:
+    """Clip each warped sample to the range of its image and ``others``: cubic sums overshoot."""
+    if images.dtype == torch.bool or images.numel() == 0:
+        return warped
+    axes = tuple(range(1, images.ndim))
+    low, high = images.amin(axes, keepdim=True), images.amax(axes, keepdim=True)
+    for value in others:
+        low, high = low.clamp(max=value), high.clamp(min=value)
+    # Comparisons with NaN are false: a NaN in an image does not spread over all of it.
+    warped = torch.where(warped < low, low, warped)
+    return torch.where(warped > high, high, warped)
+
+
 def warp_item(
     space: WarpSpace,
     theta: NDArray[np.float64],

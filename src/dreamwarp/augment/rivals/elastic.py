@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.core.draws import Seed, Stream, as_key, derive_seed, normals
 from dreamwarp.core.samples import pixel_centers
-from dreamwarp.space.resample import resample
+from dreamwarp.space.resample import Interpolation, resample
 
 # Standard deviations of a random affine map of strength 1: of every entry of its matrix, which
 # makes scaling and shear; of the skew part on top, in radians, which makes rotation; and of the
@@ -28,6 +28,7 @@ def deform_elastically(
     amplitude: float,
     affine: float = 0.0,
     n_axes: int = 2,
+    interpolation: Interpolation = "linear",
     seed: Seed = 0,
     first: int = 0,
 ) -> NDArray[Any]:
@@ -45,6 +46,8 @@ def deform_elastically(
     n_axes : int
         Spatial axes: 1 for series, 2 for images, 3 for volumes. All channels get the same
         deformation.
+    interpolation : {"linear", "nearest", "cubic"}
+        How values between pixels are computed.
     seed : int, numpy.random.Generator or None
     first : int
         Index of the first sample: the deformation of sample k depends on the seed and on
@@ -68,7 +71,8 @@ def deform_elastically(
         moved += shifts * normals(shift_key, numbers, n_axes, stream=Stream.WARP)[:, None]
     channels = images.reshape(n, -1, *shape)
     positions = (positions + moved).astype(np.float32)
-    return resample(channels, positions, fill="edge").reshape(images.shape)
+    made = resample(channels, positions, interpolation=interpolation, fill="edge")
+    return made.reshape(images.shape)
 
 
 def smooth_noise(
