@@ -22,6 +22,7 @@ Deform = Callable[[Array, int], Array]
 PIXELS = 28
 # Width of elastic noise in pixels: the best of 3 to 7 for nearest neighbours and networks on MNIST.
 WIDTH = 5.0
+AMPLITUDES = (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)
 # Elastic amplitude, in pixels, that goes with an affine map of strength 1.
 AMPLITUDE_PER_AFFINE = 1.4
 
@@ -38,7 +39,7 @@ class Rival:
     settings : tuple of float
         To choose from on validation samples; empty if there is nothing to choose.
     tuned_as : str
-        Rival whose chosen setting is used.
+        Another rival, whose chosen setting is used.
     """
 
     name: str
@@ -151,8 +152,8 @@ RIVALS = {
     rival.name: rival
     for rival in (
         Rival("nothing", _nothing),
-        Rival("elastic", _by_hand(True, False), (0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8, 4.0)),
-        Rival(ELASTIC_CUBIC, _by_hand(True, False, "cubic"), tuned_as="elastic"),
+        Rival("elastic", _by_hand(True, False), AMPLITUDES),
+        Rival(ELASTIC_CUBIC, _by_hand(True, False, "cubic"), AMPLITUDES, tuned_as="elastic"),
         Rival("affine", _by_hand(False, True), (0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 2.8)),
         Rival(
             ELASTIC_AND_AFFINE, _by_hand(True, True), (0.18, 0.25, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0)

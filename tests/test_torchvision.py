@@ -56,6 +56,8 @@ def test_images_are_those_of_warp(interpolation: Any) -> None:
     values = picture(3)
     expected = Warp(SPACE, np.float32(THETA)).image(values.numpy()[None],
                                                      interpolation=interpolation)[0]  # fmt: skip
+    if interpolation == "cubic":
+        expected = expected.clip(int(values.min()), int(values.max()))
     for kind in (Image, lambda tensor: tensor):
         warped = fixed(kind(values))
         assert type(warped) is type(kind(values)) and warped.dtype == torch.uint8

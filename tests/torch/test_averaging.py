@@ -31,7 +31,9 @@ def test_mean_of_the_image_and_its_warps(labels: Any) -> None:
     for step in range(4):
         theta = NETWORK_STRENGTH * model.draw(labels, np.arange(5), seed=derive_seed(3, step))
         expected = expected + predict(warp(model.space, torch.from_numpy(theta).float(), IMAGES))
-    averaged = average_over_warps(predict, IMAGES, model, n=4, labels=labels, seed=3)
+    averaged = average_over_warps(
+        predict, IMAGES, model, n=4, labels=labels, seed=3, interpolation="linear"
+    )
     torch.testing.assert_close(averaged, expected / 5)
 
 

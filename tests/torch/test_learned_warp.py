@@ -41,8 +41,40 @@ def test_images_are_warped_by_draws_of_their_class(shape: tuple[int, ...]) -> No
     expected = model.draw(LABELS, np.arange(8), seed=derive_seed(5, 0))
     np.testing.assert_array_equal(theta, expected.astype(np.float32))
     batch = images if len(shape) == 3 else images[:, None]
-    assert torch.equal(warped, dwt.warp(model.space, theta, batch).reshape(images.shape))
-    assert not torch.equal(warped, images)
+    sharp = dwt.warp(model.space, theta, batch, interpolation="cubic").reshape(images.shape)
+    axes = tuple(range(1, images.ndim))
+    low, high = images.amin(axes, keepdim=True), images.amax(axes, keepdim=True)
+    assert torch.equal(warped, sharp.clamp(low, high))
+    assert not torch.equal(warped, sharp) and not torch.equal(warped, images)
+
+
+@pytest.mark.parametrize(("cells", "expected"), [((5,), "cubic"), ((2, 2, 2), "linear")])
+def test_volumes_are_interpolated_linearly(cells: tuple[int, ...], expected: Any) -> None:
+    model = make_model(cells=cells)
+    images = make_images(8, 1, *(8 for _ in cells))
+    warped, _, theta = LearnedWarp(model)(images, LABELS, return_theta=True)
+    given, _ = LearnedWarp(model, interpolation=expected)(images, LABELS, theta=theta)
+    assert torch.equal(warped, given)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8])
+def test_sharp_samples_stay_within_their_range(dtype: torch.dtype) -> None:
+    """Cubic interpolation of a step overshoots; fill values may lie outside the range."""
+    step = torch.zeros(8, 12, 12, dtype=dtype)
+    step[:, :, 6:] = 100
+    warp = LearnedWarp(make_model(), strength=3.0)
+    warped, _ = warp(step, LABELS)
+    assert warped.min() == 0 and warped.max() == 100 and not torch.equal(warped, step)
+    filled = LearnedWarp(make_model(), strength=3.0, fill="constant", fill_value=200)
+    assert filled(step, LABELS)[0].max() <= 200
+    assert filled(step, LABELS)[0].max() > 100
+
+
+def test_a_nan_spreads_to_its_neighbours_only() -> None:
+    images = make_images(8, 12, 12)
+    images[0, 3, 3] = torch.nan
+    warped, _ = LearnedWarp(make_model())(images, LABELS)
+    assert 0 < warped[0].isnan().sum() < 40 and not warped[1:].isnan().any()
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.float64, torch.bool])
