@@ -36,12 +36,15 @@ def inputs(tmp_path: Path) -> list[str]:
 def test_options_reach_the_samples(inputs: list[str], tmp_path: Path, capsys: Any) -> None:
     out = str(tmp_path / "out")
     options = ["--seed", "7", "--first", "11", "--strength", "0.5", "--balance", "data"]
+    options += ["--interpolation", "cubic"]
     assert run("sample", *inputs, "-n", "40", "-o", out, "--shard-size", "15", *options) == 0
     words = capsys.readouterr()
     assert re.search(r"samples 11 to 50 of .*data\.npz as idx, seed 7, strength 0\.5", words.out)
     assert re.search(r"40 samples in .*out, 3 shards; 3 made in .* samples per second", words.out)
     assert words.err == ""
-    source = SampleSource(make_model(), make_data(), seed=7, strength=0.5, balance="data")
+    source = SampleSource(
+        make_model(), make_data(), seed=7, strength=0.5, balance="data", interpolation="cubic"
+    )
     X, y = source.make(11, 40)
     read = load(out)
     np.testing.assert_array_equal(read.X, X)

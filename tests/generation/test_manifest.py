@@ -42,8 +42,8 @@ def test_every_setting_is_in_it(made: dict[str, Any]) -> None:
     source = SampleSource(make_model(), make_data())
     assert made["settings"] == {
         "n": 20, "first": 0, "shard_size": 6, "format": "idx", "seed": 0, "strength": 1.0,
-        "balance": "classes", "shape": [9, 11], "dtype": "uint8", "classes": [0, 1, 2],
-        "model": make_model().fingerprint, "data": source.data_fingerprint,
+        "balance": "classes", "interpolation": "linear", "shape": [9, 11], "dtype": "uint8",
+        "classes": [0, 1, 2], "model": make_model().fingerprint, "data": source.data_fingerprint,
     }  # fmt: skip
     assert made["library_version"] == dreamwarp.__version__
     assert [sorted(shard) for shard in made["shards"]] == [
@@ -55,6 +55,14 @@ def test_it_is_read_as_it_was_written(tmp_path: Path, made: dict[str, Any]) -> N
     manifest = read_manifest(write(tmp_path, made))
     assert manifest.settings == made["settings"] and manifest.shards == made["shards"]
     assert manifest.n_done == len(manifest.plan) == 4 and manifest.format.name == "idx"
+
+
+def test_sets_made_before_there_was_a_choice_are_linear(
+    tmp_path: Path, made: dict[str, Any]
+) -> None:
+    older = json.loads(json.dumps(made))
+    del older["settings"]["interpolation"]
+    assert read_manifest(write(tmp_path, older)).settings == made["settings"]
 
 
 def changed(made: dict[str, Any], path: str, value: Any) -> dict[str, Any]:

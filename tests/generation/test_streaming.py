@@ -25,8 +25,19 @@ def test_a_stream_with_an_end() -> None:
     assert sizes == [8, 8, 4]
 
 
+def test_sharp_samples() -> None:
+    linear, cubic = (
+        next(stream(make_model(), make_data(), batch_size=20, interpolation=name))[0]
+        for name in ("linear", "cubic")
+    )
+    sharp = SampleSource(make_model(), make_data(), interpolation="cubic").make(0, 20)[0]
+    np.testing.assert_array_equal(cubic, sharp)
+    assert (linear != cubic).any()
+
+
 def test_bad_options_are_refused_at_once() -> None:
     for options, message in (
+        ({"interpolation": "spline"}, r"`interpolation` must be .*cubic.*, got 'spline'"),
         ({"batch_size": 0}, r"`batch_size` must be an integer of at least 1, got 0"),
         ({"batch_size": 2.5}, r"`batch_size` must be an integer of at least 1, got 2\.5"),
         ({"first": -1}, r"`first` must be an integer of at least 0, got -1"),

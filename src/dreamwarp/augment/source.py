@@ -158,7 +158,7 @@ class SampleSource:
         self.key = as_key(seed)
         self.balance = check_choice("balance", balance, BALANCES)
         self.strength = resolve_strength(model, strength)
-        self.interpolation = interpolation
+        self.interpolation = check_choice("interpolation", interpolation, INTERPOLATIONS)
         _check_axes(model, self.data)
         _check_classes(model, self.data)
         check_finite(self.data.name, self.data.X)

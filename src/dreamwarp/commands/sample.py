@@ -85,6 +85,10 @@ def sample(
         Literal["classes", "data"],
         output_option(help="classes: all equally often; data: as often as in the data."),
     ] = "classes",
+    interpolation: Annotated[
+        Literal["linear", "nearest", "cubic"],
+        output_option(help="Between pixels. Cubic samples are sharper, which suits networks."),
+    ] = "linear",
     shard_size: Annotated[
         int | None,
         output_option(
@@ -117,7 +121,7 @@ def sample(
     if (n is None) == (per_class is None):
         raise typer.BadParameter("give either --number or --per-class")
     if are_meshes(data):
-        refuse_for_meshes(context, "format", "balance", "shard_size", "scheduler")
+        refuse_for_meshes(context, "format", "balance", "interpolation", "shard_size", "scheduler")
         sample_meshes(
             load_model(model), data, output, (n, per_class), resume=resume, seed=seed, first=first,
             strength=strength,
@@ -136,8 +140,8 @@ def sample(
     ):
         done = generate(
             warps, templates, output, n=n, per_class=per_class, format=chosen, seed=seed,
-            first=first, strength=strength, balance=balance, shard_size=shard_size,
-            resume=resume, client=client,
+            first=first, strength=strength, balance=balance, interpolation=interpolation,
+            shard_size=shard_size, resume=resume, client=client,
         )  # fmt: skip
     typer.echo(summarize(done))
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.guards import count_bytes
+from dreamwarp.space.resample import INTERPOLATIONS
 
 MANIFEST = "manifest.json"
 KIND, VERSION = "dreamwarp samples", 1
@@ -146,6 +147,8 @@ def check_record(title: object, record: Any) -> tuple[dict[str, Any], Any]:
             f"{VERSION}. Use the library that wrote it."
         )
     settings = record.get("settings")
+    if isinstance(settings, dict):
+        settings.setdefault("interpolation", "linear")  # of sets made before there was a choice
     if not isinstance(settings, dict) or set(settings) != set(SETTINGS):
         raise malformed(title, f"its settings must be {', '.join(SETTINGS)}")
     for name, is_good in SETTINGS.items():
@@ -220,6 +223,7 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
     "seed": lambda value: is_whole(value) and 0 <= value < 2**64,
     "strength": _is_real,
     "balance": lambda value: value in BALANCES,
+    "interpolation": lambda value: value in INTERPOLATIONS,
     "shape": _is_shape,
     "dtype": lambda value: isinstance(value, str) and DTYPE.fullmatch(value),
     "classes": _are_classes,

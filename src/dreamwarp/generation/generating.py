@@ -31,6 +31,7 @@ from dreamwarp.generation.shards import Shard, make_plan
 from dreamwarp.generation.stores import Store, open_store
 from dreamwarp.generation.verification import check_all
 from dreamwarp.model import WarpModel
+from dreamwarp.space.resample import Interpolation
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -73,6 +74,7 @@ def generate(
     first: int = 0,
     strength: float | None = None,
     balance: Balance = "classes",
+    interpolation: Interpolation = "linear",
     shard_size: int | None = None,
     resume: bool = False,
     client: Client | None = None,
@@ -102,6 +104,8 @@ def generate(
         Factor on the learned warps. Default: the one that the model recommends.
     balance : {"classes", "data"}
         Classes take turns, or are drawn with their frequencies in the data.
+    interpolation : {"linear", "nearest", "cubic"}
+        How values between pixels are computed. Networks do better on ``"cubic"``, which is sharper.
     shard_size : int, optional
         Samples per shard. Default: 100,000, or fewer if they take more than 128 MB.
     resume : bool
@@ -128,7 +132,9 @@ def generate(
     OSError
         If files can't be written. Complete shards are kept, and the set can be resumed.
     """
-    source = SampleSource(model, data, seed=seed, strength=strength, balance=balance)
+    source = SampleSource(
+        model, data, seed=seed, strength=strength, balance=balance, interpolation=interpolation
+    )
     plan = make_plan(first, _count(n, per_class, source, balance), shard_size, source.form)
     file_format, store = make_format(format, source.form), open_store(out)
     file_format.check_size(plan[0].n)

@@ -75,6 +75,7 @@ def new_manifest(source: SampleSource, plan: Plan, file_format: ShardFormat) -> 
         "seed": source.key,
         "strength": source.strength,
         "balance": source.balance,
+        "interpolation": source.interpolation,
         "shape": list(source.form.shape),
         "dtype": source.form.dtype.name,
         "classes": source.form.labels,

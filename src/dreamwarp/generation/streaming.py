@@ -13,6 +13,7 @@ from dreamwarp.core.validation import check_integer
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.sample_sets import MAX_NUMBER
 from dreamwarp.model import WarpModel
+from dreamwarp.space.resample import Interpolation
 
 Batch = tuple[NDArray[Any], NDArray[Any]]
 
@@ -27,16 +28,17 @@ def stream(
     batch_size: int = 256,
     strength: float | None = None,
     balance: Balance = "classes",
+    interpolation: Interpolation = "linear",
     n_threads: int | None = None,
 ) -> Iterator[Batch]:
     """Yield batches of new samples and their labels, made on demand.
 
-    Sample k is the same as that of :func:`generate` with the same model, data, seed, strength and
-    balance, for any batch size.
+    Sample k is the same as that of :func:`generate` with the same model, data, seed, strength,
+    balance and interpolation, for any batch size.
 
     Parameters
     ----------
-    model, data, seed, strength, balance
+    model, data, seed, strength, balance, interpolation
         As for :func:`generate`.
     first : int
         Index of the first sample.
@@ -56,7 +58,9 @@ def stream(
     >>> for X, y in dw.stream(model, dw.data.mnist(), seed=0, batch_size=128):
     ...     train(X, y)
     """
-    source = SampleSource(model, data, seed=seed, strength=strength, balance=balance)
+    source = SampleSource(
+        model, data, seed=seed, strength=strength, balance=balance, interpolation=interpolation
+    )
     end = check_end(first, n)
     size = check_integer("batch_size", batch_size, 1)
     batches = ((start, min(size, end - start)) for start in range(first, end, size))

@@ -16,6 +16,7 @@ from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.sample_sets import MAX_NUMBER
 from dreamwarp.generation.streaming import check_end
 from dreamwarp.model import WarpModel
+from dreamwarp.space.resample import Interpolation
 from dreamwarp.torch.epochs import SharedEpoch
 
 Batch = tuple[torch.Tensor, torch.Tensor]
@@ -40,7 +41,7 @@ class SampleStream(IterableDataset[Batch]):
 
     Parameters
     ----------
-    model, data, seed, first, n, batch_size, strength, balance
+    model, data, seed, first, n, batch_size, strength, balance, interpolation
         As for :func:`dreamwarp.stream`. ``n`` is the number of samples per epoch.
     rank, world_size : int
         For distributed training: this process gets the batches b with b % world_size == rank.
@@ -75,6 +76,7 @@ class SampleStream(IterableDataset[Batch]):
         batch_size: int = 256,
         strength: float | None = None,
         balance: Balance = "classes",
+        interpolation: Interpolation = "linear",
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
@@ -83,7 +85,9 @@ class SampleStream(IterableDataset[Batch]):
             raise ValueError(
                 f"`rank` must be from 0 to `world_size` - 1, got {rank} of {world_size}."
             )
-        self._source = SampleSource(model, data, seed=seed, strength=strength, balance=balance)
+        self._source = SampleSource(
+            model, data, seed=seed, strength=strength, balance=balance, interpolation=interpolation
+        )
         self._first, self._end = first, check_end(first, n)
         self._is_endless = n is None
         self._batch_size = check_integer("batch_size", batch_size, 1)
