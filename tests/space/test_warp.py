@@ -10,6 +10,7 @@ import pytest
 from dreamwarp.core.samples import pixel_centers
 from dreamwarp.space import WarpSpace
 from dreamwarp.space import warp as warp_module
+from dreamwarp.space.fields import Fields
 from dreamwarp.space.resample import resample
 from dreamwarp.space.warp import Warp
 
@@ -114,15 +115,26 @@ def test_images_are_sampled_at_the_flow_of_pixel_centers():
 def test_tolerance_follows_the_pixels(monkeypatch):
     space = make_space(1)
     asked = []
-    flow = space.flow
-    monkeypatch.setattr(
-        space, "flow", lambda *a, **k: asked.append(k["tolerance"]) or flow(*a, **k)
-    )
+    flow = Fields.flow_fast
+    monkeypatch.setattr(Fields, "flow_fast", lambda *a: asked.append(a[2]) or flow(*a))
     warp = Warp(space, random_theta(space, 1))
     warp.image(np.zeros(40))
     warp.image(np.zeros(5000))
     warp.image(np.zeros(40), tolerance=1e-3)
     assert asked == [1e-4, 1e-5, 1e-3]
+
+
+@pytest.mark.parametrize("boundary", ["zero", "periodic"])
+@pytest.mark.parametrize("ndim", [1, 2, 3])
+def test_large_samples_are_warped_alike(ndim, boundary, monkeypatch):
+    """Pixels of small samples stay located; those of large ones are located block by block."""
+    space = make_space(ndim, boundary)
+    x = np.random.default_rng(0).random((3, *(13, 12, 14)[:ndim]))
+    warp = Warp(space, random_theta(space, 3, seed=ndim))
+    expected = warp.image(x)
+    monkeypatch.setattr("dreamwarp.space.warp.KEPT_POINTS", 0)
+    monkeypatch.setattr("dreamwarp.space.warp.BLOCK_POINTS", 100)
+    np.testing.assert_array_equal(warp.image(x), expected)
 
 
 # -- points and boxes stay in step

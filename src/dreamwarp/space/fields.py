@@ -88,13 +88,18 @@ class Fields:
 
     # -- fast
 
-    def flow_fast(self, points: Array, tolerance: float) -> NDArray[np.float32]:
-        """φ_1 of points (n or 1, m, ndim), with errors below ``tolerance``: (n, m, ndim)."""
+    def flow_fast(
+        self, points: Array, tolerance: float, starts: Starts | None = None
+    ) -> NDArray[np.float32]:
+        """φ_1 of points (n or 1, m, ndim), with errors below ``tolerance``: (n, m, ndim).
+
+        ``starts``: those of the points, if they were located before; see :meth:`locate`.
+        """
         steps = self._steps(tolerance)
         mild = steps[0] > 0
         out = np.empty((len(self), points.shape[1], self.ndim), np.float32)
         nothing = np.empty((len(self), 0, 0)), np.empty((len(self), 0, 0, 0))
-        self._walk(np.flatnonzero(mild), points, 1.0, *steps, out, *nothing)
+        self._walk(np.flatnonzero(mild), points, 1.0, *steps, out, *nothing, starts=starts)
         if not mild.all():
             some = points if len(points) == 1 else points[~mild]
             out[~mild] = self.only(~mild).flow_exactly(some)
@@ -146,7 +151,14 @@ class Fields:
         fast.step_lengths(0, len(self), self.mesh.cells, *bounds, tolerance, lengths, ease)
         return lengths, ease
 
-    def _walk(self, chosen: NDArray[np.int64], points: Floats, sign: float, *others: Any) -> None:
+    def _walk(
+        self,
+        chosen: NDArray[np.int64],
+        points: Floats,
+        sign: float,
+        *others: Any,
+        starts: Starts | None = None,
+    ) -> None:
         """Run ``fast.walk`` for the chosen fields, with points (n or 1, m, ndim)."""
         shared, n_points = len(points) == 1, points.shape[1]
         n_chunks = count_chunks(n_points, fast.CHUNK)
@@ -154,7 +166,7 @@ class Fields:
         block = max(1, 8192 // max(1, min(n_points, fast.CHUNK)))
         if shared or n_chunks != 1:
             some = points if shared or len(chosen) == len(self) else points[chosen]
-            starts = self._locate(some)
+            starts = self.locate(some) if starts is None else starts
             self._spread(
                 fast.walk, len(chosen) * n_chunks, self.velocities, sign, chosen, starts, *others,
                 smallest_block=block,
@@ -170,7 +182,7 @@ class Fields:
 
         self._spread(locate_and_walk, len(chosen), smallest_block=block)
 
-    def _locate(self, points: Floats) -> Starts:
+    def locate(self, points: Floats) -> Starts:
         """Starts of paths at points (k, m, ndim)."""
         starts = self._make_starts(*points.shape[:2])
         n_tasks = points.shape[0] * points.shape[1]

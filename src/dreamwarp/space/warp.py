@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Literal
+from functools import cache, lru_cache, partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +17,7 @@ from dreamwarp.core.samples import (
     refuse_channels_last,
 )
 from dreamwarp.core.validation import as_finite_array, check_choice, warn_user
+from dreamwarp.space.fields import Starts
 from dreamwarp.space.resample import (
     INTERPOLATIONS,
     Fill,
@@ -24,7 +25,7 @@ from dreamwarp.space.resample import (
     check_spatial_shape,
     resample_into,
 )
-from dreamwarp.space.warpspace import Method, WarpSpace
+from dreamwarp.space.warpspace import Method, WarpSpace, check_tolerance
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,8 +33,9 @@ if TYPE_CHECKING:
 # Memory for one block of samples: enough to keep all threads busy, and small enough that positions
 # are still in the cache when samples are interpolated there.
 BLOCK_BYTES = 16 * 2**20
-# Points of a sample that are processed at a time.
-BLOCK_POINTS = 2**20
+# Points of a sample that are processed at a time, and largest sample whose pixels stay located. In
+# 3-D, locating a pixel takes as long as following it. A located pixel takes 40 bytes.
+BLOCK_POINTS, KEPT_POINTS = 2**20, 2**19
 # Largest error of the fast flow, in the unit domain and in pixels: invisible after resampling.
 TOLERANCE, PIXEL_TOLERANCE = 1e-4, 0.05
 # Steps per edge of a bounding box, by the number of axes, and factor of refinement near the extreme
@@ -166,6 +168,7 @@ class Warp:
         and clipped to the range of their dtype.
         """
         check_choice("interpolation", interpolation, INTERPOLATIONS)
+        check_choice("method", method, ("fast", "exact"))
         check_choice("fill", fill, ("edge", "constant", "reflect"))
         rule: Fill = "wrap" if self.space.boundary == "periodic" else fill
         samples, shape = self.check_samples(x)
@@ -173,10 +176,11 @@ class Warp:
         n = len(samples) if len(theta) == 1 else len(theta)
         out = np.empty((n, samples.shape[1], math.prod(spatial)), samples.dtype)
         flow = partial(
-            self.space.flow, method=method, tolerance=_tolerance(tolerance, spatial),
-            n_threads=n_threads,
+            _flow_pixels, self.space, method=method, n_threads=n_threads,
+            tolerance=check_tolerance(method, _tolerance(tolerance, spatial)),
         )  # fmt: skip
-        for start, block, positions in _sampling(flow, theta, n, samples.shape[1:]):
+        pixels = _divide_pixels(self.space, spatial)
+        for start, block, positions in _sampling(flow, theta, n, samples.shape[1], pixels):
             resample_into(
                 out[block], samples if len(samples) == 1 else samples[block], positions,
                 start=start, interpolation=interpolation, fill=rule, fill_value=fill_value,
@@ -344,20 +348,62 @@ def _blocks(n: int, n_bytes: int) -> Iterator[slice]:
     return (slice(start, min(start + size, n)) for start in range(0, n, size))
 
 
+class Pixels(NamedTuple):
+    """Some pixels of a sample."""
+
+    first: int  # index of the first one
+    centers: NDArray[np.float64]  # (m, ndim)
+    starts: Starts | None  # where paths from the centres start, if that is known
+
+
+def _divide_pixels(space: WarpSpace, spatial: tuple[int, ...]) -> Iterator[Pixels]:
+    """All pixels of a sample, in blocks that bound the memory for large samples."""
+    n_pixels = math.prod(spatial)
+    if n_pixels <= KEPT_POINTS:
+        yield _locate_pixels(space, spatial)
+        return
+    for first in range(0, n_pixels, BLOCK_POINTS):
+        centers = pixel_centers(spatial, first, min(first + BLOCK_POINTS, n_pixels))
+        yield Pixels(first, centers, None)
+
+
+@lru_cache(maxsize=4)
+def _locate_pixels(space: WarpSpace, spatial: tuple[int, ...]) -> Pixels:
+    centers = pixel_centers(spatial)
+    return Pixels(0, centers, space.fields(np.zeros((1, space.dim))).locate(centers[None]))
+
+
+def _flow_pixels(
+    space: WarpSpace,
+    theta: NDArray[np.float64],
+    pixels: Pixels,
+    *,
+    method: Method,
+    tolerance: float,
+    n_threads: int | None,
+) -> NDArray[Any]:
+    """T^θ at the centres of pixels: (n, m, ndim)."""
+    fields = space.fields(theta, n_threads)
+    if method == "exact":
+        return fields.flow_exactly(pixels.centers[None])
+    return fields.flow_fast(pixels.centers[None], tolerance, pixels.starts)
+
+
 def _sampling(
-    flow: Callable[..., NDArray[Any]], theta: NDArray[np.float64], n: int, shape: tuple[int, ...]
+    flow: Callable[..., NDArray[Any]],
+    theta: NDArray[np.float64],
+    n: int,
+    n_channels: int,
+    parts: Iterator[Pixels],
 ) -> Iterator[tuple[int, slice, NDArray[Any]]]:
     """Yield the index of a first pixel, a block of samples, and positions of pixels from there on.
 
-    Blocks bound the memory for many samples and for large samples.
+    Blocks bound the memory for many samples.
     """
-    n_channels, *spatial = shape
-    n_pixels = math.prod(spatial)
-    for start in range(0, n_pixels, BLOCK_POINTS):
-        grid = pixel_centers(spatial, start, min(start + BLOCK_POINTS, n_pixels))
-        shared = flow(theta, grid) if len(theta) == 1 else None
-        for block in _blocks(n, 8 * (grid.size + n_channels * len(grid))):
-            yield start, block, flow(theta[block], grid) if shared is None else shared
+    for pixels in parts:
+        shared = flow(theta, pixels) if len(theta) == 1 else None
+        for block in _blocks(n, 8 * (pixels.centers.size + n_channels * len(pixels.centers))):
+            yield pixels.first, block, flow(theta[block], pixels) if shared is None else shared
 
 
 def _lattice(ndim: int, steps: NDArray[np.float64]) -> NDArray[np.float64]:
