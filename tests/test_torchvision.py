@@ -65,6 +65,14 @@ def test_images_are_those_of_warp(interpolation: Any) -> None:
     assert torch.equal(fixed(values[0]), fixed(values)[0])
 
 
+@pytest.mark.parametrize("kind", ["tensor", "PIL"])
+def test_sharp_images_stay_within_their_range(kind: str) -> None:
+    values = torch.where(picture(3) > 127, 200, 50).to(torch.uint8)
+    image = values if kind == "tensor" else PILImage.fromarray(values.permute(1, 2, 0).numpy())
+    warped = np.asarray(FixedWarp(SPACE, THETA, interpolation="cubic")(image))
+    assert warped.min() == 50 and warped.max() == 200 and len(np.unique(warped)) > 50
+
+
 def test_all_frames_of_a_video_are_warped_alike(fixed: FixedWarp) -> None:
     video = Video(picture(4, 3))
     warped = fixed(video)

@@ -31,7 +31,7 @@ from dreamwarp.space.warp import Warp
 from dreamwarp.torch.compiled_engine import n_threads
 from dreamwarp.torch.drawing import Fill, RandomWarps, WarpOptions
 from dreamwarp.torch.epochs import SharedEpoch
-from dreamwarp.torch.functional import clip_to_samples, flow, warp, working_dtype
+from dreamwarp.torch.functional import flow, warp, working_dtype
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -125,10 +125,8 @@ class FixedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         flat = values.reshape(1, -1, *values.shape[-2:])
         warped = warp(
             self.warp.space, self._theta(working_dtype(flat), flat.device), flat,
-            interpolation=interpolation, fill=self.fill, fill_value=fill_value,
+            interpolation=interpolation, fill=self.fill, fill_value=fill_value, keep_range=True,
         )  # fmt: skip
-        if interpolation == "cubic":
-            warped = clip_to_samples(warped, flat, *((fill_value,) * (self.fill == "constant")))
         return warped.reshape(values.shape)
 
     def _picture(self, image: PILImage.Image) -> PILImage.Image:
@@ -138,6 +136,7 @@ class FixedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         warped = self.warp.image(
             planes, fill=self.fill, fill_value=self.fill_value, n_threads=n_threads(),
             interpolation="nearest" if image.mode in NAMED_COLORS else self.interpolation,
+            keep_range=True,
         )[0]  # fmt: skip
         pixels = np.packbits(warped[0], axis=1) if image.mode == "1" else np.moveaxis(warped, 0, -1)
         out = image.copy()

@@ -41,6 +41,19 @@ def test_batches_and_threads_leave_no_trace(balance: str) -> None:
         np.testing.assert_array_equal(y_part, y[first - 5 :][:n])
 
 
+def test_narrow_images_are_no_channels() -> None:
+    """Many images of few columns look like one image with channels last."""
+    X, _ = SampleSource(make_model(), make_data(shape=(16, 4))).make(0, 9)
+    assert X.shape == (9, 16, 4)
+
+
+def test_sharp_samples_stay_within_the_range_of_their_data() -> None:
+    data = make_data(dtype="float32")
+    steps = DataSet("steps", np.where(data.X > 100, 7.0, -3.0), data.y)
+    X, _ = SampleSource(make_model(), steps, interpolation="cubic").make(0, 20)
+    assert X.min() == -3.0 and X.max() == 7.0 and len(np.unique(X)) > 100
+
+
 def test_seeds_differ() -> None:
     X, other = (SampleSource(make_model(), make_data(), seed=s).make(0, 9)[0] for s in (0, 1))
     assert not (other == X).all(axis=(1, 2)).any()

@@ -27,6 +27,17 @@ def make_mixture(*, drift=0.0, class_pairs=3.0, weighted=False, dim=6):
     return TemplateMixture(factor, theta, edges, weights, class_pairs, drift)
 
 
+def test_samples_without_a_template_need_no_table():
+    mixture = make_mixture()
+    out = np.empty((5, 6))
+    numbers = np.arange(5)
+    mixture.draw(3, Batch(numbers, numbers, np.full(5, -1), out, 1))
+    assert "table" not in vars(mixture)
+    expected = np.empty((5, 6))
+    mixture.of_class.draw(3, Batch(numbers, numbers, np.full(5, -1), expected, 1))
+    np.testing.assert_array_equal(out, expected)
+
+
 def plain_moments(mixture, template):
     """Mean and covariance for a template, pair by pair."""
     own, weights = [], []

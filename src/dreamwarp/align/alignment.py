@@ -66,7 +66,7 @@ METHODS = ("map", "laplace", "metropolis", "hmc")
 CHAIN_BYTES = 256 * 2**20
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Alignments:
     """Warps between pairs of samples.
 
@@ -308,7 +308,7 @@ def calibrate_problem(
             pairs = PairedImages.in_order(sources, targets)
             blocks = _align_all(trial, pairs, advance, n_threads)
             theta = np.concatenate([block.theta for block in blocks])
-            warped = Warp(problem.coordinates.space, theta).image(sources)
+            warped = Warp(problem.coordinates.space, theta).image(sources, n_threads=n_threads)
             similarity = noise.calibrate(similarity, warped, sources, targets)
     return replace(problem, similarity=similarity)
 

@@ -19,7 +19,7 @@ from dreamwarp.align.chains import (
     MAX_SWEEPS,
     Chains,
     Sampled,
-    diagnose,
+    effective_size,
     sample_posterior,
 )
 from dreamwarp.align.images import MIN_PIXELS, reduce_images
@@ -52,7 +52,7 @@ MAX_LEVELS = 4
 MAX_PER_CELL, MAX_PER_CELL_FOR_NOISE = 16, 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Problem:
     """The settings shared by all pairs.
 
@@ -93,7 +93,7 @@ class Problem:
         return cls(coordinates, precision, similarity, pyramid(coordinates, shape), **options)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Aligned:
     """Results for a block of n pairs.
 
@@ -283,9 +283,9 @@ def align_block(
         )  # fmt: skip
         x = np.stack([chains[0, -1] for chains in sampled.draws])
         converged = sampled.r_hat <= problem.chains.r_hat
-        r_hat, ess = np.array([diagnose(chains) for chains in sampled.draws]).T
+        ess = np.array([effective_size(chains) for chains in sampled.draws])
         diagnostics |= {
-            "r_hat": r_hat, "ess": ess, "acceptance": sampled.acceptance,
+            "r_hat": sampled.r_hat, "ess": ess, "acceptance": sampled.acceptance,
             "n_sweeps": sampled.n_sweeps,
         }  # fmt: skip
     to_theta = problem.coordinates.to_theta

@@ -262,8 +262,8 @@ def _run(sampler: _Sampler, options: Chains, n: int) -> Sampled:
     )  # fmt: skip
 
 
-def diagnose(chains: Array) -> tuple[float, float]:
-    """Largest split R-hat and smallest effective sample size of chains (n_chains, n_draws, d).
+def effective_size(chains: Array) -> float:
+    """Smallest effective sample size of the coordinates of chains (n_chains, n_draws, d).
 
     Computed by arviz. Coordinates that never move are ignored. NaN if none moves, or if there are
     too few draws.
@@ -272,9 +272,8 @@ def diagnose(chains: Array) -> tuple[float, float]:
 
     by_coordinate = np.moveaxis(chains, -1, 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        r_hat = array_stats.rhat(by_coordinate, chain_axis=1, draw_axis=2, method="split")
         ess = array_stats.ess(by_coordinate, chain_axis=1, draw_axis=2, method="mean")
-    return float(np.fmax.reduce(r_hat)), float(np.fmin.reduce(ess))
+    return float(np.fmin.reduce(ess))
 
 
 def split_r_hat(chains: Array) -> Array:

@@ -154,7 +154,7 @@ class Evidence:
     linear : (n, r)
         b.
     curvatures : (n, r, r)
-        H, upper triangles. float32 for images, to save memory; float64 for points, which determine
+        H. float32 for images, to save memory; float64 for points, which determine
         some components a million times better than others.
     constants : (n,)
         c, up to a term that depends on the noise alone.

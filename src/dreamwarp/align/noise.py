@@ -7,9 +7,9 @@ patch of κ correlated pixels has the information of one, so residuals of mean s
     σ² = s² κ.
 
 Other similarities estimate the size of their residuals themselves. Their log-likelihood is
-multiplied by the fraction w for which its mean curvature c equals the variance of its slope
-(Godambe information). With u the derivatives of the unscaled log-likelihood with respect to the
-pixel values, and κ their correlation sum,
+multiplied by the fraction w that makes its mean curvature equal to the variance of its slope
+(Godambe information). Let c be the mean curvature of the unscaled log-likelihood, u its derivatives
+with respect to the pixel values, and κ the correlation sum of u. Then
 
     w = c / (κ mean(u²)).
 

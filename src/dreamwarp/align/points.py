@@ -42,7 +42,7 @@ LARGEST_DAMPING = 1e6
 LEFT_OUT = 1e-4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PointAlignments:
     """Warps between pairs of point sets.
 

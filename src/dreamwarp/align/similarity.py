@@ -30,7 +30,7 @@ class Similarity(Protocol):
     """Interface of similarities; see the module docstring."""
 
     def log_likelihood(self, values: Values, targets: Values) -> Array:
-        """(n,)."""
+        """Log-likelihood of each pair, up to a constant: (n,)."""
         ...
 
     def derivatives(self, values: Values, targets: Values) -> tuple[Array, Array]:

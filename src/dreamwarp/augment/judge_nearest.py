@@ -71,7 +71,7 @@ N_WARPED, N_WARPED_PER_SAMPLE, LEAST_WARPED, MOST_WARPED = 12_000, 12, 24_000, 6
 MIN_COPIES, MAX_COPIES = 12, 200
 # Shares of the copies at which errors are recorded, to see how many are enough.
 SHARES = (0.25, 0.5, 1.0)
-# A strength can't win if its error exceeds the lowest by so many standard errors of the difference.
+# A strength can't win if its error exceeds the lowest by CLEAR standard errors of the difference.
 CLEAR = 3.0
 # Half the exponent of e, since distances are squared.
 SHARPNESS = 10.0

@@ -1,4 +1,4 @@
-"""Learn the warps of each class from samples: find neighbours, align them, fit distributions."""
+"""Learn the warps of each class from samples: find pairs, align them, fit distributions."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ Integers = NDArray[np.int64]
 LearningMethod = Literal["eb", "map", "laplace", "metropolis", "hmc"]
 LEARNING_METHODS = ("eb", *METHODS)
 
-# Most pairs that empirical Bayes learns from: in all, or per class if that is more.
+# Largest number of pairs that empirical Bayes learns from: in total, or per class if that is more.
 MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS = 1000, 50
-# Pairs that decide whether brightness is equalized, within limits: so many that they have this many
-# values.
+# Number of pairs that decide whether brightness is equalized: as many as have COMPARED_VALUES
+# values in total, but from MIN_COMPARED to MAX_COMPARED.
 MIN_COMPARED, MAX_COMPARED, COMPARED_VALUES = 20, 500, 10_000_000
 # If samples differ from the centre of their class with covariance Σ, two of them differ with 2 Σ.
 TO_CENTER = np.sqrt(0.5)
 # Template warps with method="eb": how many neighbours the Gaussian of the class counts as, and the
-# drift. Chosen of a few settings by a nearest neighbour on validation images of MNIST, 100 labels
-# per class, three draws; 3 and 5 did equally well with 10 labels.
+# drift. Chosen from a few settings by the error of a nearest neighbour on validation images of
+# MNIST, 100 labels per class, three draws; 3 and 5 did equally well with 10 labels.
 EB_CLASS_PAIRS, EB_DRIFT = 3.0, 1.0
 
 
@@ -133,7 +133,7 @@ class Settings:
 
 
 class Learned(NamedTuple):
-    """Edges (e, 2), their alignments, the model, and its pairs, to refit it without some."""
+    """Edges (e, 2), their alignments, the model, and its pairs, for fits without some of them."""
 
     edges: Integers
     alignments: Alignments
@@ -154,7 +154,7 @@ class Learner:
     classes : list of label
     settings : Settings
     seed : int
-        Of posterior draws; pairs do not depend on it.
+        Seed of posterior draws; the choice of pairs does not depend on it.
     progress : bool or callable, optional
     n_threads : int, optional
     client : distributed.Client, optional
@@ -223,7 +223,7 @@ class Learner:
         drawn = self.draw_pairs()
         pool = self.estimate_pool(drawn, similarity=alignments.similarity)
         others = self.learn_posteriors(pool, drawn)
-        # Covariances are taken from ``others``, so these hyper-parameters of it are only recorded.
+        # ``others`` fits the covariances, so their hyper-parameters are only recorded here.
         hyper = replace(others.hyper, kind="template", class_pairs=EB_CLASS_PAIRS, drift=EB_DRIFT)
         pairs = TrainingPairs(self.space, pairs_by_class, hyper, others)
         return Learned(edges, alignments, self.fit_model(pairs), pairs)

@@ -176,7 +176,7 @@ class ShapeAugmenter:
         return pairs.fit(checked=True).with_settings(displacement=prior.displacement)
 
     def sample(self, n: int, *, first: int = 0) -> ShapeSet:
-        """New shapes number ``first`` to ``first + n - 1``; classes take turns."""
+        """Make the new shapes ``first`` to ``first + n - 1``; classes take turns."""
         if not hasattr(self, "model_"):
             raise ValueError("`sample` needs a fitted augmenter. Call `fit` first.")
         return sample_shapes(self.model_, self.shapes_, n, seed=self.seed, first=first)
@@ -262,7 +262,7 @@ def neighbor_edges(
 
 
 def _distances(shapes: list[Array], known: bool) -> Array:
-    """Mean squared distances (n, n) between the shapes of a class."""
+    """Squared distances (n, n) between shapes: Euclidean if points correspond, else Chamfer."""
     n = len(shapes)
     if known:
         flat = np.stack([shape.ravel() for shape in shapes])

@@ -291,12 +291,9 @@ class SampleSource:
     ) -> Array:
         """Warp samples (n, ...) by θ (n, d); values stay within the range of their sample."""
         warp = Warp(self.model.space, theta)
-        warped = warp.image(samples, interpolation=self.interpolation, n_threads=n_threads)
-        if self.interpolation == "cubic":  # cubic interpolation overshoots
-            axes = tuple(range(1, samples.ndim))
-            low, high = (f(samples, axis=axes, keepdims=True) for f in (np.min, np.max))
-            np.clip(warped, low, high, out=warped)
-        return warped
+        return warp.image(
+            samples, interpolation=self.interpolation, keep_range=True, n_threads=n_threads
+        )
 
     @cached_property
     def data_fingerprint(self) -> str:
@@ -345,7 +342,7 @@ def _check_axes(model: WarpModel, data: DataSet) -> None:
         "need their axes back, images by X.reshape(n, rows, columns).",
     )  # fmt: skip
     # Check now rather than at the first block, when files have already been created.
-    Warp(model.space, np.zeros(model.space.dim)).check_samples(data.X[:MAX_BLOCK])
+    Warp(model.space, np.zeros((1, model.space.dim))).check_samples(data.X[:MAX_BLOCK])
 
 
 def _check_classes(model: WarpModel, data: DataSet) -> None:

@@ -51,8 +51,8 @@ N_EXPECTED, EXPECTED_POWER = 500, 12
 # and Fashion-MNIST with 100, an MLP did best at about 1.75, 1.3 and 0.8 to 1, and the lowest errors
 # were at about 1.1, 0.9 and 0.6, in draws apart from those of the study. The expected strength of
 # networks is NETWORK_EXPECTED times that of a nearest neighbour; NETWORK_SPREAD is the standard
-# deviation of its logarithm between data sets. The factor also makes up for what the two differ
-# in: a nearest neighbour is judged with few copies and, by default, with warps of templates.
+# deviation of its logarithm between data sets. The factor also compensates for how a nearest
+# neighbour is judged: with few copies and, by default, with warps of templates.
 NETWORK_FACTOR, NETWORK_EXPECTED, NETWORK_SPREAD = 1.5, 1.1, 0.3
 # Smaller differences of errors are rounding.
 ROUNDING = 1e-12
@@ -292,8 +292,8 @@ def locate_lowest(rows: Mapping[float, Array]) -> tuple[float, float]:
 def network_strength(lowest: tuple[float, float], n_samples: int, n_classes: int) -> float:
     """Default strength for networks, from ``Judgement.lowest``.
 
-    Its logarithm is the mean of what held-out samples say and of what is expected for their number,
-    weighted by precision.
+    Its logarithm is the precision-weighted mean of two estimates: one from the strength of lowest
+    held-out error, one expected for the number of samples per class.
     """
     strength, error = lowest
     expected = math.log(NETWORK_EXPECTED * expected_strength(n_samples, n_classes))
@@ -411,7 +411,7 @@ def compare(without: Errors, with_warps: Errors, setup: Setup) -> Verdict:
     Rows are averaged: they are divisions of the same samples.
     """
     differences = without.smooth.mean(axis=0) - with_warps.smooth.mean(axis=0)
-    differences[np.abs(differences) < ROUNDING] = 0.0  # means of equal errors over other rows
+    differences[np.abs(differences) < ROUNDING] = 0.0  # rounding of means over rows
     low, high = mean_interval(differences)
     improvement, n = float(differences.mean()), len(differences)
     probably = improvement > standard_error(differences)

@@ -99,7 +99,7 @@ def open_page(serving: Serving) -> None:
 
 
 def has_display() -> bool:
-    """Whether a browser can open a window. Without, a text browser might start in the terminal."""
+    """Whether a browser can open a window; if not, a text browser might start in the terminal."""
     if sys.platform in ("darwin", "win32"):
         return True
     return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

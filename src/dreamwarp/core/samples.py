@@ -92,7 +92,7 @@ def check_finite(name: str, values: NDArray[Any], *, at_most: float = math.inf) 
 
 
 def parts(X: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Parts of the samples: index of the first sample, and the samples."""
+    """Parts of about ``PART_BYTES``: index of the first sample, and the samples."""
     step = max(1, PART_BYTES * len(X) // max(1, X.nbytes))
     return ((first, X[first : first + step]) for first in range(0, len(X), step))
 

@@ -57,9 +57,9 @@ def check_factor(name: str, value: Any, or_else: str = "") -> float:
 
 
 def check_resolution(name: str, shape: Sequence[int], cells: Sequence[int]) -> None:
-    """Raise if samples of shape (n, ..., *spatial) have a single pixel along one warped axis only.
+    """Raise if samples have a single pixel along some warped axes, but not along all.
 
-    The last ``len(cells)`` axes are spatial.
+    Samples have shape (n, ..., *spatial); the last ``len(cells)`` axes are spatial.
     """
     spatial = tuple(shape)[len(shape) - len(cells) :]
     size = " x ".join(map(str, spatial))
@@ -87,7 +87,7 @@ def warn_of_fine_cells(shape: Sequence[int], cells: Sequence[int]) -> None:
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
-    """Warn with the line of the caller outside this package."""
+    """Warn at the line of the innermost caller outside this package."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(PACKAGE):
         frame, level = frame.f_back, level + 1

@@ -244,7 +244,7 @@ def _check_resize(resize: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _common_mode(forms: Sequence[ImageForm]) -> str:
-    """The Pillow mode that holds all images without loss."""
+    """The Pillow mode to convert all images to; raise if bit depths are mixed."""
     modes = {form.mode for form in forms}
     if modes == {REAL_MODE}:
         return REAL_MODE

@@ -36,7 +36,7 @@ def _read_table(
     """Samples and labels of a table.
 
     Samples are tensors of fixed shape, lists of equal length (lists of lists are images), encoded
-    PNG or JPEG images, or records whose field ``bytes`` holds an encoded image.
+    images (PNG, JPEG, TIFF, WebP), or records whose field ``bytes`` holds an encoded image.
 
     Parameters
     ----------

@@ -25,7 +25,7 @@ Numbers = NDArray[np.float64]
 # Largest number of sliders: the other components have little variance.
 MAX_SLIDERS = 24
 MAX_MOSAIC = 64
-# Results kept, so that another slice of the same volumes is shown at once.
+# Number of results kept, so that another slice of the same volumes is shown without delay.
 MAX_KEPT = 4
 
 MIDDLE = View()
@@ -140,7 +140,7 @@ class Scene:
     def show_warp(
         self, sample: Any, theta: Numbers, landmarks: Landmarks, view: View = MIDDLE
     ) -> dict[str, Any]:
-        """Return a warped sample, with moved grid and landmarks, and velocity, if it has them."""
+        """Return a warped sample, with moved grid, velocity and landmarks if its kind has them."""
         key = ("warp", id(sample), theta.tobytes())
         # The cache also keeps the sample: if it were deleted, another could get the same id.
         _, warped = self._recent.get(key, lambda: (sample, self.kind.warp(sample, theta)))
@@ -248,6 +248,6 @@ class Scene:
 
 
 def check_index(name: str, value: int, n: int, what: str) -> None:
-    """Raise unless an index is below ``n``."""
+    """Raise unless an index is from 0 to n - 1."""
     if not 0 <= value < n:
         raise ValueError(f"`{name}` must be from 0 to {n - 1} for {n} {what}, got {value}.")

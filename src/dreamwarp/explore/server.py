@@ -205,7 +205,7 @@ def _sentence(error: RequestValidationError) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine only."""
+    """Whether a host is a loopback address, which only this machine can reach."""
     if host.lower() == "localhost":
         return True
     try:
@@ -239,7 +239,7 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 class Serving:
-    """A running server of a scene.
+    """A server of a scene, with an open socket; :meth:`run` serves.
 
     Parameters
     ----------

@@ -262,7 +262,8 @@ class _PoolSearch:
         )  # fmt: skip
         self.evidence, self.theta = evidence, evidence.theta
         if self.estimates_sigma and self.n_rounds < PATCH_ROUNDS:
-            warped = Warp(space, self.theta).image(finder.images[self.edges[:, 0]])
+            sources = finder.images[self.edges[:, 0]]
+            warped = Warp(space, self.theta).image(sources, n_threads=self.n_threads)
             residuals = warped - finder.images[self.edges[:, 1]]
             self.patch = noise.patch_size(residuals, space.ndim)
         self._maximise(evidence)

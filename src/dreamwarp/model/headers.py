@@ -188,7 +188,7 @@ def _check_shapes(file: Path, prefix: str, shapes: Shapes, stored: Any) -> int:
 
 
 def check_space(file: Path, record: Any, dim: int) -> None:
-    """Raise if the described space can't have d parameters, without making it."""
+    """Raise if the described space is invalid or can't have d parameters, without building it."""
     wanted = {"cells": list, "boundary": str, "volume_preserving": bool}
     _check_fields(file, "the space", record, wanted)
     cells: Sequence[Any] = record["cells"]
@@ -204,7 +204,7 @@ def check_space(file: Path, record: Any, dim: int) -> None:
 
 
 def make_space(file: Path, record: Record, dim: int) -> WarpSpace:
-    """Make a space that passed ``check_space``; raise if it does not have d parameters."""
+    """Build a space that passed ``check_space``; raise if it does not have d parameters."""
     cells = record["cells"]
     try:
         space = WarpSpace(cells, record["boundary"])

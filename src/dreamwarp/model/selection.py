@@ -1,7 +1,7 @@
 """Choose hyper-parameters by held-out likelihood.
 
-Pairs that share a sample are dependent. Where edges are known, folds are therefore made of samples:
-a pair is tested if both its samples are held out, and trained on if neither is.
+Pairs that share a sample are dependent. If edges are known, folds are therefore made of samples: a
+pair is a test pair if both its samples are held out, and a training pair if neither is.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ N_FOLDS = 5
 MAX_PAIRS = 1500
 MAX_CLASSES, MIN_CLASSES = 20, 3
 
-# Candidates. Where nothing can be held out, the first bandwidth and number of class pairs are used.
+# Candidates. If nothing can be held out, the first bandwidth and number of class pairs are used.
 SHRINKAGES: tuple[float | str, ...] = (0.0, "oas", "ledoit-wolf")
 # Candidates for ν / d. The pooled covariance counts as ν pairs in each class.
 POOL_PAIRS_PER_DIMENSION = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, np.inf)
 BANDWIDTHS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
 CLASS_PAIRS = (7.0, 1.0, 2.0, 4.0, 12.0, 25.0, 100.0)
 DRIFTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-# Shrinkage, and ν relative to d, where nothing can be held out.
+# Shrinkage and ν / d if nothing can be held out.
 CAUTIOUS_SHRINKAGE, CAUTIOUS_POOL_PAIRS_PER_DIMENSION = "oas", 1.0
 
 
@@ -51,7 +51,7 @@ class Fold:
 def choose_hyperparameters(
     pairs_by_class: Mapping[Label, Pairs], given: HyperParameters, dim: int
 ) -> HyperParameters:
-    """Choose the hyper-parameters that are None: of the covariance first, then of the kind."""
+    """Choose the hyper-parameters that are None: first those of the covariance, then the others."""
     with limit_algebra():
         hyper = _choose_covariance(pairs_by_class, given, dim)
         return _choose_kind_parameters(pairs_by_class, hyper, dim)
@@ -103,7 +103,7 @@ def _split_by_sample(pairs: Pairs, n_folds: int, rng: np.random.Generator) -> tu
 def thin_out(pairs_by_class: Mapping[Label, Pairs], dim: int) -> dict[Label, Pairs]:
     """Subsample classes and pairs."""
     rng = np.random.default_rng(0)
-    # A factorisation takes time of order d³.
+    # Fewer classes in high dimensions: a factorisation takes time of order d³.
     n_classes = int(np.clip(MAX_CLASSES * (100.0 / dim) ** 2, MIN_CLASSES, MAX_CLASSES))
     classes = [label for label, pairs in pairs_by_class.items() if len(pairs)]
     if len(classes) > n_classes:
@@ -112,7 +112,7 @@ def thin_out(pairs_by_class: Mapping[Label, Pairs], dim: int) -> dict[Label, Pai
 
 
 def _thin_out_class(pairs: Pairs, rng: np.random.Generator) -> Pairs:
-    """At most ``MAX_PAIRS`` pairs. If edges are known, all pairs among a subset of the samples."""
+    """About ``MAX_PAIRS`` pairs. If edges are known, all pairs among a subset of the samples."""
     if len(pairs) <= MAX_PAIRS:
         return pairs
     if pairs.edges is None:

@@ -28,7 +28,7 @@ def check_strength(strength: Any) -> float | None:
 
 
 def resolve_network_strength(model: WarpModel, strength: float | None) -> float:
-    """The given strength, or the model's for networks, with a warning if it recommends 0."""
+    """The given strength, or that for networks, with a warning if ``model.strength`` is 0."""
     if strength is not None:
         return check_factor("strength", strength, or_else=", or None for networks' default")
     if model.strength == 0.0:
@@ -42,7 +42,7 @@ def resolve_network_strength(model: WarpModel, strength: float | None) -> float:
 
 
 def resolve_strength(model: WarpModel, strength: float | None) -> float:
-    """The given strength, or the recommended one, with a warning if that is 0."""
+    """The given strength, or ``model.strength``, with a warning if that is 0."""
     if strength is not None:
         return check_factor("strength", strength, or_else=", or None for the model's own")
     if model.strength == 0.0:

@@ -49,6 +49,8 @@ class Table(NamedTuple):
         p, summing to 1 over a template.
     shares : (n_templates,)
         s.
+    means, deviations : (n_entries,)
+        Factors of θ in the mean of a draw, and of a random multiple of it.
     """
 
     templates: Integers
@@ -56,6 +58,8 @@ class Table(NamedTuple):
     theta: Array
     probabilities: Array
     shares: Array
+    means: Array
+    deviations: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +122,11 @@ class TemplateMixture(Distribution):
         n_neighbors = totals**2 / np.add.reduceat(weights**2, begins[:-1])
         probabilities = weights / np.repeat(totals, np.diff(begins))
         shares = n_neighbors / (n_neighbors + self.class_pairs)
-        return Table(templates, begins, np.ascontiguousarray(theta), probabilities, shares)
+        parts = np.repeat(shares, np.diff(begins)) * probabilities
+        return Table(
+            templates, begins, np.ascontiguousarray(theta), probabilities, shares,
+            self.drift * parts, np.sqrt(parts),
+        )  # fmt: skip
 
     def _find(self, templates: Integers) -> tuple[Integers, Integers]:
         """Which of the given samples are templates, and their rows in the table."""
@@ -176,17 +184,16 @@ class TemplateMixture(Distribution):
 
     def draw(self, key: int, batch: Batch) -> None:
         """Fill a batch with draws."""
-        found, places = self._find(batch.templates)
         self.of_class.draw(key, batch)
-        batch = batch.only(found)
-        table = self.table
-        shares = np.repeat(table.shares, np.diff(table.begins))
+        if (batch.templates < 0).all():
+            return
+        found, places = self._find(batch.templates)
+        batch, table = batch.only(found), self.table
         spread(
-            kernels.add_mixtures, len(found), *split_key(key), table.theta,
-            self.drift * shares * table.probabilities, np.sqrt(shares * table.probabilities),
-            table.begins[places], table.begins[places + 1], np.sqrt(1.0 - table.shares[places]),
-            batch.numbers, batch.rows, batch.out, n_threads=batch.n_threads,
-            smallest_block=ROWS_PER_BLOCK,
+            kernels.add_mixtures, len(found), *split_key(key), table.theta, table.means,
+            table.deviations, table.begins[places], table.begins[places + 1],
+            np.sqrt(1.0 - table.shares[places]), batch.numbers, batch.rows, batch.out,
+            n_threads=batch.n_threads, smallest_block=ROWS_PER_BLOCK,
         )  # fmt: skip
 
     def check(self) -> None:

@@ -47,7 +47,7 @@ def component_frames(
 ) -> Frames:
     """Render samples from -3 to 3 standard deviations along components.
 
-    Returns (n_frames, rows, columns, 3), to be played forth and back. Options as for
+    Returns (n_frames, rows, columns, 3), to be played back and forth. Options as for
     :func:`~dreamwarp.report.draw_components`.
     """
     subject = Subject.of(model, data)
@@ -85,7 +85,7 @@ def check_animation_path(path: str | os.PathLike[str]) -> Path:
 
 
 def save_animation(frames: Frames, path: str | os.PathLike[str]) -> Path:
-    """Write frames, played forth and back in a loop; the file appears when complete.
+    """Write frames, played back and forth in a loop; the file appears when complete.
 
     The suffix of ``path`` sets the format: .gif, .webp, or .mp4 if ffmpeg is installed.
     """

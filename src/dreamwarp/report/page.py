@@ -134,7 +134,7 @@ class Page:
         Parameters
         ----------
         pictures : sequence of (frames, caption)
-            Frames (n, rows, columns, 3), played forth and back.
+            Frames (n, rows, columns, 3), played back and forth.
         units : float
             CSS pixels per pixel.
         """

@@ -34,11 +34,11 @@ NAMES = ("samples", "components", "spectrum", "similarity")
 # Rows and columns of a figure, and inches of a cell.
 MAX_ROWS, N_COLUMNS, CELL = 6, 6, 1.5
 DEVIATIONS = (-2.0, -1.0, 0.0, 1.0, 2.0)
-# Most pairs to align again.
+# Largest number of pairs to align again.
 MAX_PAIRS = 24
-# Faces or points drawn of a shape: no screen shows more.
+# Largest number of faces or points drawn per shape: screens show no more.
 MAX_DRAWN = 20_000
-# Directions in space that point right and up on the page, seen from above and half from the right;
+# Directions in space that point right and up on the page, for a view from above and from the right;
 # and the direction of the light.
 RIGHT, UP = np.array([0.87, 0.5, 0.0]), np.array([-0.2, 0.35, 0.92])
 LIGHT = np.array([0.3, -0.6, 0.75])
@@ -231,7 +231,7 @@ def _draw_shape(
 
 
 def _project(points: Array, ndim: int) -> tuple[Array, Array]:
-    """Places on the page (m, 2), and how near the viewer points are (m,)."""
+    """Positions on the page (m, 2), and coordinates toward the viewer (m,)."""
     if ndim == 2:  # rows go down, columns to the right
         return np.stack([points[:, 1], -points[:, 0]], axis=1), np.zeros(len(points))
     return points @ np.stack([RIGHT, UP], axis=1), points @ np.cross(RIGHT, UP)

@@ -44,8 +44,8 @@ DEFAULTS: dict[str, Any] = {
     "max_steps": 50, "max_draws": 1600, "pixels_per_cell": "all",
 }  # fmt: skip
 SAMPLERS = ("metropolis", "hmc")
-# Most pairs of volumes to align, and voxels per axis to average them down to: a second of processor
-# time per pair.
+# Largest number of pairs of volumes to align, and voxels per axis that they are averaged down to: a
+# second of processor time per pair.
 MAX_VOLUME_PAIRS, MAX_VOLUME_SIDE = 48, 24
 
 

@@ -17,9 +17,9 @@ every dimension.
 
 Outside the domain the velocity is that of the nearest domain point. This extension is piecewise
 affine too, on unbounded cells that are simplices with some vertices at infinity: the strip beyond
-a side of the square is spanned by the side's two ends and the direction across it. In homogeneous
-coordinates a vertex is ``(position, 1)`` and a direction ``(direction, 0)``, so the rest of the
-library treats both alike.
+a border side of a box is spanned by the two ends of the side and the outward direction. In
+homogeneous coordinates a vertex is ``(position, 1)`` and a direction ``(direction, 0)``, so the
+rest of the library treats both alike.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ class Tessellation:
     def regions(self) -> NDArray[np.int64]:
         """Node indices of all cells, bounded ones first: (n_regions, ndim + 1).
 
-        Node ``n_vertices + 2 k`` is the direction down axis k, ``n_vertices + 2 k + 1`` up it.
+        Node ``n_vertices + 2 k`` is the negative direction of axis k, node ``n_vertices + 2 k + 1``
+        the positive one.
         """
         if self.periodic:
             return self.simplices

@@ -20,7 +20,7 @@ from dreamwarp.model.strength import apply_strength, resolve_network_strength
 from dreamwarp.model.warpmodel import Unknown
 from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
 from dreamwarp.torch.compiled_engine import n_threads
-from dreamwarp.torch.functional import check_theta, clip_to_samples, warp, working_dtype
+from dreamwarp.torch.functional import check_theta, warp, working_dtype
 
 Fill = Literal["edge", "constant", "reflect"]
 
@@ -160,12 +160,9 @@ class RandomWarps:
         warped = warp(
             space, theta, images if has_channels else images.unsqueeze(1),
             interpolation=self.interpolation, fill=self.fill, fill_value=self.fill_value,
+            keep_range=True,
         )  # fmt: skip
-        warped = warped if has_channels else warped.squeeze(1)
-        if self.interpolation == "cubic":
-            filled = (self.fill_value,) if self.fill == "constant" else ()
-            warped = clip_to_samples(warped, images, *filled)
-        return _in_layout_of(images, warped)
+        return _in_layout_of(images, warped if has_channels else warped.squeeze(1))
 
     def _model_labels(self, labels: Any) -> Any:
         """Return labels (n,) of the model, or None."""

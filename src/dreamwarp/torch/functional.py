@@ -37,7 +37,7 @@ from dreamwarp.space.resample import (
 from dreamwarp.space.warp import PIXEL_TOLERANCE, TOLERANCE
 from dreamwarp.space.warpspace import Method, check_tolerance
 from dreamwarp.torch import compiled_engine, tensor_engine
-from dreamwarp.torch.compiled_engine import FlowOptions, to_numpy
+from dreamwarp.torch.compiled_engine import FlowOptions, n_threads, to_numpy
 from dreamwarp.torch.tensor_interpolation import Sampling
 
 
@@ -165,6 +165,7 @@ def warp(
     interpolation: Interpolation = "linear",
     fill: Literal["edge", "constant", "reflect"] = "edge",
     fill_value: float = 0,
+    keep_range: bool = False,
     method: Method | None = None,
     tolerance: float | None = None,
 ) -> Tensor:
@@ -187,6 +188,8 @@ def warp(
         Ignored in a periodic space, where the sample wraps around.
     fill_value : number
         Must be representable in the dtype of ``images``.
+    keep_range : bool
+        Whether to clip cubic interpolation, which overshoots, to the range of each image.
     method : {"fast", "exact"}, optional
         Method of the flow; see :func:`flow`. Default: ``"exact"`` if either tensor is float64.
     tolerance : float, optional
@@ -218,11 +221,15 @@ def warp(
         grid = pixel_centers(spatial, dtype, images.device)
         moved = flow(space, parameters.to(dtype), grid, method=method, tolerance=tolerance)
     sampled: Tensor = _Resample.apply(_promote_half(images), moved, sampling)
-    return sampled.to(images.dtype).unflatten(2, spatial)
+    warped = sampled.to(images.dtype).unflatten(2, spatial)
+    if keep_range and interpolation == "cubic":
+        others = (fill_value,) if sampling.fill == "constant" else ()
+        warped = _clip_to_samples(warped, images, others)
+    return warped
 
 
-def clip_to_samples(warped: Tensor, images: Tensor, *others: float) -> Tensor:
-    """Clip each warped sample to the range of its image and ``others``: cubic sums overshoot."""
+def _clip_to_samples(warped: Tensor, images: Tensor, others: tuple[float, ...]) -> Tensor:
+    """Clip each warped image to the range of its image and of ``others``."""
     if images.dtype == torch.bool or images.numel() == 0:
         return warped
     axes = tuple(range(1, images.ndim))
@@ -247,10 +254,16 @@ def warp_item(
     On the CPU it works in blocks: a volume of any size needs little more memory than twice its own.
     """
     if values.device.type == "cpu" and not values.requires_grad and values.dtype != torch.bfloat16:
-        moved = Warp(space, theta).image(values.numpy(), interpolation=interpolation, fill=fill)
-        return torch.from_numpy(moved)
+        moved = Warp(space, theta).image(
+            values.numpy()[None], interpolation=interpolation, fill=fill, keep_range=True,
+            n_threads=n_threads(),
+        )  # fmt: skip
+        return torch.from_numpy(moved[0])
     parameters = torch.as_tensor(theta, dtype=torch.float32, device=values.device)
-    return warp(space, parameters[None], values[None], interpolation=interpolation, fill=fill)[0]
+    return warp(
+        space, parameters[None], values[None], interpolation=interpolation, fill=fill,
+        keep_range=True,
+    )[0]  # fmt: skip
 
 
 def pixel_centers(spatial: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:

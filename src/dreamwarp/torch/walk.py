@@ -72,7 +72,7 @@ SINGLE = Precision(torch.float32, 9, _gauss(5), 2e-7, 1e-7, 1e-6)
 
 
 class DeviceMesh(NamedTuple):
-    """A tessellation as tensors: F = ndim + 1 nodes to a region, R regions, paths or regions last.
+    """A tessellation as tensors: R regions, the last axis, of F = ndim + 1 nodes each.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ class DeviceMesh(NamedTuple):
     regions : (F, R)
         Node numbers.
     weights : (F, ndim + 1, R)
-        Homogeneous point to weights.
+        Maps from a homogeneous point to weights.
     neighbor, position, fold, shift : (F * R,), (F, F * R), (F, F * R), (ndim, F * R)
         Region across a face, and how crossing renames weights; see ``mesh.Mesh`` and
         ``Tessellation.neighbors``. Face f of region r has column f R + r.
@@ -256,7 +256,7 @@ def positions(mesh: DeviceMesh, paths: Paths) -> Tensor:
 def advance(
     mesh: DeviceMesh, precision: Precision, velocities: Tensor, paths: Paths, gradient: Tensor
 ) -> Paths:
-    """Advance every path to the end of its time, its cell or the range of the series.
+    """Advance each path to the end of its time, cell or series, whichever comes first.
 
     Time within a segment is in units of ``reach``, the time for which the series converges.
     """

@@ -14,7 +14,7 @@ from dreamwarp.generation.formats.base import Add, ShardFormat, as_bytes, label_
 from dreamwarp.generation.shards import Shard
 from dreamwarp.generation.stores import HashingStream, Store, read_bounded
 
-# The earliest date of the format: the same samples give the same archive.
+# A fixed date, the earliest that zip can store, so that equal samples give equal archives.
 NO_TIME = (1980, 1, 1, 0, 0, 0)
 PLAIN_FILE = 0o100644 << 16
 UNIX = 3
