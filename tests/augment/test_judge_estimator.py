@@ -40,7 +40,7 @@ def test_a_classifier_and_a_callable_that_do_the_same_are_judged_alike() -> None
     assert "error of KNeighborsClassifier on" in str(by_estimator.verdict)
     assert "error of nearest on" in str(by_callable.verdict)
     assert "10 warped copies of each of 39 others" in str(by_callable.verdict)
-    assert "near misses" not in str(by_callable).lower()
+    assert "smoothed" not in str(by_callable).lower()
 
 
 @pytest.mark.parametrize(

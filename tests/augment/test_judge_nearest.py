@@ -160,13 +160,13 @@ def test_a_verdict_says_what_it_found() -> None:
     assert "error: 15.0 points (95 % interval: 14.0 to 16.0)." in str(verdict)
     worse = compare(better, without, SETUP)
     assert not worse.helps and worse.improvement == pytest.approx(-0.15)
-    assert str(worse).startswith("leave it: ")
+    assert str(worse).startswith("do not augment: ")
     same = compare(without, without, SETUP)
-    assert not same.helps and str(same).startswith("leave it: ")
+    assert not same.helps and str(same).startswith("do not augment: ")
     unsure = Errors(np.tile([0.0, 0.39], (1, 50)), better.wrong)
     verdict = compare(without, unsure, SETUP)
     assert not verdict.helps and verdict.interval[0] < 0.0 < verdict.interval[1]
-    assert str(verdict).startswith("no clear difference, so leave it unless you can test it: ")
+    assert str(verdict).startswith("no clear difference: do not augment unless you can test it: ")
 
 
 def test_warps_of_no_strength_are_left() -> None:
@@ -174,7 +174,7 @@ def test_warps_of_no_strength_are_left() -> None:
     verdict = conclude([errors], (0.0, 1e-9), Setup((1,), 80, 100)).verdict
     assert not verdict.helps
     assert verdict.improvement == 0.0
-    assert str(verdict).startswith("leave it")
+    assert str(verdict).startswith("do not augment")
     assert "-0.0" not in str(verdict)
 
 
@@ -300,7 +300,7 @@ def test_where_none_is_best_warps_are_judged_all_the_same() -> None:
     judged = judge(errors)
     assert judged.strength == 0.0
     assert judged.verdict.improvement == pytest.approx(-0.1)
-    assert str(judged.verdict).startswith("leave it: ")
+    assert str(judged.verdict).startswith("do not augment: ")
     assert judged.verdict.n_enough is None and "copies per sample" not in str(judged.verdict)
     single = judge(errors[:, :1])
     assert single.verdict.interval == (-np.inf, np.inf) and not single.verdict.helps
@@ -475,4 +475,4 @@ def test_the_verdict_tells_warps_that_help_from_warps_that_carry_the_class(seed:
     hurt = dw.Augmenter(sigma=0.1, seed=seed, progress=False).fit(X, y)
     assert not hurt.verdict_.helps, hurt.verdict_
     assert hurt.strength_ == 0.0
-    assert str(hurt.verdict_).startswith("leave it: ")
+    assert str(hurt.verdict_).startswith("do not augment: ")

@@ -32,7 +32,7 @@ def test_labels_become_whole_numbers_words_or_booleans(given: Any, expected: Any
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ([0.5, 1.0, 2.0], r"such as 0\.5\. Cut a measured quantity"),
+        ([0.5, 1.0, 2.0], r"such as 0\.5\. Bin continuous values"),
         ([1.0, np.nan, 2.0], "Leave out samples without a label"),
         (np.array(["a", None, 1], object), "of one type.*none may be missing"),
         ([1j, 2j, 3j], "Complex"),

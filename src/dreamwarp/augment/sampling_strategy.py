@@ -64,7 +64,7 @@ def count_new(strategy: SamplingStrategy, y: NDArray[Any]) -> NDArray[np.int64]:
         )
     raise TypeError(
         "`sampling_strategy` must be a word, a float, a dict of label: number of samples, or a "
-        f"function that makes such a dict of `y`, got {strategy!r}."
+        f"function of `y` that returns such a dict, got {strategy!r}."
     )
 
 

@@ -8,8 +8,8 @@ If the improvement does not exceed one standard error, the strength is 0: no aug
 Otherwise, candidates are the strengths above 0 whose mean error is within ``CLOSE`` standard errors
 of the lowest, by paired differences. The candidate nearest to the expected strength is chosen. In
 simulations with the best strength at 0.7, 1 or 1.4, and 1 expected, this makes the excess error a
-fifth smaller than choosing the lowest error. With a whole standard error and few held-out samples,
-the excess error is larger than that.
+fifth smaller than choosing the lowest error. If candidates within a whole standard error were allowed,
+it would be larger for few held-out samples.
 
 The expected strength is 1, the learned scale, except for a nearest neighbour. There it falls with
 the number n of samples per class: warps fill the gaps between samples, like the kernels of a
@@ -112,7 +112,7 @@ def no_verdict(message: str) -> Verdict:
 
 
 UNKNOWN = no_verdict(
-    "leave it unless you can test it: there are too few samples or classes to hold some out."
+    "do not augment unless you can test it: there are too few samples or classes to hold some out."
 )
 
 
@@ -133,7 +133,7 @@ class Judgement:
         Standard errors of these means. The verdict uses paired differences, whose standard errors
         are smaller.
     is_smooth : bool
-        Whether errors are smoothed: near misses count in part.
+        Whether errors are smoothed.
     lowest : (strength, error)
         Nearest-neighbour classifier only: strength of the lowest error, interpolated between those
         compared, and the standard error of its logarithm.
@@ -148,7 +148,7 @@ class Judgement:
 
     def __str__(self) -> str:
         listed = ", ".join(f"{strength:g}: {error:.1%}" for strength, error in self.errors.items())
-        how = ", near misses counted in part" if self.is_smooth else ""
+        how = ", smoothed" if self.is_smooth else ""
         return f"{self.verdict} Errors by strength{how}: {listed or 'none'}"
 
     def to_text(self) -> str:
@@ -421,9 +421,9 @@ def compare(without: Errors, with_warps: Errors, setup: Setup) -> Verdict:
     elif probably:
         conclusion = "augmentation probably helps"
     elif high <= 0.0:
-        conclusion = "leave it"
+        conclusion = "do not augment"
     else:
-        conclusion = "no clear difference, so leave it unless you can test it"
+        conclusion = "no clear difference: do not augment unless you can test it"
     n_copies = setup.copies[-1] if setup.copies else 0
     if n_copies == 0:
         warped = f"a new warp of each of {setup.n_others:,} others every time"

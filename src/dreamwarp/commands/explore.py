@@ -45,8 +45,8 @@ def explore(
 ) -> None:
     """Serve an interactive page: move along components, draw warps, align pairs, warp pictures.
 
-    For signals, images, volumes (slice by slice) and meshes. The page is served to this machine
-    only, until Ctrl-C.
+    For signals, images, volumes (slice by slice) and meshes. By default, only this machine
+    can open the page. Ctrl-C ends it.
 
     [bold]Examples[/bold]
 
@@ -79,7 +79,7 @@ def explore(
     if serving.token:
         warn_user(
             f"the page is served on {host}, where other machines can reach it, without encryption. "
-            "Its address contains the token: share it with nobody else.",
+            "Its address contains the token: do not share it.",
             UserWarning,
         )
     typer.echo(scene.kind.about())

@@ -28,7 +28,7 @@ def check_label(label: Any) -> Label:
             f"({type(label).__name__}). Convert float labels with y.astype(int)."
         )
     if type(plain) is int and abs(plain) > MAX_NUMBER:
-        raise ValueError(f"labels that are numbers must stay below 2^63 - 1, got {plain}.")
+        raise ValueError(f"integer labels must be below 2^63 - 1 in magnitude, got {plain}.")
     if type(plain) is str and plain.endswith("\0"):
         raise ValueError(
             f"labels must not end in a zero character (\\0), which NumPy drops, got {plain!r}."
@@ -64,7 +64,7 @@ def as_labels(y: ArrayLike, n_samples: int, name: str = "`y`") -> NDArray[Any]:
     if labels.dtype.kind not in "biuU":
         value, remedy = _find_wrong(labels)
         raise ValueError(
-            f"{name} must hold classes: integers, words or booleans. Unknown label type: "
+            f"{name} must hold classes: integers, strings or booleans. Unknown label type: "
             f"{labels.dtype}, with values such as {value!r}. {remedy}"
         )
     return labels
@@ -92,4 +92,4 @@ def _find_wrong(labels: NDArray[Any]) -> tuple[Any, str]:
     if not np.isfinite(labels).all():
         return labels[~np.isfinite(labels)][0].item(), "Leave out samples without a label."
     wrong = labels[(labels != np.round(labels)) | (abs(labels) >= MAX_WHOLE)]
-    return wrong[0].item(), "Cut a measured quantity into classes first."
+    return wrong[0].item(), "Bin continuous values into classes first."

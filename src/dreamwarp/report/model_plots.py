@@ -143,6 +143,6 @@ def draw_strength(judgement: Judgement, *, with_verdict: bool = True) -> Figure:
         )  # fmt: skip
     axes.set_ylim(0.0, 1.12 * max(e + s for e, s in zip(errors, spreads, strict=True)) or 1.0)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    how = ", near misses in part" if judgement.is_smooth else ""
+    how = ", smoothed" if judgement.is_smooth else ""
     figures.style_axes(axes, "strength of warps (0: none)", f"error{how}")
     return figure
