@@ -8,8 +8,8 @@ If the improvement does not exceed one standard error, the strength is 0: no aug
 Otherwise, candidates are the strengths above 0 whose mean error is within ``CLOSE`` standard errors
 of the lowest, by paired differences. The candidate nearest to the expected strength is chosen. In
 simulations with the best strength at 0.7, 1 or 1.4, and 1 expected, this makes the excess error a
-fifth smaller than choosing the lowest error. If candidates within a whole standard error were allowed,
-it would be larger for few held-out samples.
+fifth smaller than choosing the lowest error. With candidates within a whole standard error, it
+would be larger for few held-out samples.
 
 The expected strength is 1, the learned scale, except for a nearest neighbour. There it falls with
 the number n of samples per class: warps fill the gaps between samples, like the kernels of a
