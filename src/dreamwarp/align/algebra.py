@@ -236,7 +236,7 @@ def condition_gaussians(
     Parameters
     ----------
     curvatures : (n, d, d)
-        H, upper triangles.
+        H; only the upper triangles are read.
     linear : (n, d)
         b.
     precision : (d, d)

@@ -203,7 +203,7 @@ class _Sampler:
                 n_chains, d = len(everyone) // n, posterior.coordinates.dim
                 mean = np.mean(hessians, 0).reshape(n, n_chains, d, d).mean(axis=1)
                 self.chains.surrogate = Surrogate.fitted(
-                    np.stack(found, 1).reshape(n, -1, d), np.triu(mean + posterior.precision)
+                    np.stack(found, 1).reshape(n, -1, d), mean + posterior.precision
                 ).repeated(n_chains)
 
     def adapt_steps(self, chosen: NDArray[np.int64], sweep: int, n_sweeps: int) -> int:

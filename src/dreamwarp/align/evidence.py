@@ -61,7 +61,7 @@ class Frame:
         F, ordered by decreasing mean square displacement.
     inverse : (r, d)
         u = inverse θ.
-    left_out, left_in : (d, d - r), (d - r, d)
+    rest_matrix, rest_inverse : (d, d - r), (d - r, d)
         The same for the other components, which keep the prior's distribution.
     squares : (r,)
         Mean square displacement of each component.
@@ -70,20 +70,20 @@ class Frame:
     space: WarpSpace
     matrix: Array
     inverse: Array
-    left_out: Array
-    left_in: Array
+    rest_matrix: Array
+    rest_inverse: Array
     squares: Array
 
     @classmethod
-    def of(cls, prior: Prior, left_out: float = 0.0, n_least: int = 1) -> Frame:
+    def of(cls, prior: Prior, negligible: float = 0.0, n_least: int = 1) -> Frame:
         """The leading components of a prior, by mean square displacement; at least ``n_least``.
 
-        The last ones are left out, up to the share ``left_out`` of the mean square displacement.
+        The last ones are left out, up to the share ``negligible`` of the mean square displacement.
         """
         root, whitener = prior.root, prior.whitener
         with limit_algebra():
             squares, turn = np.linalg.eigh(root.T @ mass_matrix(prior.space) @ root)
-        n_out = int((np.cumsum(np.maximum(squares, 0.0)) <= left_out * squares.sum()).sum())
+        n_out = int((np.cumsum(np.maximum(squares, 0.0)) <= negligible * squares.sum()).sum())
         n_lead = min(max(len(squares) - n_out, n_least), N_COMPONENTS, len(squares))
         turn = turn[:, ::-1]
         lead, others = turn[:, :n_lead], turn[:, n_lead:]
@@ -95,8 +95,8 @@ class Frame:
     def scaled(self, factor: float) -> Frame:
         """The frame of the prior with ``factor`` times the displacement."""
         return Frame(
-            self.space, factor * self.matrix, self.inverse / factor, factor * self.left_out,
-            self.left_in / factor, factor**2 * self.squares,
+            self.space, factor * self.matrix, self.inverse / factor, factor * self.rest_matrix,
+            self.rest_inverse / factor, factor**2 * self.squares,
         )  # fmt: skip
 
     @property
@@ -107,7 +107,7 @@ class Frame:
     @property
     def rest(self) -> Array:
         """Covariance (d, d), under the prior, of the other components."""
-        return self.left_out @ self.left_out.T
+        return self.rest_matrix @ self.rest_matrix.T
 
     def displacement(self, covariance: Array) -> float:
         """Root mean square displacement of warps with this covariance (r, r) of u."""
@@ -121,8 +121,8 @@ class Frame:
     def gaussian(self, covariance: Array) -> Prior:
         """The distribution of θ from the covariance (r, r) of u."""
         lower = np.linalg.cholesky(covariance)
-        root = np.hstack([self.matrix @ lower, self.left_out])
-        whitener = np.vstack([np.linalg.solve(lower, self.inverse), self.left_in])
+        root = np.hstack([self.matrix @ lower, self.rest_matrix])
+        whitener = np.vstack([np.linalg.solve(lower, self.inverse), self.rest_inverse])
         return Prior(self.space, root, whitener)
 
 
@@ -338,9 +338,9 @@ def measure_block(
     gradients, hessians = fine.derivatives(x, everyone)
     gradients -= fine.log_prior(x)[1]
     to_x = coordinates.from_theta(frame.matrix.T).T
+    curvatures, theta = to_x.T @ hessians @ to_x, coordinates.to_theta(x)
     # einsum: the order of summation of a matrix product may depend on the number of pairs.
-    curvatures, slopes = to_x.T @ hessians @ to_x, np.einsum("nx,xr->nr", gradients, to_x)
-    theta = coordinates.to_theta(x)
+    slopes = np.einsum("nx,xr->nr", gradients, to_x)
     u = np.einsum("nd,rd->nr", theta, frame.inverse)
     bent = np.einsum("nij,nj->ni", curvatures, u)
     likelihoods = problem.similarity.log_likelihood(fine.states.values, fine.pairs.targets)

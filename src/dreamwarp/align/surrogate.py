@@ -28,7 +28,7 @@ class Surrogate:
     ----------
     centers : (n, d)
     matrices : (n, d, d)
-        Precisions, upper triangles.
+        Precisions; only their upper triangles are read.
     """
 
     def __init__(self, centers: Array, matrices: Array) -> None:
@@ -72,7 +72,7 @@ class Surrogate:
         values, axes = np.linalg.eigh(0.5 * (curvatures + np.swapaxes(curvatures, 1, 2)))
         along = np.swapaxes(directions @ axes, 1, 2) @ upper  # Vᵀ U, with V the measured axes
         change = np.maximum(values, LEAST_CURVATURE) - 1.0
-        matrices = near.matrices + np.triu(np.swapaxes(along, 1, 2) @ (change[:, :, None] * along))
+        matrices = near.matrices + np.swapaxes(along, 1, 2) @ (change[:, :, None] * along)
         return cls(near.centers, matrices)
 
     def _curve(self, posterior: Posterior, directions: Array, z: Array) -> Array:
@@ -109,7 +109,7 @@ class Surrogate:
         # The covariance is U⁻¹ C U⁻ᵀ, and so the precision Uᵀ C⁻¹ U.
         upper = np.triu(near.factors)
         precisions = np.swapaxes(upper, 1, 2) @ np.linalg.solve(shrunk, upper)
-        return cls(near.centers, np.triu(precisions))
+        return cls(near.centers, precisions)
 
     def refitted(self, chosen: NDArray[np.int64], draws: Array) -> Surrogate:
         """A copy with the chosen surrogates fitted to draws (k, n_draws, d).
@@ -128,10 +128,8 @@ class Surrogate:
 
     def widened(self, precision: Array, share: float) -> Surrogate:
         """Gaussians at zero, with the prior's precision plus a fraction of the likelihood's."""
-        prior = np.triu(precision)
-        return Surrogate(
-            np.zeros_like(self.centers), prior + share * (np.triu(self.matrices) - prior)
-        )
+        matrices = precision + share * (self.matrices - precision)
+        return Surrogate(np.zeros_like(self.centers), matrices)
 
     def spread(self, normals: Array, which: NDArray[np.int64]) -> Array:
         """Draws center + U⁻¹ normals (k, d) of the surrogates ``which`` (k,)."""

@@ -182,8 +182,10 @@ class LearnedWarp(nn.Module):
             raise ValueError(
                 f"`numbers` must have one entry for each of {n} images, got {len(rows)}."
             )
-        epoch_key = self._warps.epoch_key(self._epoch.get())
-        key = epoch_key if generator is None else _next_key(generator)
+        if generator is None:
+            key = self._warps.epoch_key(self._epoch.get())
+        else:
+            key = _next_key(generator)
         theta = self._warps.draw(labels, rows, key=key, templates=_on_cpu(templates))
         if is_numbered and generator is None:
             self._epoch.warn_of_repeats(rows, REPEATS)
