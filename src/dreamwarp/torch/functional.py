@@ -232,13 +232,14 @@ def _clip_to_samples(warped: Tensor, images: Tensor, others: tuple[float, ...]) 
     """Clip each warped image to the range of its image and of ``others``."""
     if images.dtype == torch.bool or images.numel() == 0:
         return warped
-    axes = tuple(range(1, images.ndim))
-    low, high = images.amin(axes, keepdim=True), images.amax(axes, keepdim=True)
+    low, high = images.flatten(1).aminmax(dim=1)
+    if images.is_floating_point():  # a NaN in an image does not spread over all of it
+        low = low.masked_fill(low.isnan(), -torch.inf)
+        high = high.masked_fill(high.isnan(), torch.inf)
     for value in others:
         low, high = low.clamp(max=value), high.clamp(min=value)
-    # Comparisons with NaN are false: a NaN in an image does not spread over all of it.
-    warped = torch.where(warped < low, low, warped)
-    return torch.where(warped > high, high, warped)
+    shape = (-1, *[1] * (images.ndim - 1))
+    return warped.clamp(low.reshape(shape), high.reshape(shape))
 
 
 def warp_item(
