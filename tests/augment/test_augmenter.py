@@ -536,7 +536,7 @@ def with_one(value: float) -> Any:
             {},
             warped_shapes()[0],
             np.linspace(0, 1, 24),
-            r"float64, with values such as 0\.04.* Cut",
+            r"float64, with values such as 0\.04.* Bin",
         ),
         (
             {},

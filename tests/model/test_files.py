@@ -461,7 +461,7 @@ def test_lies_about_the_model(changed, message, stored):
         ({"label": "a"}, "labels must be of one type, got int and str"),
         ({"label": 1.5}, "labels must be strings, integers or booleans, got 1.5"),
         ({"label": [1]}, "labels must be strings"),
-        ({"label": 2**70}, "labels that are numbers must stay below"),
+        ({"label": 2**70}, "integer labels must be below"),
         ({"n_pairs": 2.5}, "'n_pairs' of class number 0 is 2.5"),
         ({"pooling": None}, "'pooling' of class number 0 is None"),
         ({"fell_back": 0}, "'fell_back' of class number 0 is 0"),
