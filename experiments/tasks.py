@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import dreamwarp as dw
+from experiments.fonts import load_letters
 from experiments.split import paper_split
 
 Array = NDArray[Any]
 Samples = tuple[Array, Array]
+Load = Callable[[], dw.data.DataSet]
 # The draw of labels in which rivals are tuned. It is no part of the finals.
 TUNING = 99
 N_VALIDATION = 10_000
@@ -122,41 +124,18 @@ def load_series(name: str) -> dw.data.DataSet:
     return dw.data.DataSet(name, standardize(data.X), data.y, test=test)
 
 
-class _Set(NamedTuple):
-    """A data set, and the labels per class that it is tried with; None: as many as it has."""
-
-    load: Callable[[], dw.data.DataSet]
-    n_labels: int | None
-
-
-_SOURCES = {"mnist": dw.data.mnist, "fashion": dw.data.fashion_mnist}
-SETS = {f"{name}-{n}": _Set(load, n) for name, load in _SOURCES.items() for n in (10, 100, 500)}
-# These have "others" to judge networks by.
-LARGE = tuple(SETS)
-SETS["digits-10"] = _Set(dw.data.digits, 10)
-SETS |= {name: _Set(partial(load_series, name), None) for name in SERIES}
-
-
 @lru_cache(maxsize=2)
 def load_task(name: str, draw: int) -> Task:
     """The task of a data set and a draw of labels."""
-    data, n_labels = _load_set(name), SETS[name].n_labels
-    if n_labels is None:
-        return _resample(name, data, draw)
-    divide = _divide_small if data.test is None else _divide_large
-    return divide(name, data, n_labels, draw)
+    return TASKS[name](name, draw)
 
 
-@lru_cache(maxsize=2)
-def _load_set(name: str) -> dw.data.DataSet:
-    return SETS[name].load()
-
-
-def _divide_large(name: str, data: dw.data.DataSet, n_labels: int, draw: int) -> Task:
+def _divide_large(load: Load, n_labels: int, name: str, draw: int) -> Task:
     """Labels from the first training images; the last 10,000 tune, all others and the test judge.
 
     A smaller draw of labels is part of a larger one.
     """
+    data = load()
     y = data.y.astype(np.int64)
     few = paper_split(y, n_labels, seed=draw, n_validation=N_VALIDATION).few
     rest = np.setdiff1d(np.arange(len(y)), few)
@@ -169,12 +148,13 @@ def _divide_large(name: str, data: dw.data.DataSet, n_labels: int, draw: int) ->
     return Task(name, draw, data.X[few], y[few], validation, judges, 255.0)
 
 
-def _divide_small(name: str, data: dw.data.DataSet, n_labels: int, draw: int) -> Task:
+def _divide_small(load: Load, n_labels: int, name: str, draw: int) -> Task:
     """A set without test samples: of those without a label, one third tunes and the others judge.
 
     Which third is the same in every draw, and labels are drawn from the other samples, so that no
     sample tunes in one draw and judges in another.
     """
+    data = load()
     _, y = np.unique(data.y, return_inverse=True)
     order = np.random.default_rng(len(y)).permutation(len(y))
     tune, rest = order[: len(y) // 3], np.sort(order[len(y) // 3 :])
@@ -184,11 +164,12 @@ def _divide_small(name: str, data: dw.data.DataSet, n_labels: int, draw: int) ->
     return Task(name, draw, data.X[few], y[few], validation, {"test": test}, 1.0)
 
 
-def _resample(name: str, data: dw.data.DataSet, draw: int) -> Task:
+def _resample(load: Load, name: str, draw: int) -> Task:
     """A set with its own small training part, resampled: as many of every class are labelled.
 
     A third of the others, the same in every draw, tunes; the rest judges.
     """
+    data = load()
     X = np.concatenate([data.X, data.X_test])
     _, y = np.unique(np.concatenate([data.y, data.y_test]), return_inverse=True)
     counts = np.bincount(y[: len(data.y)])
@@ -206,3 +187,37 @@ def _resample(name: str, data: dw.data.DataSet, draw: int) -> Task:
     return Task(
         name, draw, X[labelled], y[labelled], (X[tune], y[tune]), {"test": (X[rest], y[rest])}, 1.0
     )
+
+
+def _divide_letters(n_labels: int, name: str, draw: int) -> Task:
+    """Letters of fonts: a third of the packages tunes, one family each of some others is labelled.
+
+    Families of all other packages judge.
+    """
+    letters, packages = load_letters()
+    order = np.random.default_rng(len(packages)).permutation(packages.max() + 1)
+    tune, rest = order[: len(order) // 3], order[len(order) // 3 :]
+    chosen = np.random.default_rng([draw, len(packages)]).permutation(rest)[:n_labels]
+    first = np.array([np.flatnonzero(packages == package)[0] for package in chosen])
+
+    def flatten(families: Array) -> Samples:
+        X = letters[families]
+        return X.reshape(-1, *X.shape[2:]), np.tile(np.arange(X.shape[1]), len(X))
+
+    others = flatten(np.isin(packages, np.setdiff1d(rest, chosen)))
+    validation = flatten(np.isin(packages, tune))
+    return Task(name, draw, *flatten(np.sort(first)), validation, {"test": others}, 255.0)
+
+
+_SOURCES: dict[str, Load] = {"mnist": dw.data.mnist, "fashion": dw.data.fashion_mnist}
+# How the task of each data set is made from its name and a draw of labels.
+TASKS: dict[str, Callable[[str, int], Task]] = {
+    f"{name}-{n}": partial(_divide_large, cache(load), n)
+    for name, load in _SOURCES.items()
+    for n in (10, 100, 500)
+}
+# These have "others" to judge networks by.
+LARGE = tuple(TASKS)
+TASKS["digits-10"] = partial(_divide_small, dw.data.digits, 10)
+TASKS["letters-10"] = partial(_divide_letters, 10)
+TASKS |= {name: partial(_resample, partial(load_series, name)) for name in SERIES}
