@@ -62,6 +62,8 @@ paper: $(VENV)/.dev ## run all experiments, or what is missing of them: about 25
 	@$(BIN)/python -m experiments.which_pairs
 	@$(BIN)/python -m experiments.resolution
 	@$(BIN)/python -m experiments.leakage
+	@$(BIN)/python -m experiments.questions
+	@$(BIN)/python -m experiments.deformation_size
 
 paper-quick: $(VENV)/.dev ## the paper's table with one seed and a tenth of the samples: about two hours
 	@$(BIN)/python -m experiments.paper --quick
@@ -73,6 +75,8 @@ paper-smoke: $(VENV)/.dev ## try every experiment on next to nothing
 	@$(BIN)/python -m experiments.which_pairs --smoke
 	@$(BIN)/python -m experiments.resolution --smoke
 	@$(BIN)/python -m experiments.leakage --smoke
+	@$(BIN)/python -m experiments.questions --smoke
+	@$(BIN)/python -m experiments.deformation_size --smoke
 
 clean: ## remove the environment, caches and output
 	rm -rf $(VENV) out build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -50,14 +50,16 @@ SYMBOLS = ("D050000L", "Standard Symbols PS")
 
 def find_families(package: str) -> dict[str, Path]:
     """The plainest file of each font family of a package."""
-    listed = subprocess.run(
-        ["dpkg-query", "--listfiles", f"fonts-{package}"],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if listed.returncode:
-        raise FileNotFoundError(f"Fonts are missing. Install them: `{INSTALL}`.")
+    try:
+        listed = subprocess.check_output(
+            ["dpkg-query", "--listfiles", f"fonts-{package}"], text=True, stderr=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.CalledProcessError) as problem:
+        raise FileNotFoundError(
+            f"The fonts of Debian's package fonts-{package} must be installed: `{INSTALL}`."
+        ) from problem
     found: dict[str, tuple[int, Path]] = {}
-    for path in sorted(map(Path, listed.stdout.splitlines())):
+    for path in sorted(map(Path, listed.splitlines())):
         if path.suffix.lower() not in (".ttf", ".otf"):
             continue
         family, style = ImageFont.truetype(path).getname()

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from PIL import ImageFont
 
 import dreamwarp as dw
 from experiments import (
     choosing,
+    deformation_size,
     few_labels,
+    fonts,
     lab,
     leakage,
     paper,
+    questions,
     ranks,
     resolution,
     tasks,
@@ -159,13 +164,42 @@ def test_nothing_tunes_or_judges_what_it_was_learned_from(monkeypatch):
     X = np.arange(60_000, dtype=np.int32)[:, None]
     y = np.arange(60_000) % 10
     data = SimpleNamespace(X=X, y=y, X_test=-X - 1, y_test=y, test=(X, y))
-    monkeypatch.setitem(tasks.SETS, "numbers", tasks._Set(lambda: data, 10))
+    monkeypatch.setitem(tasks.TASKS, "numbers", partial(tasks._divide_large, lambda: data, 10))
     drawn = [load_task("numbers", draw) for draw in (0, TUNING)]
     for task in drawn:
         parts = [task.X, task.validation[0], *(X for X, _ in task.judges.values())]
         everything = np.concatenate(parts).ravel()
         assert len(np.unique(everything)) == len(everything) == 120_000
     assert not np.isin(drawn[0].judges["others"][0], drawn[1].validation[0]).any()
+
+
+def test_letters_are_split_by_package(monkeypatch):
+    packages = np.repeat(np.arange(60), 2)
+    letters = np.broadcast_to(packages[:, None, None, None], (120, 26, 1, 1))
+    monkeypatch.setattr(tasks, "load_letters", lambda: (letters, packages))
+    drawn = [load_task("letters-10", draw) for draw in (7, TUNING)]
+    for task in drawn:
+        parts = [set(X.ravel()) for X in (task.X, task.validation[0], task.judges["test"][0])]
+        assert len(task.X) == 260
+        assert [len(part) for part in parts] == [10, 20, 30]
+        assert len(set.union(*parts)) == 60
+        np.testing.assert_array_equal(task.y[:26], np.arange(26))
+    np.testing.assert_array_equal(drawn[0].validation[0], drawn[1].validation[0])
+    load_task.cache_clear()
+
+
+def test_letters_fill_their_images():
+    image = fonts.draw_letter(ImageFont.load_default(100), "M")
+    rows, columns = (np.flatnonzero(image.any(axis=axis)) for axis in (1, 0))
+    assert image.shape == (28, 28)
+    assert image.max() > 200
+    assert 18 <= max(np.ptp(rows), np.ptp(columns)) + 1 <= 20
+    assert abs(columns.mean() - 13.5) <= 1
+
+
+def test_votes_that_tie_go_to_the_nearest():
+    labels = np.array([[2, 1, 1], [0, 1, 2], [2, 0, 1]])
+    np.testing.assert_array_equal(deformation_size.vote(labels, 3), [1, 0, 2])
 
 
 def test_small_sets_keep_tuning_samples_apart_in_every_draw():
@@ -216,7 +250,7 @@ def test_few_labels_smoke(capsys):
     assert capsys.readouterr().out.count("digits-10") == len(RIVALS)
 
 
-@pytest.mark.parametrize("study", [which_pairs, resolution, leakage])
+@pytest.mark.parametrize("study", [which_pairs, resolution, leakage, questions, deformation_size])
 def test_short_studies_smoke(study, capsys):
     assert study.STUDY.main(["--smoke"]) == 0
     assert "{" in capsys.readouterr().out
