@@ -197,7 +197,8 @@ def _divide_letters(n_labels: int, name: str, draw: int) -> Task:
     letters, packages = load_letters()
     order = np.random.default_rng(len(packages)).permutation(packages.max() + 1)
     tune, rest = order[: len(order) // 3], order[len(order) // 3 :]
-    chosen = np.random.default_rng([draw, len(packages)]).permutation(rest)[:n_labels]
+    drawn = np.random.default_rng([draw, len(packages)]).permutation(rest)
+    chosen = drawn[np.isin(drawn, packages)][:n_labels]  # some packages have no usable family
     first = np.array([np.flatnonzero(packages == package)[0] for package in chosen])
 
     def flatten(families: Array) -> Samples:
