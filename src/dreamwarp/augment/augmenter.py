@@ -514,7 +514,6 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         check_is_fitted(self)
         values = self._read(X, reset=False)
         images, n = self._as_images(values), len(values)
-        check_choice("unknown", unknown, ("error", "pool"))
         start = check_integer("first", first, 0)
         known = None if templates is None else check_templates(templates, n)
         if y is None and unknown == "error":

@@ -54,7 +54,7 @@ FilterFn = Callable[[dict[float, Errors]], list[float]]
 
 
 class Race:
-    """Errors of all strengths compared.
+    """Errors on held-out samples by strength and round.
 
     Attributes
     ----------

@@ -1,6 +1,7 @@
 """SampleSource: new samples by number.
 
-The sample of the data to be warped (the template) and its warp depend on the seed and the number.
+Which sample of the data is warped, and by which θ, depends on the seed and the number. A sample of
+the data that the model was fitted to is a template: models of kind "template" have warps for it.
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Members:
     def draw(
         self, key: int, numbers: Integers, codes: Integers, n_threads: int | None = None
     ) -> Integers:
-        """Index (n,) of a random sample of class ``codes[k]``, for new sample ``numbers[k]``."""
+        """Index (n,) of a random member of class ``codes[k]``, for new sample ``numbers[k]``."""
         counts = self.counts[codes]
         places = integers(key, numbers, counts, stream=Stream.TEMPLATE, n_threads=n_threads)
         return self.pick(codes, places)

@@ -77,7 +77,7 @@ class TrainingPairs:
         return f"TrainingPairs({len(self):,} pairs of {len(self.pairs_by_class)} classes)"
 
     def among(self, kept: NDArray[np.bool_]) -> TrainingPairs:
-        """The pairs of which both samples are kept, a mask (n_samples,)."""
+        """The pairs of two samples in the mask ``kept`` (n_samples,)."""
         some = {
             label: pairs.only(np.flatnonzero(kept[pairs.edges].all(axis=1)))
             for label, pairs in self.pairs_by_class.items()
