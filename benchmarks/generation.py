@@ -182,8 +182,8 @@ def _time_whole(
 
 def _write(source: SampleSource, folder: Path, X: Array, y: Array) -> None:
     file_format = make_format("idx", source.form)
-    with file_format.create(LocalStore(folder), Shard(0, 0, len(X))) as writing:
-        writing.add(file_format.encode(0, X, y))
+    with file_format.create(LocalStore(folder), Shard(0, 0, len(X)), {}) as add:
+        add(file_format.encode(0, X, y))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from monai.utils import TraceKeys, convert_to_dst_type, convert_to_tensor, ensur
 from dreamwarp.core.listing import public_names
 from dreamwarp.core.validation import check_choice
 from dreamwarp.model import WarpModel
-from dreamwarp.model.strength import resolve_network_strength
+from dreamwarp.torch.drawing import RandomWarps
 from dreamwarp.torch.functional import warp_item
 
 __all__ = ["LearnedWarpd"]
@@ -43,6 +43,7 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
         Factor on the learned warps. Default: the model's for networks.
     mode : str or sequence of str
         Interpolation of each key: ``"bilinear"``, ``"nearest"`` (for label maps) or ``"bicubic"``.
+        ``"auto"``: bicubic for signals and images, bilinear for volumes, as all warps for networks.
     padding_mode : str or sequence of str
         Values beyond the border: ``"border"``, ``"zeros"`` or ``"reflection"``. Only matters if the
         model's boundary is ``"free"``.
@@ -65,20 +66,20 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
         label_key: Hashable | None = None,
         prob: float = 1.0,
         strength: float | None = None,
-        mode: Any = "bilinear",
+        mode: Any = "auto",
         padding_mode: Any = "border",
         allow_missing_keys: bool = False,
     ) -> None:
-        if not isinstance(model, WarpModel):
-            raise TypeError(f"`model` must be a WarpModel, got {type(model).__name__}.")
         MapTransform.__init__(self, keys, allow_missing_keys)
         RandomizableTransform.__init__(self, prob)
         self.model, self.label_key = model, label_key
-        self.strength = resolve_network_strength(model, strength)
+        unknown: Any = "pool" if label_key is None else "error"
+        self._warps = RandomWarps(model, strength=strength, unknown=unknown)
+        self.strength = self._warps.strength
         self.mode = ensure_tuple_rep(mode, len(self.keys))
         self.padding_mode = ensure_tuple_rep(padding_mode, len(self.keys))
         for value in self.mode:
-            check_choice("mode", value, tuple(MODES))
+            check_choice("mode", value, ("auto", *MODES))
         for value in self.padding_mode:
             check_choice("padding_mode", value, tuple(FILLS))
         self.theta = np.zeros(model.space.dim)
@@ -87,8 +88,8 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
         """Draw a warp and whether to apply it; ``data`` is the class, None for all pooled."""
         super().randomize(None)
         number = int(self.R.randint(np.iinfo(np.int32).max))
-        drawn = self.model.draw(data, np.array([number]))[0]
-        self.theta = self.strength * drawn
+        labels = None if data is None else [data]
+        self.theta = self._warps.draw(labels, [number], key=self._warps.key)[0]
 
     def __call__(self, data: Mapping[Hashable, Any]) -> dict[Hashable, Any]:
         """Warp the keys of a dictionary."""
@@ -131,8 +132,9 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
                 f"{self.model.space!r}, got {tuple(tensor.shape)}. Apply EnsureChannelFirstd first."
             )
         plain = tensor.as_tensor() if hasattr(tensor, "as_tensor") else tensor
+        interpolation = MODES.get(mode, self._warps.interpolation)
         moved = warp_item(
-            self.model.space, theta, plain, interpolation=MODES[mode], fill=FILLS[padding]
+            self.model.space, theta, plain, interpolation=interpolation, fill=FILLS[padding]
         )
         return convert_to_dst_type(moved, dst=tensor, dtype=moved.dtype)[0]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -13,11 +13,10 @@ from torchio.transforms import SpatialTransform
 from torchio.transforms.augmentation import RandomTransform
 
 from dreamwarp.core.listing import public_names
-from dreamwarp.core.validation import check_choice
 from dreamwarp.model import WarpModel
-from dreamwarp.model.strength import resolve_network_strength
 from dreamwarp.space import Warp, WarpSpace
-from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
+from dreamwarp.space.resample import Interpolation
+from dreamwarp.torch.drawing import RandomWarps
 from dreamwarp.torch.functional import warp_item
 
 __all__ = ["FixedWarp", "LearnedWarp"]
@@ -37,7 +36,8 @@ class LearnedWarp(RandomTransform, SpatialTransform):  # type: ignore[misc]  # T
         Key of the class in the subject. Default: warps of all classes pooled.
     strength : float, optional
         Factor on the learned warps. Default: the model's for networks.
-    image_interpolation : {"linear", "nearest", "cubic"}
+    image_interpolation : {"auto", "linear", "nearest", "cubic"}
+        ``"auto"``: linear for volumes, cubic for images of one slice.
     **kwargs
         Options of all TorchIO transforms: ``p``, ``include``, ``exclude``, ...
     """
@@ -48,24 +48,25 @@ class LearnedWarp(RandomTransform, SpatialTransform):  # type: ignore[misc]  # T
         *,
         label_key: str | None = None,
         strength: float | None = None,
-        image_interpolation: Interpolation = "linear",
+        image_interpolation: Interpolation | Literal["auto"] = "auto",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        if not isinstance(model, WarpModel):
-            raise TypeError(f"`model` must be a WarpModel, got {type(model).__name__}.")
         self.model, self.label_key = model, label_key
-        self.strength = resolve_network_strength(model, strength)
-        self.image_interpolation = check_choice(
-            "image_interpolation", image_interpolation, INTERPOLATIONS
-        )
+        self._warps = RandomWarps(
+            model, strength=strength, unknown="pool" if label_key is None else "error",
+            interpolation=image_interpolation,
+        )  # fmt: skip
+        self.strength = self._warps.strength
+        self.image_interpolation = self._warps.interpolation
 
     def apply_transform(self, subject: Subject) -> Subject:
         """Warp a subject; the warp is drawn with torch's random state."""
         number = torch.randint(2**62, (1,)).numpy()
         label: Any = None if self.label_key is None else subject[self.label_key]
         label = label.item() if hasattr(label, "item") else label
-        theta = self.strength * self.model.draw(label, number)[0]
+        labels = None if label is None else [label]
+        theta = self._warps.draw(labels, number, key=self._warps.key)[0]
         fixed = FixedWarp(
             self.model.space, theta, image_interpolation=self.image_interpolation,
             **self._get_base_args(),

@@ -29,8 +29,8 @@ from dreamwarp.space import WarpSpace
 from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
 from dreamwarp.space.warp import Warp
 from dreamwarp.torch.compiled_engine import n_threads
-from dreamwarp.torch.drawing import Fill, RandomWarps, WarpOptions
-from dreamwarp.torch.epochs import SharedEpoch
+from dreamwarp.torch.drawing import Fill, WarpOptions
+from dreamwarp.torch.epochs import EpochWarps
 from dreamwarp.torch.functional import flow, warp, working_dtype
 
 if TYPE_CHECKING:
@@ -239,21 +239,20 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
             raise ValueError(
                 f'`labels_getter` must be "default", a callable or None, got {labels_getter!r}.'
             )
-        self._warps = RandomWarps(model, seed=0 if seed is None else seed, **options)
+        self._warps = EpochWarps(model, seed=0 if seed is None else seed, **options)
         check_plane(model.space)
         self._labels_getter = find_labels if isinstance(labels_getter, str) else labels_getter
         self.number_getter = number_getter
         self._has_seed = seed is not None
         self.template_getter = template_getter
         self.mask_fill_value = mask_fill_value
-        self._epoch = SharedEpoch(0)
 
     def set_epoch(self, epoch: int) -> None:
         """Draw the warps of this epoch from now on, in all processes.
 
         Has no effect if torch's random state is used.
         """
-        self._epoch.set(epoch)
+        self._warps.epoch.set(epoch)
 
     def forward(self, *inputs: Any) -> Any:
         """Warp a sample."""
@@ -263,15 +262,19 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
 
     def draw(self, sample: Any) -> NDArray[np.float64]:
         """Draw θ (d,) for a sample; 0 means no warp."""
-        label = self._find_label(sample)
+        label, warps, getter = self._find_label(sample), self._warps, self.template_getter
         labels = None if label is None else [label]
-        key, number = self._key_and_number(sample)
-        getter = self.template_getter
-        of = None if getter is None else [_whole("template_getter", getter(sample))]
-        theta = self._warps.draw(labels, [number], key=key, templates=of)[0]
         if self.number_getter is not None:
-            self._epoch.warn_of_repeats([number], REPEATS)
-        return theta
+            number = _whole("number_getter", self.number_getter(sample))
+        elif self._has_seed:
+            number = warps.epoch.count_on(1, COUNTING)
+        else:
+            number = 0
+        of = None if getter is None else [_whole("template_getter", getter(sample))]
+        if self.number_getter is not None:
+            return warps.draw_numbered(labels, [number], REPEATS, of)[0]
+        key = warps.epoch_key if self._has_seed else int(torch.randint(2**63 - 1, ()).item())
+        return warps.draw(labels, [number], key=key, templates=of)[0]
 
     def fixed(self, theta: ArrayLike) -> FixedWarp:
         """Make the transform that applies θ with the options of this one, to repeat a draw."""
@@ -284,16 +287,6 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
     def extra_repr(self) -> str:
         """What ``print`` shows between the brackets."""
         return repr(self._warps)
-
-    def _key_and_number(self, sample: Any) -> tuple[int, int]:
-        """Seed and number that determine the warp of a sample, together with its label."""
-        if self.number_getter is not None:
-            number = _whole("number_getter", self.number_getter(sample))
-        elif self._has_seed:
-            number = self._epoch.count_on(1, COUNTING)
-        else:
-            return int(torch.randint(2**63 - 1, ()).item()), 0
-        return self._warps.epoch_key(self._epoch.get()), number
 
     def _find_label(self, sample: Any) -> Any:
         """Return the label of a sample; None if it has none or several and those are pooled."""

@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import dreamwarp as dw
 from dreamwarp.augment import Resampler, augmenter, judge_nearest, learning
+from dreamwarp.augment.race import STRENGTHS
 from dreamwarp.augment.source import SampleSource
 from dreamwarp.augment.verdict import UNKNOWN, Judgement, network_strength
 from tests.augment.cases import QUICK, SIZE, warped_shapes
@@ -94,7 +95,7 @@ def test_strength_scales_what_was_learned(fitted: dw.Augmenter) -> None:
 def test_a_given_strength_is_not_judged_until_asked(fitted: dw.Augmenter, monkeypatch: Any) -> None:
     X, y = warped_shapes()
     judgement = fitted.judge()
-    assert set(judge_nearest.STRENGTHS) <= set(judgement.errors)
+    assert set(STRENGTHS) <= set(judgement.errors)
     assert judgement.verdict.n_held_out == len(X)
     assert fitted.strength_ == 1.0 and fitted.strength_errors_ == {}
     chosen = fitted.with_strength("auto")
@@ -127,25 +128,13 @@ def test_networks_have_a_strength_of_their_own(
     assert judged.model_.network_strength == model.network_strength
 
 
-def test_unusable_pairs_are_left_out_unless_told() -> None:
+def test_unusable_pairs_are_left_out() -> None:
     X, y = (values.copy() for values in warped_shapes())
     X[:3] = 100  # one flat sample in each class
     with pytest.warns(RuntimeWarning, match="pairs could not be aligned"):
-        left_out = quick().fit(X, y)
-    with pytest.warns(RuntimeWarning, match="pairs could not be aligned"):
-        kept = quick(keep_unusable=True).fit(X, y)
-    n_left_out, n_kept = (
-        sum(fit.n_pairs for fit in some.model_.fits.values()) for some in (left_out, kept)
-    )
-    assert n_left_out == left_out.alignments_.usable.sum() < n_kept == len(kept.edges_)
-
-
-def test_poor_alignments_can_count_less(fitted: dw.Augmenter) -> None:
-    X, y = warped_shapes()
-    discounted = quick(discount_poor=True).fit(X, y)
-    assert (discounted.sample(9)[0] != fitted.sample(9)[0]).any()
-    with pytest.raises(ValueError, match=r"`discount_poor` needs similarity='ssd'.*got 'ncc'"):
-        quick(discount_poor=True, similarity="ncc").fit(X, y)
+        made = quick().fit(X, y)
+    n_pairs = sum(fit.n_pairs for fit in made.model_.fits.values())
+    assert n_pairs == made.alignments_.usable.sum() < len(made.edges_)
 
 
 @pytest.mark.parametrize("kind", ["kde", "template"])
@@ -175,8 +164,6 @@ def test_empirical_bayes_learns_from_what_pairs_show() -> None:
 
 def test_what_empirical_bayes_refuses_and_warns_of() -> None:
     X, y = (values.copy() for values in warped_shapes())
-    with pytest.raises(ValueError, match=r"`discount_poor` must be False with method='eb'"):
-        quick(model="gaussian", discount_poor=True).fit(X, y)
     with pytest.raises(ValueError, match=r"`max_pairs`.*got 2"):
         quick(max_pairs=2).fit(X, y)
     with pytest.raises(ValueError, match=r"`method` must be .*got 'vi'"):
@@ -573,9 +560,6 @@ def test_bad_input_is_refused(options: Any, X: Any, y: Any, message: str) -> Non
 def test_options_of_a_wrong_type_are_refused() -> None:
     with pytest.raises(TypeError, match="`progress` must be True, False, None or a function"):
         quick(progress="x").fit(*warped_shapes())
-    for name in ("keep_unusable", "discount_poor"):
-        with pytest.raises(TypeError, match=f"`{name}` must be True or False, got 'no'"):
-            quick(**{name: "no"}).fit(*warped_shapes())
 
 
 def test_what_can_t_be_fitted_leaves_an_augmenter_as_it_was(monkeypatch: Any) -> None:
@@ -625,8 +609,7 @@ def test_a_model_file_says_how_it_was_learned(fitted: dw.Augmenter, tmp_path: Pa
     settings = dw.WarpModel.load(tmp_path / "shapes.dwm").settings
     expected = {
         "kind": "template", "min_pairs": 5, "n_neighbors": 5, "method": "eb", "similarity": "ssd",
-        "sigma": 0.3, "displacement": "auto", "length": 0.25, "keep_unusable": 0,
-        "discount_poor": 0, "seed": 0, "strength": 1.0,
+        "sigma": 0.3, "displacement": "auto", "length": 0.25, "seed": 0, "strength": 1.0,
     }  # fmt: skip
     assert expected.items() <= settings.items()
     assert fitted.with_strength("auto").model_.settings["strength"] == "auto"

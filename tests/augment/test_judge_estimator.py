@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from functools import cache
 from typing import Any
 
@@ -89,7 +90,7 @@ def test_samples_come_as_rows_or_as_they_were_fitted() -> None:
 
 def test_no_held_out_sample_and_no_warp_of_one_is_trained_on() -> None:
     augmenter = fitted()
-    originals = {sample.tobytes(): number for number, sample in enumerate(augmenter._images)}
+    originals = {sample.tobytes(): number for number, sample in enumerate(augmenter.source_.data.X)}
     held, sizes = [], []
 
     def look(X_train: Any, y_train: Any, X_test: Any) -> Any:
@@ -102,7 +103,7 @@ def test_no_held_out_sample_and_no_warp_of_one_is_trained_on() -> None:
 
     augmenter.judge(look, strengths=[0.7], copies=4)
     assert all(n_all in (n_kept, 5 * n_kept) for n_kept, n_all in sizes)
-    assert sorted(np.concatenate(held[::2])) == list(range(len(augmenter._images)))
+    assert sorted(np.concatenate(held[::2])) == list(range(len(augmenter.source_.data.X)))
 
 
 def test_strengths_that_cannot_win_stop() -> None:
@@ -118,6 +119,20 @@ def test_strengths_that_cannot_win_stop() -> None:
     assert len(calls) < 15
     assert judgement.errors[1.0] > judgement.errors[0.5] + 0.2
     assert judgement.strength in (0.0, 0.5)
+
+
+def test_warping_uses_no_more_threads_than_allowed(monkeypatch: Any) -> None:
+    asked: list[Any] = []
+    augmenter, image = copy.copy(fitted()), dw.Warp.image
+    augmenter.n_threads = 1
+
+    def watch(self: Any, *args: Any, **options: Any) -> Any:
+        asked.append(options.get("n_threads"))
+        return image(self, *args, **options)
+
+    monkeypatch.setattr(dw.Warp, "image", watch)
+    augmenter.judge(nearest, strengths=[1.0], copies=1)
+    assert asked and set(asked) == {1}
 
 
 def test_pipelines_are_named_by_their_steps_and_left_as_they_are() -> None:

@@ -25,12 +25,12 @@ from dreamwarp.augment.folds import (
     shrink_images,
     standardize,
 )
-from dreamwarp.augment.judge_nearest import STRENGTHS, STRONGER, smooth_errors
+from dreamwarp.augment.judge_nearest import smooth_errors
+from dreamwarp.augment.race import STRENGTHS, STRONGER, Errors, Race
 from dreamwarp.augment.verdict import (
     NETWORK_EXPECTED,
     NETWORK_FACTOR,
     UNKNOWN,
-    Errors,
     Judgement,
     Setup,
     choose_place,
@@ -61,9 +61,19 @@ def as_errors(values: Any) -> Errors:
     return Errors(values, values)
 
 
+def race_of(rounds: Any, strengths: Any = STRENGTHS) -> Race:
+    """A race of these errors (n_strengths, n_held_out) after each round; none is dropped."""
+    return Race(
+        {
+            strength: [Errors(errors.smooth[k], errors.wrong[k]) for errors in rounds]
+            for k, strength in enumerate(strengths)
+        }
+    )
+
+
 def judge(values: Any, strengths: Any = STRENGTHS) -> Judgement:
     """What is concluded from errors that do not depend on the number of copies."""
-    return conclude([as_errors(np.asarray(values))] * 4, strengths, SETUP)
+    return conclude(race_of([as_errors(np.asarray(values))] * 4, strengths), SETUP)
 
 
 def test_errors_are_those_of_the_nearest_neighbour_but_smooth() -> None:
@@ -171,7 +181,7 @@ def test_a_verdict_says_what_it_found() -> None:
 
 def test_warps_of_no_strength_are_left() -> None:
     errors = Errors(np.full((2, 50), 0.3), np.zeros((2, 50)))
-    verdict = conclude([errors], (0.0, 1e-9), Setup((1,), 80, 100)).verdict
+    verdict = conclude(race_of([errors], (0.0, 1e-9)), Setup((1,), 80, 100)).verdict
     assert not verdict.helps
     assert verdict.improvement == 0.0
     assert str(verdict).startswith("do not augment")
@@ -268,10 +278,10 @@ def test_among_equals_the_expected_strength_wins() -> None:
     errors = np.tile([[0.5], [0.1], [0.1], [0.1], [0.1]], 10)
     tied = Errors(errors, errors)
     for expected, chosen in ((0.4, 0.5), (0.8, 0.7), (1.0, 1.0), (1.19, 1.4), (2.0, 1.4)):
-        judged = conclude([tied], STRENGTHS, SETUP._replace(copies=(40,), expected=expected))
+        judged = conclude(race_of([tied]), SETUP._replace(copies=(40,), expected=expected))
         assert judged.strength == chosen
     errors[4] = 0.2  # clearly worse: expected or not
-    judged = conclude([tied], STRENGTHS, SETUP._replace(copies=(40,), expected=1.4))
+    judged = conclude(race_of([tied]), SETUP._replace(copies=(40,), expected=1.4))
     assert judged.strength == 1.0
 
 
@@ -309,23 +319,24 @@ def test_where_none_is_best_warps_are_judged_all_the_same() -> None:
 # -- how many, how strong
 
 
-def by_copies(levels: Any) -> list[Errors]:
+def by_copies(levels: Any) -> Race:
     """Errors without warps, 0.5, and with them, for each number of copies."""
     base, noise = np.random.default_rng(0).normal(0.0, [[0.1], [0.01]], (2, 200))
-    return [as_errors(np.stack([0.5 + base, level + base + noise])) for level in levels]
+    rounds = [as_errors(np.stack([0.5 + base, level + base + noise])) for level in levels]
+    return race_of(rounds, (0.0, 1.0))
 
 
 def test_the_verdict_says_how_many_copies_are_enough() -> None:
-    judged = conclude(by_copies((0.4, 0.3, 0.3, 0.3)), (0.0, 1.0), SETUP).verdict
+    judged = conclude(by_copies((0.4, 0.3, 0.3, 0.3)), SETUP).verdict
     assert judged.n_enough == 10
     assert "About 10 copies per sample, 1,000 in all, do as well as 40." in str(judged)
-    falling = conclude(by_copies((0.4, 0.3, 0.2, 0.1)), (0.0, 1.0), SETUP).verdict
+    falling = conclude(by_copies((0.4, 0.3, 0.2, 0.1)), SETUP).verdict
     assert falling.helps and falling.n_enough is None
     assert "still falling at 40 copies per sample: make as many as you can" in str(falling)
     # As good as all by chance, but twice as many are not.
-    dip = conclude(by_copies((0.3, 0.4, 0.3, 0.3)), (0.0, 1.0), SETUP).verdict
+    dip = conclude(by_copies((0.3, 0.4, 0.3, 0.3)), SETUP).verdict
     assert dip.n_enough == 20
-    once = conclude(by_copies((0.3,)), (0.0, 1.0), Setup((1,), 80, 100)).verdict
+    once = conclude(by_copies((0.3,)), Setup((1,), 80, 100)).verdict
     assert once.n_enough is None and "copies per sample" not in str(once)
 
 

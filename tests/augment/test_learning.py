@@ -171,7 +171,7 @@ def test_samples_are_aligned_at_the_resolution_of_the_cells() -> None:
     np.testing.assert_array_equal(simplify(space, images, None)[:, 0], images)
     shared = {
         "n_neighbors": 5, "similarity": "ssd", "sigma": "auto", "displacement": "auto",
-        "length": 0.25, "model": "gaussian", "keep_unusable": False, "discount_poor": False,
+        "length": 0.25, "model": "gaussian",
     }  # fmt: skip
     assert Settings(method="eb", **shared).resolution == 4
     assert Settings(method="map", **shared).resolution is None
@@ -184,8 +184,7 @@ def test_samples_are_aligned_at_the_resolution_of_the_cells() -> None:
 def test_settings_are_of_types_that_a_file_holds() -> None:
     settings: Any = {
         "n_neighbors": 5, "method": "eb", "similarity": "ssd", "sigma": "auto",
-        "displacement": "auto", "length": 0.25, "model": "gaussian", "keep_unusable": False,
-        "discount_poor": False,
+        "displacement": "auto", "length": 0.25, "model": "gaussian",
     }  # fmt: skip
     assert Settings(**settings).describe()["max_pairs"] == "auto"
     given = Settings(**settings, max_pairs=np.int64(50))  # type: ignore[arg-type]

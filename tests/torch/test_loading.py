@@ -270,7 +270,7 @@ def test_copies_have_an_epoch_of_their_own(duplicate: Any) -> None:
     assert torch.equal(other[1][0], dataset[1][0])
     other.set_epoch(4)
     assert dataset.epoch == 3 and other.epoch == 4
-    assert other._epoch._value.is_shared()
+    assert other._warps.epoch._value.is_shared()
 
 
 class Stream(IterableDataset[Tensor]):

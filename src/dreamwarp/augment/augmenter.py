@@ -18,6 +18,7 @@ from dreamwarp.augment.judge_estimator import judge_estimator
 from dreamwarp.augment.judge_nearest import judge_strengths
 from dreamwarp.augment.learning import Learner, Settings
 from dreamwarp.augment.precompile import ensure_compiled
+from dreamwarp.augment.race import check_strengths
 from dreamwarp.augment.sampling_strategy import SamplingStrategy, count_new, number_new
 from dreamwarp.augment.source import Balance, SampleSource, fingerprint
 from dreamwarp.augment.verdict import Judgement, network_strength, not_judged
@@ -36,7 +37,7 @@ from dreamwarp.core.samples import (
 from dreamwarp.core.validation import check_choice, check_integer, check_resolution, warn_user
 from dreamwarp.model.labels import encode, refuse_unknown
 from dreamwarp.model.strength import check_strength, resolve_strength
-from dreamwarp.model.warpmodel import NO_TEMPLATE, check_templates
+from dreamwarp.model.warpmodel import check_templates
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.resample import INTERPOLATIONS
 
@@ -108,10 +109,6 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         4 if 1.4 is best; 0 (no warps) unless warps help a nearest-neighbour classifier. A number is
         used as it is. :meth:`with_strength` changes it without a new fit. Networks have their own,
         ``model_.network_strength``.
-    keep_unusable : bool
-        Whether to also learn from pairs that could not be aligned.
-    discount_poor : bool
-        Whether to give poorly aligned pairs less weight.
     image_shape : tuple of int, optional
         (*spatial) or (channels, *spatial), if ``X`` has rows (n, features).
     sampling_strategy : str, float, dict or callable
@@ -196,8 +193,6 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         pixels_per_cell: int | Literal["auto"] | None = "auto",
         model: Literal["gaussian", "kde", "template"] = "template",
         strength: float | Literal["auto"] = "auto",
-        keep_unusable: bool = False,
-        discount_poor: bool = False,
         image_shape: Sequence[int] | None = None,
         sampling_strategy: SamplingStrategy = "auto",
         interpolation: Literal["linear", "nearest", "cubic"] = "linear",
@@ -220,8 +215,6 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.pixels_per_cell = pixels_per_cell
         self.model = model
         self.strength = strength
-        self.keep_unusable = keep_unusable
-        self.discount_poor = discount_poor
         self.image_shape = image_shape
         self.sampling_strategy = sampling_strategy
         self.interpolation = interpolation
@@ -261,33 +254,32 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         strength = check_strength(self.strength)
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
         check_progress(self.progress)
-        settings = Settings(
-            **{option.name: getattr(self, option.name) for option in fields(Settings)}
-        )
+        # The options of the same names.
+        settings = Settings(**{each.name: getattr(self, each.name) for each in fields(Settings)})
         self.space_ = WarpSpace(self.cells, boundary=self.boundary)
         values = self._read(X, reset=True).copy()  # the caller may change X later
-        self._sample_shape = values.shape[1:]
-        self._images = self._as_images(values)
-        self._check_sizes()
+        images = self._as_images(values)
+        self._check_sizes(images)
         labels = as_labels(self._require_labels(y), len(values))
         # Labels are returned as given; models convert integral floats to integers.
         given = np.asarray(y)
         self._y = given.reshape(-1) if given.dtype.kind == "f" else labels
-        self.classes_, self._codes = np.unique(self._y, return_inverse=True)
+        self._sample_shape = values.shape[1:]
+        self.classes_, codes = np.unique(self._y, return_inverse=True)
         classes = [check_label(label) for label in np.unique(labels).tolist()]
-        self._key = as_key(self.seed if self.random_state is None else self.random_state)
+        key = as_key(self.seed if self.random_state is None else self.random_state)
         ensure_compiled(self.space_)
         learner = Learner(
-            self.space_, self._images, self._codes, classes, settings, self._key, self.progress,
-            self.n_threads, client,
+            self.space_, images, codes, classes, settings, key, self.progress, self.n_threads,
+            client,
         )  # fmt: skip
-        self.edges_, self.alignments_, self.model_, self.pairs_ = learner.learn()
-        self.model_ = self.model_.with_settings(samples=fingerprint(self._images))
+        self.edges_, self.alignments_, model, self.pairs_ = learner.learn()
+        # By the fingerprint, a source knows whether its data are the samples of the fit.
+        self.model_ = model.with_settings(samples=fingerprint(images))
         # ``_set_strength`` replaces the model, and with it the strength.
         self.source_ = SampleSource(
-            self.model_, (self._images, labels), seed=self._key, strength=1.0,
-            interpolation=self.interpolation,
-        )  # fmt: skip
+            self.model_, (images, labels), seed=key, strength=1.0, interpolation=self.interpolation
+        )
         self._set_strength(strength)
 
     def _set_strength(self, strength: float | None) -> None:
@@ -301,7 +293,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             found["judgement"] = judgement.to_text()
         if strength is None or "network_strength" not in self.model_.settings:
             found["network_strength"] = network_strength(
-                judgement.lowest, len(self._images), len(self.classes_)
+                judgement.lowest, len(self._y), len(self.classes_)
             )
         self.model_ = self.model_.with_strength(self.strength_).with_settings(
             strength=asked, **found
@@ -373,22 +365,23 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         >>> augmenter = augmenter.with_strength(judgement.strength)
         """
         check_is_fitted(self)
+        tried = None if strengths is None else check_strengths(strengths)
         if estimator is None:
             if copies is not None:
                 raise ValueError(
                     f"`copies` must be None without `estimator`, got {copies!r}. The nearest "
                     "neighbour is tested with several numbers of copies."
                 )
-            return self._judge(strengths)
+            return self._judge(tried)
         return judge_estimator(
             estimator, self.pairs_, self.source_, self._y, self._sample_shape,
-            strengths=strengths, copies=copies, seed=self._key, progress=self.progress,
-            n_threads=self.n_threads,
+            strengths=tried, copies=copies, progress=self.progress, n_threads=self.n_threads,
         )  # fmt: skip
 
     def _judge(self, strengths: Sequence[float] | None) -> Judgement:
+        source = self.source_
         return judge_strengths(
-            self.pairs_, self._images, self._codes, strengths=strengths, seed=self._key,
+            self.pairs_, source.data.X, source.codes, strengths=strengths, seed=source.key,
             progress=self.progress, n_threads=self.n_threads,
         )  # fmt: skip
 
@@ -475,9 +468,9 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 remedy = "Omit `label` for samples of all classes."
                 refuse_unknown(label, self.model_.classes, remedy)
         source = self._source_by(seed, strength).with_options(balance=balance)
-        numbers = np.arange(start, start + n)
-        templates = source.choose(numbers, code=code, n_threads=self.n_threads)
-        X_new = source.warp(numbers, templates, n_threads=self.n_threads)
+        X_new, templates = source.make_numbered(
+            np.arange(start, start + n), code=code, n_threads=self.n_threads
+        )
         X_new, y_new = X_new.reshape(n, *self._sample_shape), self._y[templates]
         return (X_new, y_new, templates) if return_templates else (X_new, y_new)
 
@@ -521,15 +514,13 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         check_is_fitted(self)
         values = self._read(X, reset=False)
         images, n = self._as_images(values), len(values)
-        check_choice("unknown", unknown, ("error", "pool"))
         start = check_integer("first", first, 0)
-        known = np.full(n, NO_TEMPLATE) if templates is None else check_templates(templates, n)
+        known = None if templates is None else check_templates(templates, n)
         if y is None and unknown == "error":
             return values.copy()
         warped = self._source_by(seed, strength).warp_samples(
             images, None if y is None else as_labels(y, n), np.arange(start, start + n),
-            indices_in_X=np.arange(n), indices_in_fit=known, unknown=unknown,
-            n_threads=self.n_threads,
+            indices=np.arange(n), templates=known, unknown=unknown, n_threads=self.n_threads,
         )  # fmt: skip
         return warped.reshape(values.shape)
 
@@ -555,10 +546,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         n_samples = (*_shape_of(X), 0)[0]
         n_new = count_new(self.sampling_strategy, as_labels(self._require_labels(y), n_samples))
         self.fit(X, y)
-        source, numbers = self._source_by(None, self.strength_), number_new(n_new)
-        templates = source.choose(numbers, n_threads=self.n_threads)
-        X_new = source.warp(numbers, templates, n_threads=self.n_threads)
-        X_all = np.concatenate((self._images, X_new)).reshape(-1, *self._sample_shape)
+        X_new, templates = self.source_.make_numbered(number_new(n_new), n_threads=self.n_threads)
+        X_all = np.concatenate((self.source_.data.X, X_new)).reshape(-1, *self._sample_shape)
         return X_all, np.concatenate((self._y, self._y[templates]))
 
     def resampler(self) -> Resampler:
@@ -622,9 +611,9 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         check_layout("X", values.shape, ndim, BAD_LAYOUT)
         return values
 
-    def _check_sizes(self) -> None:
+    def _check_sizes(self, images: Array) -> None:
         """Raise if samples are too small for warps, or not of shape ``image_shape``."""
-        shape, ndim = self._images.shape, self.space_.ndim
+        shape, ndim = images.shape, self.space_.ndim
         if self.image_shape is not None and shape[1:] != check_image_shape(self.image_shape, ndim):
             raise ValueError(
                 f"`X` must have flat rows, or samples of shape {tuple(self.image_shape)}, the "

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dreamwarp.augment.training_pairs import MIN_PAIRS, TrainingPairs
 from dreamwarp.core.draws import Stream, uniforms
 
 # Smallest number of folds, for few and for many samples. With three folds each warped sample is
@@ -54,6 +55,18 @@ def make_folds(
     folds = [(numbers == number) & ~alone for number in range(n_folds)]
     n_used = math.ceil(N_HELD_OUT / (n / n_folds))
     return [fold for fold in folds[:n_used] if fold.any()]
+
+
+def held_out_masks(
+    pairs: TrainingPairs, images: NDArray[Any], codes: NDArray[np.int64], seed: int
+) -> list[NDArray[np.bool_]]:
+    """Folds (n,) that leave enough pairs to fit a model to, and at least two classes."""
+    folds = make_folds(codes, first_alike(images), seed)
+    return [
+        fold
+        for fold in folds
+        if len(pairs.among(~fold)) >= MIN_PAIRS and len(np.unique(codes[~fold])) > 1
+    ]
 
 
 def choose_some(

@@ -8,27 +8,20 @@ two standard errors are dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from dreamwarp.augment.folds import choose_some
-from dreamwarp.augment.judge_nearest import STRENGTHS, STRONGER, held_out_masks
+from dreamwarp.augment.folds import choose_some, held_out_masks
+from dreamwarp.augment.race import Errors, are_as_good, run_race
 from dreamwarp.augment.source import SampleSource
 from dreamwarp.augment.training_pairs import TrainingPairs
-from dreamwarp.augment.verdict import (
-    Errors,
-    Judgement,
-    Setup,
-    are_as_good,
-    check_strengths,
-    conclude,
-    is_last_best,
-)
-from dreamwarp.core.progress import ProgressOption, track, without_callback
+from dreamwarp.augment.verdict import Judgement, Setup, conclude
+from dreamwarp.core.progress import ProgressOption
 from dreamwarp.core.validation import check_integer
 from dreamwarp.model.strength import apply_strength
 
@@ -45,15 +38,6 @@ MIN_COPIES, MAX_COPIES = 3, 10
 HOPELESS = 2.0
 
 
-class _Fold(NamedTuple):
-    """Indices of the samples to warp (k,), their θ (k, d), and a mask (n,) of held-out samples."""
-
-    name: str
-    templates: NDArray[np.int64]
-    theta: NDArray[np.float64]
-    held_out: NDArray[np.bool_]
-
-
 def judge_estimator(
     estimator: Any,
     pairs: TrainingPairs,
@@ -63,7 +47,6 @@ def judge_estimator(
     *,
     strengths: Sequence[float] | None = None,
     copies: int | None = None,
-    seed: int,
     progress: ProgressOption = None,
     n_threads: int | None = None,
 ) -> Judgement:
@@ -80,22 +63,14 @@ def judge_estimator(
         As for :meth:`dreamwarp.Augmenter.judge`.
     """
     name, takes_rows, predictor = as_predictor(estimator)
-    tried = list(STRENGTHS if strengths is None else check_strengths(strengths))
     n_copies = None if copies is None else check_integer("copies", copies, 1)
-    folds = _make_folds(pairs, source, n_copies, seed, n_threads)
-    judge = _Judge(name, predictor, source, y, (-1,) if takes_rows else sample_shape, folds)
-    shown = without_callback(progress)
-    left, errors, stopped = _race(judge, tried, shown)
-    for stronger in STRONGER if strengths is None else ():
-        if left[-1] != tried[-1] or not is_last_best(errors):
-            break
-        _, more, _ = _race(judge, [stronger], shown)
-        left, errors = [*left, stronger], errors.stack(more)
-        tried.append(stronger)
+    folds = _make_folds(pairs, source, n_copies, n_threads)
+    shape = (-1,) if takes_rows else sample_shape
+    judge = _EstimatorJudge(name, predictor, source, y, shape, folds, n_threads)
+    race = run_race(judge.take_round, judge.may_win, len(folds), strengths, progress)
     n_others = max(len(np.unique(fold.templates)) for fold in folds)
     n_made = len(folds[0].theta) // len(np.unique(folds[0].templates))
-    setup = Setup((n_made,), n_others, len(y), judge=name, is_smooth=False)
-    return conclude([errors], left, setup, stopped=stopped)
+    return conclude(race, Setup((n_made,), n_others, len(y), judge=name, is_smooth=False))
 
 
 def as_predictor(estimator: Any) -> tuple[str, bool, Predictor]:
@@ -123,27 +98,25 @@ def as_predictor(estimator: Any) -> tuple[str, bool, Predictor]:
     return getattr(estimator, "__name__", type(estimator).__name__), False, estimator
 
 
+class _Fold(NamedTuple):
+    """Indices of the samples to warp (k,), their θ (k, d), and a mask (n,) of held-out samples."""
+
+    templates: NDArray[np.int64]
+    theta: NDArray[np.float64]
+    held_out: NDArray[np.bool_]
+
+
 def _make_folds(
-    pairs: TrainingPairs,
-    source: SampleSource,
-    copies: int | None,
-    seed: int,
-    n_threads: int | None,
+    pairs: TrainingPairs, source: SampleSource, copies: int | None, n_threads: int | None
 ) -> list[_Fold]:
-    codes, n_classes = source.codes, len(pairs.pairs_by_class)
-    masks = held_out_masks(pairs, source.data.X, codes, seed)
-    if n_classes < 2:
+    codes, seed, classes = source.codes, source.key, np.array(list(pairs.pairs_by_class))
+    if len(classes) < 2:
         raise ValueError(
             "judging an estimator needs at least two classes, got one. Fit the "
             "augmenter to samples of all classes."
         )
-    if not masks:
-        raise ValueError(
-            f"`X` must have enough samples to hold some out, got {len(codes)} of {n_classes} "
-            "classes: the others have too few pairs to learn warps from. Fit the augmenter to more."
-        )
-    folds, classes = [], np.array(list(pairs.pairs_by_class))
-    for number, held_out in enumerate(masks):
+    folds = []
+    for held_out in held_out_masks(pairs, source.data.X, codes, seed):
         n_most = MOST_OTHERS if copies is None else len(codes)
         kept = choose_some(codes, ~held_out, n_most, seed)
         n_copies = copies or int(np.clip(N_ROWS // len(kept) - 1, MIN_COPIES, MAX_COPIES))
@@ -152,29 +125,57 @@ def _make_folds(
             classes[codes[templates]], np.arange(len(templates)), seed=seed,
             templates=templates, n_threads=n_threads,
         )  # fmt: skip
-        folds.append(_Fold(f"fold {number + 1} of {len(masks)}", templates, theta, held_out))
+        folds.append(_Fold(templates, theta, held_out))
+    if not folds:
+        raise ValueError(
+            f"`X` must have enough samples to hold some out, got {len(codes)} of {len(classes)} "
+            "classes: the others have too few pairs to learn warps from. Fit the augmenter to more."
+        )
     return folds
 
 
-class _Judge(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _EstimatorJudge:
+    """Rounds are folds; ``wrong`` holds the 0-1 errors so far by strength."""
+
     name: str
     predictor: Predictor
     source: SampleSource
     y: Array
     shape: tuple[int, ...]
     folds: list[_Fold]
+    n_threads: int | None
+    wrong: dict[float, NDArray[np.float64]] = field(default_factory=dict)
 
-    def mistakes(self, fold: _Fold, strength: float) -> NDArray[np.float64]:
-        """0-1 error of each held-out sample (m,)."""
-        images, y, kept = self.source.data.X, self.y, np.unique(fold.templates)
+    def take_round(self, number: int, strengths: Sequence[float]) -> Iterator[tuple[float, Errors]]:
+        for strength in strengths:
+            found = self._find_wrong(number, strength)
+            wrong = np.append(self.wrong.get(strength, found[:0]), found)
+            self.wrong[strength] = wrong
+            yield strength, Errors(wrong, wrong)
+
+    def may_win(self, errors: dict[float, Errors]) -> list[float]:
+        """0, and strengths near the lowest error above 0."""
+        above = [strength for strength in errors if strength > 0.0]
+        wrong = np.stack([errors[strength].wrong for strength in above])
+        near = are_as_good(wrong, int(wrong.mean(axis=1).argmin()), HOPELESS)
+        good = {strength for strength, is_near in zip(above, near, strict=True) if is_near}
+        return [strength for strength in errors if strength == 0.0 or strength in good]
+
+    def _find_wrong(self, number: int, strength: float) -> NDArray[np.float64]:
+        """0-1 error of each held-out sample of a fold (m,)."""
+        fold, images, y = self.folds[number], self.source.data.X, self.y
+        kept = np.unique(fold.templates)
         X_train, y_train = images[kept], y[kept]
         if strength > 0.0:
-            theta = apply_strength(fold.theta, strength)
-            warped = self.source.apply(theta, images[fold.templates])
+            warped = self.source.apply(
+                apply_strength(fold.theta, strength), images[fold.templates],
+                n_threads=self.n_threads,
+            )  # fmt: skip
             X_train = np.concatenate((X_train, warped))
             y_train = np.concatenate((y_train, y[fold.templates]))
         X_test, y_test = images[fold.held_out], y[fold.held_out]
-        where = f"at strength {strength:g} in {fold.name}"
+        where = f"at strength {strength:g} in fold {number + 1} of {len(self.folds)}"
         try:
             predictions = self.predictor(
                 X_train.reshape(len(X_train), *self.shape), y_train,
@@ -206,31 +207,3 @@ class _Judge(NamedTuple):
                 f"{labels[strange][0]!r} {where}. Give a classifier, not a regressor."
             )
         return labels
-
-
-def _race(
-    judge: _Judge, strengths: Sequence[float], progress: ProgressOption
-) -> tuple[list[float], Errors, dict[float, NDArray[np.float64]]]:
-    """Strengths that reached the last fold, their errors, and the errors of dropped strengths."""
-    left, n_folds = list(strengths), len(judge.folds)
-    found: dict[float, list[NDArray[np.float64]]] = {strength: [] for strength in left}
-    with track(n_folds * len(left), "judging strengths", progress) as advance:
-        for number, fold in enumerate(judge.folds):
-            for strength in left:
-                found[strength].append(judge.mistakes(fold, strength))
-                advance(1)
-            if number < n_folds - 1:
-                above = [strength for strength in left if strength > 0.0]
-                errors = np.stack([np.concatenate(found[strength]) for strength in above])
-                may_win = are_as_good(errors, int(errors.mean(axis=1).argmin()), HOPELESS)
-                going = [strength for strength, may in zip(above, may_win, strict=True) if may]
-                going = [strength for strength in left if strength == 0.0] + going
-                advance((len(left) - len(going)) * (n_folds - 1 - number))
-                left = going
-    wrong = np.stack([np.concatenate(found[strength]) for strength in left])
-    best = int(wrong.mean(axis=1).argmin())
-    stopped = {}
-    for strength in set(strengths) - set(left):
-        mine = np.concatenate(found[strength])
-        stopped[strength] = wrong[best].mean() + mine - wrong[best, : len(mine)]
-    return left, Errors(wrong, wrong), stopped

@@ -21,8 +21,7 @@ strength and a verdict.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,29 +29,20 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from dreamwarp.augment.class_distances import BLOCK, ClassDistances
-from dreamwarp.augment.folds import (
-    choose_some,
-    first_alike,
-    make_folds,
-    shrink_images,
-    standardize,
-)
-from dreamwarp.augment.training_pairs import MIN_PAIRS, TrainingPairs
+from dreamwarp.augment.folds import choose_some, held_out_masks, shrink_images, standardize
+from dreamwarp.augment.race import Errors, are_as_good, run_race
+from dreamwarp.augment.training_pairs import TrainingPairs
 from dreamwarp.augment.verdict import (
     UNJUDGED_STRENGTH,
     UNKNOWN,
-    Errors,
     Judgement,
     Setup,
-    are_as_good,
-    check_strengths,
     conclude,
     expected_strength,
-    is_last_best,
     locate_lowest,
 )
 from dreamwarp.core.compiled import limit_algebra, thread_count
-from dreamwarp.core.progress import ProgressOption, track, without_callback
+from dreamwarp.core.progress import ProgressOption
 from dreamwarp.model import WarpModel
 from dreamwarp.model.strength import apply_strength
 from dreamwarp.space.warp import Warp
@@ -60,9 +50,6 @@ from dreamwarp.space.warp import Warp
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# Strengths that "auto" compares, and those it adds, one by one, while the largest is the best.
-STRENGTHS = (0.0, 0.5, 0.7, 1.0, 1.4)
-STRONGER = (2.0, 2.8, 4.0)
 # Warped samples per strength over all folds: a constant plus some per sample, within limits. Below
 # 1,000 samples it is the lower limit: strong warps of few samples need many copies.
 # 1,000 images of 28 x 28 then take about 5 s of processor time.
@@ -97,10 +84,8 @@ def judge_strengths(
     codes : (n,)
         Class of each sample.
     strengths : sequence of float, optional
-        Strengths to compare with 0. Default: ``STRENGTHS``, then ``STRONGER`` while the largest is
-        the best.
+        Strengths to compare with 0. Default: as for ``Augmenter.judge``.
     """
-    tried = list(STRENGTHS if strengths is None else check_strengths(strengths))
     ndim = pairs.space.ndim
     small = standardize(shrink_images(images, ndim))
     held_out = held_out_masks(pairs, small, codes, seed)
@@ -109,31 +94,13 @@ def judge_strengths(
     n_wanted = N_WARPED + N_WARPED_PER_SAMPLE * len(images)
     n_warped = min(max(n_wanted, LEAST_WARPED), MOST_WARPED)
     data = _Data(small, codes, n_warped // len(held_out), seed, n_threads)
-    shown = without_callback(progress)
     with limit_algebra(thread_count(n_threads)):
         folds = [_Fold.of(pairs, data, some) for some in held_out]
         setup = _make_setup(folds, data, images, ndim)
-        race = _judge(folds, data, tried, setup.copies, shown)
-        for stronger in STRONGER if strengths is None else ():
-            if race.left[-1] != tried[-1] or not is_last_best(race.errors[-1]):
-                break
-            race = race.join(_judge(folds, data, [stronger], setup.copies, shown))
-            tried.append(stronger)
-    judgement = conclude(race.errors, race.left, setup, stopped=race.stopped)
-    rows = race.stopped | dict(zip(race.left, race.errors[-1].smooth, strict=True))
-    return replace(judgement, lowest=locate_lowest(rows))
-
-
-def held_out_masks(
-    pairs: TrainingPairs, images: NDArray[Any], codes: Integers, seed: int
-) -> list[NDArray[np.bool_]]:
-    """Folds (n,) that leave enough pairs to fit a model to, and at least two classes."""
-    folds = make_folds(codes, first_alike(images), seed)
-    return [
-        fold
-        for fold in folds
-        if len(pairs.among(~fold)) >= MIN_PAIRS and len(np.unique(codes[~fold])) > 1
-    ]
+        judge = _NearestJudge(folds, data, setup.copies, {})
+        n_rounds = len(setup.copies)
+        race = run_race(judge.take_round, judge.may_win, n_rounds, strengths, progress)
+    return replace(conclude(race, setup), lowest=locate_lowest(race.rows))
 
 
 class _Data(NamedTuple):
@@ -177,29 +144,6 @@ class _Fold(NamedTuple):
         return cls(pairs.among(~held_out).fit(), codes[held_out], kept, distances)
 
 
-class _Race(NamedTuple):
-    """Errors of strengths on all folds.
-
-    Attributes
-    ----------
-    left : list of float
-        Strengths that got all copies.
-    errors : list of Errors
-        Of these, by number of copies.
-    stopped : dict of float to (n_held_out,)
-        Smoothed errors of the others; see ``Judgement.errors``.
-    """
-
-    left: list[float]
-    errors: list[Errors]
-    stopped: dict[float, Array]
-
-    def join(self, other: _Race) -> _Race:
-        """With the strengths of another race, which are larger."""
-        errors = [a.stack(b) for a, b in zip(self.errors, other.errors, strict=True)]
-        return _Race(self.left + other.left, errors, self.stopped | other.stopped)
-
-
 def _make_setup(folds: Sequence[_Fold], data: _Data, images: NDArray[Any], ndim: int) -> Setup:
     n_others = max(len(fold.kept) for fold in folds)
     n_copies = min(MAX_COPIES, max(1, data.n_warped // n_others))
@@ -210,50 +154,34 @@ def _make_setup(folds: Sequence[_Fold], data: _Data, images: NDArray[Any], ndim:
     return Setup(tuple(copies), n_others, len(images), shape, expected=expected)
 
 
-def _judge(
-    folds: Sequence[_Fold],
-    data: _Data,
-    strengths: Sequence[float],
-    copies: Sequence[int],
-    progress: ProgressOption,
-) -> _Race:
-    """Errors by number of copies; strengths that can't win get no more copies."""
-    nearest = {strength: [fold.distances for fold in folds] for strength in strengths}
-    found: list[dict[float, Errors]] = []
-    left = list(strengths)
-    with track(len(folds) * copies[-1], "judging strengths", progress) as advance:
-        for done, wanted in pairwise((0, *copies)):
-            if found:
-                left = _may_win(found[-1])
-            for number, fold in enumerate(folds):
-                copied = {strength: nearest[strength][number] for strength in left}
-                for strength, near in _add_copies(fold, data, copied, range(done, wanted)).items():
-                    nearest[strength][number] = near
-                advance(wanted - done)
-            found.append({strength: _errors_of(folds, nearest[strength]) for strength in left})
-    errors = [
-        Errors(*map(np.stack, zip(*(some[strength] for strength in left), strict=True)))
-        for some in found
-    ]
-    best = left[int(errors[-1].smooth.mean(axis=1).argmin())]
-    stopped = {}
-    for strength in strengths:
-        if strength not in left:
-            last = [some for some in found if strength in some][-1]
-            loss = last[strength].smooth - last[best].smooth
-            stopped[strength] = found[-1][best].smooth + loss
-    return _Race(left, errors, stopped)
+@dataclass(frozen=True, eq=False)
+class _NearestJudge:
+    """Rounds add copies; ``nearest`` holds the distances of each fold by strength."""
 
+    folds: Sequence[_Fold]
+    data: _Data
+    copies: Sequence[int]
+    nearest: dict[float, list[ClassDistances]]
 
-def _may_win(errors: dict[float, Errors]) -> list[float]:
-    """Strengths to go on with: 0, those that may win, and the neighbours of the best above 0."""
-    strengths = list(errors)
-    smooth = np.stack([found.smooth for found in errors.values()])
-    means, above = smooth.mean(axis=1), np.array(strengths) > 0.0
-    best = int(np.where(above, means, np.inf).argmin())
-    goes_on = are_as_good(smooth, int(means.argmin()), CLEAR) | ~above
-    goes_on[max(best - 1, 0) : best + 2] = True
-    return [strength for strength, goes in zip(strengths, goes_on, strict=True) if goes]
+    def take_round(self, number: int, strengths: Sequence[float]) -> Iterator[tuple[float, Errors]]:
+        added = range((0, *self.copies)[number], self.copies[number])
+        for strength in strengths:
+            self.nearest.setdefault(strength, [fold.distances for fold in self.folds])
+        for place, fold in enumerate(self.folds):
+            before = {strength: self.nearest[strength][place] for strength in strengths}
+            for strength, near in _add_copies(fold, self.data, before, added).items():
+                self.nearest[strength][place] = near
+        return ((some, _errors_of(self.folds, self.nearest[some])) for some in strengths)
+
+    def may_win(self, errors: dict[float, Errors]) -> list[float]:
+        """0, strengths near the lowest error, and the neighbours of the best above 0."""
+        strengths = list(errors)
+        smooth = np.stack([found.smooth for found in errors.values()])
+        means, above = smooth.mean(axis=1), np.array(strengths) > 0.0
+        best = int(np.where(above, means, np.inf).argmin())
+        goes_on = are_as_good(smooth, int(means.argmin()), CLEAR) | ~above
+        goes_on[max(best - 1, 0) : best + 2] = True
+        return [strength for strength, goes in zip(strengths, goes_on, strict=True) if goes]
 
 
 def _add_copies(
@@ -286,10 +214,12 @@ def _draw_warps(fold: _Fold, data: _Data, copies: range) -> Iterator[tuple[Integ
 
 def _errors_of(folds: Sequence[_Fold], nearest: Sequence[ClassDistances]) -> Errors:
     """Errors (n_held_out,) over all folds, at one strength."""
-    pairs = list(zip(nearest, folds, strict=True))
-    smooth = np.concatenate([smooth_errors(distances, fold.truth) for distances, fold in pairs])
-    wrong = np.concatenate([distances.errors(fold.truth) for distances, fold in pairs])
-    return Errors(smooth, wrong.astype(np.float64))
+    return Errors.concatenate(
+        [
+            Errors(smooth_errors(near, fold.truth), near.errors(fold.truth).astype(np.float64))
+            for near, fold in zip(nearest, folds, strict=True)
+        ]
+    )
 
 
 def smooth_errors(distances: ClassDistances, truth: Integers) -> Array:

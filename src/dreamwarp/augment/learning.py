@@ -31,11 +31,8 @@ from dreamwarp.core.defaults import (
 from dreamwarp.core.labels import Label
 from dreamwarp.core.progress import ProgressOption, show_waiting, without_callback
 from dreamwarp.core.validation import check_choice, check_integer, warn_user
-from dreamwarp.model import WarpModel, alignment_weights, empirical_bayes
-from dreamwarp.model.fitting import (
-    KINDS,
-    HyperParameters,
-)
+from dreamwarp.model import WarpModel, empirical_bayes
+from dreamwarp.model.fitting import KINDS, HyperParameters
 from dreamwarp.model.pairs import Pairs
 from dreamwarp.model.selection import choose_hyperparameters
 from dreamwarp.space import WarpSpace
@@ -72,8 +69,6 @@ class Settings:
     displacement: float | Literal["auto"]
     length: float
     model: str
-    keep_unusable: bool
-    discount_poor: bool
     max_steps: int = MAX_STEPS
     max_draws: int = MAX_DRAWS
     max_pairs: int | None = None
@@ -86,19 +81,6 @@ class Settings:
             check_integer("max_pairs", self.max_pairs, MIN_PAIRS)
         if self.pixels_per_cell not in ("auto", None):
             check_integer("pixels_per_cell", self.pixels_per_cell, 1)
-        for name in ("keep_unusable", "discount_poor"):
-            if not isinstance(getattr(self, name), bool | np.bool_):
-                raise TypeError(f"`{name}` must be True or False, got {getattr(self, name)!r}.")
-        if self.discount_poor and self.similarity != "ssd":
-            raise ValueError(
-                "`discount_poor` needs similarity='ssd', whose losses can be compared, got "
-                f"{self.similarity!r}."
-            )
-        if self.method == "eb" and self.model == "gaussian" and self.discount_poor:
-            raise ValueError(
-                "`discount_poor` must be False with method='eb' and model='gaussian', which weigh "
-                "pairs by their information. Use method='map'."
-            )
 
     def smooth_prior(self, space: WarpSpace) -> SmoothPrior:
         """The prior of alignments; empirical Bayes starts from it."""
@@ -123,8 +105,6 @@ class Settings:
             "sigma": self.sigma if isinstance(self.sigma, str) else float(self.sigma),
             "displacement": "auto" if self.displacement == "auto" else float(self.displacement),
             "length": float(self.length),
-            "keep_unusable": int(self.keep_unusable),
-            "discount_poor": int(self.discount_poor),
             "max_steps": int(self.max_steps),
             "max_draws": int(self.max_draws),
             "max_pairs": int(self.max_pairs or 0) or ("auto" if self.method == "eb" else "all"),
@@ -133,7 +113,10 @@ class Settings:
 
 
 class Learned(NamedTuple):
-    """Edges (e, 2), their alignments, the model, and its pairs, for fits without some of them."""
+    """What ``Learner.learn`` finds: edges (e, 2), their alignments, and the model of ``pairs``.
+
+    ``pairs.among(kept)`` fits the model again without some samples.
+    """
 
     edges: Integers
     alignments: Alignments
@@ -222,10 +205,12 @@ class Learner:
         pairs_by_class = self.select_pairs(edges, alignments)
         drawn = self.draw_pairs()
         pool = self.estimate_pool(drawn, similarity=alignments.similarity)
-        others = self.learn_posteriors(pool, drawn)
-        # ``others`` fits the covariances, so their hyper-parameters are only recorded here.
-        hyper = replace(others.hyper, kind="template", class_pairs=EB_CLASS_PAIRS, drift=EB_DRIFT)
-        pairs = TrainingPairs(self.space, pairs_by_class, hyper, others)
+        gaussian_pairs = self.learn_posteriors(pool, drawn)
+        # Their hyper-parameters fit the Gaussians; here they are only recorded.
+        hyper = replace(
+            gaussian_pairs.hyper, kind="template", class_pairs=EB_CLASS_PAIRS, drift=EB_DRIFT
+        )
+        pairs = TrainingPairs(self.space, pairs_by_class, hyper, gaussian_pairs)
         return Learned(edges, alignments, self.fit_model(pairs), pairs)
 
     # -- pairs
@@ -291,18 +276,15 @@ class Learner:
         )  # fmt: skip
 
     def select_usable(self, alignments: Alignments) -> Integers:
-        """Indices of the pairs that could be aligned, or of all with ``keep_unusable``."""
-        usable = np.flatnonzero(alignments.usable | self.settings.keep_unusable)
+        """Indices of the pairs that could be aligned."""
+        usable = np.flatnonzero(alignments.usable)
         check_number(len(usable), f"pairs that can be aligned, of {len(alignments.usable)},")
         return usable
 
     def select_pairs(self, edges: Integers, alignments: Alignments) -> dict[Label, Pairs]:
-        """The pairs to learn from, with their weights, by class."""
+        """The pairs to learn from, by class."""
         some = self.select_usable(alignments)
-        weights = np.ones(len(some))
-        if self.settings.discount_poor:
-            weights = alignment_weights(alignments.loss_before[some], alignments.loss_after[some])
-        pairs = Pairs(alignments.theta[some], weights, edges[some])
+        pairs = Pairs(alignments.theta[some], np.ones(len(some)), edges[some])
         return split_by_class(pairs, self.codes[edges[some, 0]], self.classes)
 
     # -- the model

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.spatial.distance import pdist, squareform
 
 from dreamwarp.align.evidence import Frame
-from dreamwarp.align.points import (
-    LEFT_OUT,
-    Match,
-    chamfer_distance,
-    measure_points,
-    thin,
-)
+from dreamwarp.align.points import LEFT_OUT, Match, chamfer_distance, measure_points, thin
 from dreamwarp.align.prior import SmoothPrior
 from dreamwarp.augment.source import Members
 from dreamwarp.augment.training_pairs import NEIGHBORS, TrainingPairs, check_number
 from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, MAX_STEPS
-from dreamwarp.core.draws import Seed, Stream, as_key, integers
+from dreamwarp.core.draws import Seed, as_key
 from dreamwarp.core.progress import ProgressOption, track
 from dreamwarp.core.validation import check_factor, check_integer
 from dreamwarp.data.meshes import file_normals, with_vertices
@@ -204,11 +200,9 @@ def sample_shapes(
             f"`{shapes.name}` must have as many dimensions as the model, {model.space.ndim}, got "
             f"{shapes.ndim}. Use the shapes that it was fitted to."
         )
-    key, members = as_key(seed), Members(codes)
-    numbers = np.arange(first, first + n, dtype=np.int64)
+    key, numbers = as_key(seed), np.arange(first, first + n, dtype=np.int64)
     drawn = numbers % len(classes)
-    places = integers(key, numbers, members.counts[drawn], stream=Stream.TEMPLATE)
-    templates = members.pick(drawn, places)
+    templates = Members(codes).draw(key, numbers, drawn)
     factor = model.strength if strength is None else check_factor("strength", strength)
     theta = factor * model.draw(classes[drawn], numbers, seed=key, templates=templates)
     points, meshes = [], []
@@ -263,13 +257,6 @@ def neighbor_edges(
 
 def _distances(shapes: list[Array], known: bool) -> Array:
     """Squared distances (n, n) between shapes: Euclidean if points correspond, else Chamfer."""
-    n = len(shapes)
     if known:
-        flat = np.stack([shape.ravel() for shape in shapes])
-        squares = (flat**2).sum(axis=1)
-        return squares[:, None] + squares - 2.0 * flat @ flat.T
-    out = np.zeros((n, n))
-    for i in range(n):
-        for j in range(i + 1, n):
-            out[i, j] = out[j, i] = chamfer_distance(shapes[i], shapes[j])
-    return out
+        return squareform(pdist(np.stack([shape.ravel() for shape in shapes]), "sqeuclidean"))
+    return squareform([chamfer_distance(a, b) for a, b in combinations(shapes, 2)])

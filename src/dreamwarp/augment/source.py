@@ -1,6 +1,7 @@
 """SampleSource: new samples by number.
 
-The sample of the data to be warped (the template) and its warp depend on the seed and the number.
+Which sample of the data is warped, and by which θ, depends on the seed and the number. A sample of
+the data that the model was fitted to is a template: models of kind "template" have warps for it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from dreamwarp.data.sample_sets import BALANCES, MAX_NUMBER
 from dreamwarp.model import WarpModel
 from dreamwarp.model.labels import encode, list_labels
 from dreamwarp.model.strength import apply_strength, resolve_strength
-from dreamwarp.model.warpmodel import NO_TEMPLATE
 from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
 from dreamwarp.space.warp import Warp
 
@@ -80,13 +80,7 @@ class SampleForm(NamedTuple):
 
 
 class Members:
-    """The samples of every class.
-
-    Parameters
-    ----------
-    codes : (n,)
-        Class of each sample, counted from 0.
-    """
+    """Samples grouped by class; ``codes`` (n,) are their classes, counted from 0."""
 
     def __init__(self, codes: Integers) -> None:
         self.counts = np.bincount(codes)
@@ -96,6 +90,14 @@ class Members:
     def pick(self, codes: Integers, places: Integers) -> Integers:
         """Index (n,) of sample number ``places[k]`` of class ``codes[k]``."""
         return self._order[self._starts[codes] + places]
+
+    def draw(
+        self, key: int, numbers: Integers, codes: Integers, n_threads: int | None = None
+    ) -> Integers:
+        """Index (n,) of a random member of class ``codes[k]``, for new sample ``numbers[k]``."""
+        counts = self.counts[codes]
+        places = integers(key, numbers, counts, stream=Stream.TEMPLATE, n_threads=n_threads)
+        return self.pick(codes, places)
 
 
 class SampleSource:
@@ -206,9 +208,22 @@ class SampleSource:
             In shape and type like the data.
         y : (n,)
         """
-        numbers = np.arange(first, first + n, dtype=np.int64)
-        templates = self.choose(numbers, n_threads=n_threads)
-        return self.warp(numbers, templates, n_threads=n_threads), self.data.y[templates]
+        X, chosen = self.make_numbered(np.arange(first, first + n), n_threads=n_threads)
+        return X, self.data.y[chosen]
+
+    def make_numbered(
+        self, numbers: Integers, *, code: int | None = None, n_threads: int | None = None
+    ) -> tuple[Array, Integers]:
+        """New samples ``numbers`` (n,), and the indices of the samples they are made from.
+
+        ``code``: as for :meth:`choose`.
+        """
+        chosen = self.choose(numbers, code=code, n_threads=n_threads)
+        X = self.warp_samples(
+            self.data.X, self.data.y[chosen], numbers, indices=chosen,
+            templates=chosen if self.knows_templates else None, n_threads=n_threads,
+        )  # fmt: skip
+        return X, chosen
 
     def choose(
         self, numbers: Integers, *, code: int | None = None, n_threads: int | None = None
@@ -221,25 +236,11 @@ class SampleSource:
             The class of all samples. Default: chosen according to ``balance``.
         """
         if code is None and self.balance == "data":
-            return integers(
-                self.key, numbers, len(self.codes), stream=Stream.TEMPLATE, n_threads=n_threads
-            )
-        counts = self._members.counts
-        codes = numbers % len(counts) if code is None else np.full(len(numbers), code)
-        places = integers(
-            self.key, numbers, counts[codes], stream=Stream.TEMPLATE, n_threads=n_threads
-        )
-        return self._members.pick(codes, places)
-
-    def warp(
-        self, numbers: Integers, templates: Integers, *, n_threads: int | None = None
-    ) -> Array:
-        """New samples ``numbers`` (n,), made from the samples ``templates`` (n,) of the data."""
-        known = templates if self.knows_templates else np.full(len(templates), NO_TEMPLATE)
-        return self.warp_samples(
-            self.data.X, self.data.y[templates], numbers, indices_in_X=templates,
-            indices_in_fit=known, n_threads=n_threads,
-        )  # fmt: skip
+            n_all = len(self.codes)
+            return integers(self.key, numbers, n_all, stream=Stream.TEMPLATE, n_threads=n_threads)
+        n_classes = len(self.form.classes)
+        codes = numbers % n_classes if code is None else np.full(len(numbers), code)
+        return self._members.draw(self.key, numbers, codes, n_threads)
 
     def warp_samples(
         self,
@@ -247,43 +248,38 @@ class SampleSource:
         labels: Array | None,
         numbers: Integers,
         *,
-        indices_in_X: Integers,
-        indices_in_fit: Integers,
+        indices: Integers,
+        templates: Integers | None = None,
         unknown: Literal["error", "pool"] = "error",
         n_threads: int | None = None,
     ) -> Array:
-        """Warp ``X[indices_in_X]``, each by the draw of its number and label.
+        """Warp ``X[indices]``, each by the draw of its number and label.
 
         Parameters
         ----------
         X : (m, *shape)
             Of any size that the space of the model can warp.
         labels : (n,), or None for warps of all classes
-        numbers : (n,)
-        indices_in_X : (n,)
-            The samples to warp.
-        indices_in_fit : (n,)
-            The same samples among those the model was fitted to; ``NO_TEMPLATE`` for others.
+        numbers, indices : (n,)
+        templates : (n,), optional
+            Indices of the same samples in the fit, -1 for others. Default: none was fitted.
         unknown : {"error", "pool"}
             For unknown labels: raise, or use the warps of all classes.
         """
         dtype = X.dtype.newbyteorder("=")
-
-        def warp_block(block: slice) -> Array:
+        size = max(1, BLOCK_BYTES // (8 * max(1, int(np.prod(X.shape[1:])))))
+        out = np.empty((len(numbers), *X.shape[1:]), dtype)
+        for first in range(0, len(numbers), size):
+            block = slice(first, first + size)
             theta = self.model.draw(
                 None if labels is None else labels[block], numbers[block], seed=self.key,
-                templates=indices_in_fit[block], unknown=unknown, n_threads=n_threads,
+                templates=None if templates is None else templates[block], unknown=unknown,
+                n_threads=n_threads,
             )  # fmt: skip
-            samples = X[indices_in_X[block]].astype(dtype, copy=False)
-            return self.apply(apply_strength(theta, self.strength), samples, n_threads=n_threads)
-
-        size = max(1, BLOCK_BYTES // (8 * max(1, int(np.prod(X.shape[1:])))))
-        n = len(numbers)
-        if n <= size:
-            return warp_block(slice(0, n))
-        out = np.empty((n, *X.shape[1:]), dtype)
-        for first in range(0, n, size):
-            out[first : first + size] = warp_block(slice(first, first + size))
+            out[block] = self.apply(
+                apply_strength(theta, self.strength), X[indices[block]].astype(dtype, copy=False),
+                n_threads=n_threads,
+            )  # fmt: skip
         return out
 
     def apply(
@@ -315,16 +311,16 @@ def fingerprint(X: Array) -> str:
 # -- checks
 
 
-def check_range(first: int, n: int) -> tuple[int, int]:
-    """Check that ``first`` to ``first + n - 1`` are sample numbers."""
-    first, n = check_integer("first", first, 0), check_integer("n", n, 1)
+def check_range(first: int, n: int | None) -> tuple[int, int]:
+    """Check that ``first`` to ``first + n - 1`` are sample numbers; None: all from ``first`` on."""
+    first, some = check_integer("first", first, 0), check_integer("n", 1 if n is None else n, 1)
     if first >= MAX_NUMBER:
         raise ValueError(f"`first` must be below 2^62, as all numbers of samples, got {first}.")
-    if first + n > MAX_NUMBER:
+    if first + some > MAX_NUMBER:
         raise ValueError(
             f"samples are numbered below 2^62, got `first` {first} and `n` {n}. Ask for fewer."
         )
-    return first, n
+    return first, MAX_NUMBER - first if n is None else some
 
 
 def _as_data_set(data: Any) -> DataSet:

@@ -78,36 +78,30 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Subject:
-    """A model, and samples of its classes.
-
-    Attributes
-    ----------
-    source : SampleSource
-    codes : (n,)
-        Class of each sample, an index into ``labels``.
-    labels : list
-        Classes of the data, as in the model.
-    """
+    """A model and the samples to show with it, as a source of new samples."""
 
     source: SampleSource
-    codes: Integers
-    labels: list[Label]
 
     @classmethod
     def of(cls, model: WarpModel, data: Data, *, seed: int = 0) -> Subject:
         """A model and data; raises if they do not match."""
         # An explicit strength avoids the warning about a recommended strength of 0.
-        return cls.around(SampleSource(model, data, seed=seed, strength=1.0))
-
-    @classmethod
-    def around(cls, source: SampleSource) -> Subject:
-        """The model and the data of a source."""
-        return cls(source, source.codes.astype(np.int64), source.form.labels)
+        return cls(SampleSource(model, data, seed=seed, strength=1.0))
 
     @property
     def model(self) -> WarpModel:
         """The model."""
         return self.source.model
+
+    @property
+    def codes(self) -> Integers:
+        """Class of each sample (n,), an index into ``labels``."""
+        return self.source.codes
+
+    @cached_property
+    def labels(self) -> list[Label]:
+        """Classes of the data, as in the model."""
+        return self.source.form.labels
 
     @property
     def X(self) -> Array:

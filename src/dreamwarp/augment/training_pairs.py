@@ -77,20 +77,20 @@ class TrainingPairs:
         return f"TrainingPairs({len(self):,} pairs of {len(self.pairs_by_class)} classes)"
 
     def among(self, kept: NDArray[np.bool_]) -> TrainingPairs:
-        """The pairs of which both samples are kept, a mask (n_samples,)."""
+        """The pairs of two samples in the mask ``kept`` (n_samples,)."""
         some = {
             label: pairs.only(np.flatnonzero(kept[pairs.edges].all(axis=1)))
             for label, pairs in self.pairs_by_class.items()
         }
-        others = self.gaussian_pairs
+        random = self.gaussian_pairs
         return replace(
-            self, pairs_by_class=some, gaussian_pairs=None if others is None else others.among(kept)
+            self, pairs_by_class=some, gaussian_pairs=None if random is None else random.among(kept)
         )
 
     def fit_parts(self) -> Fitted:
-        """Fit the parts of a model."""
-        others = self.gaussian_pairs
-        gaussians = None if others is None else others.fit_parts()
+        """Fit the distributions of all classes."""
+        random = self.gaussian_pairs
+        gaussians = None if random is None else random.fit_parts()
         return fit_classes(self.pairs_by_class, self.hyper, gaussians)
 
     def fit(self, *, checked: bool = False) -> WarpModel:

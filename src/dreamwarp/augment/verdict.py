@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from dreamwarp.core.validation import check_factor
+from dreamwarp.augment.race import TIE, Errors, Race, are_as_good
 
 Array = NDArray[np.float64]
 
@@ -56,8 +56,6 @@ N_EXPECTED, EXPECTED_POWER = 500, 12
 NETWORK_FACTOR, NETWORK_EXPECTED, NETWORK_SPREAD = 1.5, 1.1, 0.3
 # Smaller differences of errors are rounding.
 ROUNDING = 1e-12
-# Smaller differences of mean errors are ties: one sample in ten thousand.
-TIE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -186,39 +184,6 @@ def not_judged(strength: float) -> Judgement:
     return Judgement(strength, {}, no_verdict(message))
 
 
-def check_strengths(strengths: Any) -> list[float]:
-    """Return the strengths to compare, ascending, starting with 0; raise if none is above 0."""
-    if isinstance(strengths, str) or np.ndim(strengths) != 1:
-        raise ValueError(f"`strengths` must be a sequence of numbers, got {strengths!r}.")
-    given = {check_factor("strengths", strength) for strength in strengths}
-    if not given - {0.0}:
-        raise ValueError(f"`strengths` must have one above 0 to compare with 0, got {strengths!r}.")
-    return sorted(given | {0.0})
-
-
-class Errors(NamedTuple):
-    """Errors on held-out samples at each strength.
-
-    Attributes
-    ----------
-    smooth : (n_strengths, n_held_out)
-        Smoothed, from 0 to 1.
-    wrong : (n_strengths, n_held_out)
-        0 or 1.
-    """
-
-    smooth: Array
-    wrong: Array
-
-    def stack(self, other: Errors) -> Errors:
-        """Add the errors at more strengths, for the same samples."""
-        return Errors(*(np.concatenate(arrays) for arrays in zip(self, other, strict=True)))
-
-    def at(self, places: NDArray[np.int64]) -> Errors:
-        """Errors at strengths given by row indices (k, n_held_out)."""
-        return Errors(*(np.take_along_axis(values, places, axis=0) for values in self))
-
-
 class Setup(NamedTuple):
     """How errors were measured, and which strength is expected to be the best.
 
@@ -301,55 +266,34 @@ def network_strength(lowest: tuple[float, float], n_samples: int, n_classes: int
     return math.exp(expected + share * (math.log(NETWORK_FACTOR * strength) - expected))
 
 
-def conclude(
-    errors: Sequence[Errors],
-    strengths: Sequence[float],
-    setup: Setup,
-    *,
-    stopped: Mapping[float, Array] | None = None,
-) -> Judgement:
-    """Choose the strength and give the verdict.
-
-    Parameters
-    ----------
-    errors : sequence of Errors
-        By number of copies.
-    strengths : sequence of float
-        Ascending, starting with 0; without those in ``stopped``.
-    stopped : dict of float to (n_held_out,), optional
-        Errors of strengths dropped early, as in ``Judgement.errors``.
-    """
-    smooth = errors[-1].smooth
-    rows = dict(zip(map(float, strengths), smooth, strict=True)) | dict(stopped or {})
-    rows = dict(sorted(rows.items()))
+def conclude(race: Race, setup: Setup) -> Judgement:
+    """Choose the strength and give the verdict."""
+    errors, strengths, rows = race.errors, race.finished, race.rows
     means = {strength: float(row.mean()) for strength, row in rows.items()}
     spreads = {strength: standard_error(row) for strength, row in rows.items()}
-    none = np.zeros((1, smooth.shape[1]), np.int64)
-    places = cross_choose(smooth, strengths, setup.expected)
-    verdict = compare(errors[-1].at(none), errors[-1].at(places), setup)
+    none = np.zeros((1, errors.smooth.shape[1]), np.int64)
+    places = cross_choose(errors.smooth, strengths, setup.expected)
+    verdict = compare(errors.at(none), errors.at(places), setup)
     if not verdict.probably:
         return Judgement(0.0, means, verdict, spreads, setup.is_smooth)
-    place = 1 + choose_place(smooth[1:], strengths[1:], setup.expected)
-    n_enough = count_enough([some.smooth[place] for some in errors], setup.copies)
-    if len(setup.copies) < 2:
-        advice = ""
-    elif n_enough is None:
+    chosen = strengths[1 + choose_place(errors.smooth[1:], strengths[1:], setup.expected)]
+    n_enough, advice = None, ""
+    if len(setup.copies) > 1:
+        n_enough = count_enough([some.smooth for some in race.found[chosen]], setup.copies)
+        most = setup.copies[-1]
         advice = (
-            f" Errors were still falling at {setup.copies[-1]} copies per sample: make as many as "
-            "you can."
+            f" Errors were still falling at {most} copies per sample: make as many as you can."
+            if n_enough is None
+            else f" About {n_enough} copies per sample, {n_enough * setup.n_samples:,} in all, do "
+            f"as well as {most}."
         )
-    else:
-        advice = (
-            f" About {n_enough} copies per sample, {n_enough * setup.n_samples:,} in all, do as "
-            f"well as {setup.copies[-1]}."
-        )
-    if len(rows) > 2 and strengths[-1] == max(rows) and is_last_best(errors[-1]):
+    if len(rows) > 2 and race.is_largest_best:
         advice += (
             f" Strength {strengths[-1]:g}, the largest compared, was the best: larger ones may be "
             "better still."
         )
     verdict = replace(verdict, n_enough=n_enough, message=verdict.message + advice)
-    return Judgement(float(strengths[place]), means, verdict, spreads, setup.is_smooth)
+    return Judgement(chosen, means, verdict, spreads, setup.is_smooth)
 
 
 def choose_place(errors: Array, strengths: Sequence[float], expected: float = 1.0) -> int:
@@ -362,22 +306,6 @@ def choose_place(errors: Array, strengths: Sequence[float], expected: float = 1.
     good = np.flatnonzero(are_as_good(errors, int(means.argmin()), CLOSE))
     distances = np.abs(np.log(np.asarray(strengths, np.float64)[good] / expected))
     return int(good[np.lexsort((means[good], distances.round(9)))[0]])
-
-
-def are_as_good(errors: Array, place: int, n_errors: float = 1.0) -> NDArray[np.bool_]:
-    """Which rows (k, n) have a mean within ``n_errors`` standard errors of the row ``place``."""
-    n = errors.shape[1]
-    if n < 2:
-        return np.asarray(errors[:, 0] <= errors[place, 0] + TIE)
-    differences = errors - errors[place]
-    spread = n_errors * differences.std(axis=1, ddof=1) / math.sqrt(n)
-    return np.asarray(differences.mean(axis=1) <= np.maximum(spread, TIE))
-
-
-def is_last_best(errors: Errors) -> bool:
-    """Whether the last strength has the lowest mean error."""
-    means = errors.smooth.mean(axis=1)
-    return bool(means[-1] < means[:-1].min() - TIE)
 
 
 def count_enough(errors: Sequence[Array], copies: Sequence[int]) -> int | None:

@@ -23,7 +23,6 @@ from dreamwarp.augment.rivals.elastic import deform_elastically
 from dreamwarp.core.defaults import NETWORK_INTERPOLATION
 from dreamwarp.core.progress import track
 from dreamwarp.data.dataset import DataSet, Part
-from dreamwarp.model.warpmodel import NO_TEMPLATE
 
 # A classifier's name, training digits and test digits.
 Task = tuple[str, Part, Part]
@@ -114,10 +113,7 @@ def warp_by_class(train: Part, augmenter: Augmenter, n: int, first: int = 0) -> 
         strength=augmenter.model_.network_strength,
         interpolation=NETWORK_INTERPOLATION[augmenter.space_.ndim],
     )
-    X = source.warp_samples(
-        train.X, train.y[which], first + np.arange(n), indices_in_X=which,
-        indices_in_fit=np.full(n, NO_TEMPLATE),
-    )  # fmt: skip
+    X = source.warp_samples(train.X, train.y[which], first + np.arange(n), indices=which)
     return Part(X, train.y[which])
 
 

@@ -201,11 +201,12 @@ def make_shards(
 
     with closing(map_ahead(encode, blocks, n_threads)) as encoded:
         for shard in shards:
-            with file_format.create(store, shard) as writing:
+            digests: Digests = {}
+            with file_format.create(store, shard, digests) as add:
                 for _, n in shard.blocks(size):
-                    writing.add(next(encoded))
+                    add(next(encoded))
                     advance(n)
-            yield shard, {name: writing.digests[name] for name in file_format.names(shard)}
+            yield shard, {name: digests[name] for name in file_format.names(shard)}
 
 
 def _make_on_cluster(

@@ -12,11 +12,10 @@ import os
 import re
 import secrets
 import shutil
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, TypeAlias, cast
 
 from dreamwarp.core.files import find_system, is_address, make_folder, unfinished, write_beside
 
@@ -31,57 +30,8 @@ LEFTOVER = re.compile(
 CHUNK, PIECE = 2**20, 2**16
 
 
-class Store(ABC):
-    """A folder of files, local or remote. Defaults are those of object stores."""
-
-    title: str
-
-    @abstractmethod
-    def create(self, name: str) -> AbstractContextManager[BinaryIO]:
-        """A stream to write a file to; the file appears if the block succeeds."""
-
-    @abstractmethod
-    def create_many(self) -> AbstractContextManager[Put]:
-        """A function ``(name, content)`` for small files, which appear if the block succeeds."""
-
-    @abstractmethod
-    def open(self, name: str) -> BinaryIO:
-        """A stream to read a file from; FileNotFoundError if it does not exist."""
-
-    @abstractmethod
-    def holds(self, name: str) -> bool:
-        """Whether a file exists."""
-
-    @abstractmethod
-    def names(self) -> list[str]:
-        """Names at the first level, without leftovers of killed runs."""
-
-    def claim(self) -> AbstractContextManager[None]:
-        """Create the folder, and lock it against other processes if possible."""
-        return nullcontext()
-
-    def sweep(self) -> None:  # noqa: B027  remote uploads leave nothing visible
-        """Remove leftovers of killed runs."""
-
-    def count_free(self) -> int | None:
-        """Free space in bytes, or None if unknown."""
-        return None
-
-
-def open_store(address: str | os.PathLike[str]) -> Store:
-    """The store at a path, or at a URL such as ``s3://bucket/folder``."""
-    if not is_address(address):
-        return LocalStore(Path(address))
-    system, path = find_system(str(address))
-    from fsspec.implementations.local import LocalFileSystem
-
-    if isinstance(system, LocalFileSystem):
-        return LocalStore(Path(path))
-    return RemoteStore(str(address), system, path.rstrip("/"))
-
-
-class LocalStore(Store):
-    """A local folder."""
+class LocalStore:
+    """A local folder of files."""
 
     def __init__(self, folder: Path) -> None:
         # Workers of a cluster may have another working directory.
@@ -90,13 +40,13 @@ class LocalStore(Store):
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
-        """See :class:`Store`."""
+        """A stream to write a file to; the file appears if the block succeeds."""
         with write_beside(self.folder / name) as temporary, temporary.open("wb") as stream:
             yield stream
 
     @contextmanager
     def create_many(self) -> Iterator[Put]:
-        """See :class:`Store`."""
+        """A function ``(name, content)`` for small files, which appear if the block succeeds."""
         beside = self.folder / f".pictures-{secrets.token_hex(4)}"
         names: list[str] = []  # Path objects would take several times the memory
 
@@ -114,15 +64,15 @@ class LocalStore(Store):
                 os.replace(f"{beside}/{number}", f"{self.folder}/{name}")
 
     def open(self, name: str) -> BinaryIO:
-        """See :class:`Store`."""
+        """A stream to read a file from; FileNotFoundError if it does not exist."""
         return (self.folder / name).open("rb")
 
     def holds(self, name: str) -> bool:
-        """See :class:`Store`."""
+        """Whether a file exists."""
         return (self.folder / name).exists()
 
     def names(self) -> list[str]:
-        """See :class:`Store`."""
+        """Names at the first level, without leftovers of killed runs."""
         if not self.folder.exists():
             return []
         if not self.folder.is_dir():
@@ -131,7 +81,10 @@ class LocalStore(Store):
 
     @contextmanager
     def claim(self) -> Iterator[None]:
-        """See :class:`Store`. Afterwards, remove the folder if it is new and empty."""
+        """Create the folder, and lock it against other processes if possible.
+
+        Afterwards, remove it if it is new and empty.
+        """
         is_new = not os.path.exists(self.folder)
         make_folder(self.folder)
         try:
@@ -172,7 +125,7 @@ class LocalStore(Store):
             os.close(handle)
 
     def sweep(self) -> None:
-        """See :class:`Store`."""
+        """Remove leftovers of killed runs."""
         for name in os.listdir(self.folder):
             if LEFTOVER.fullmatch(name):
                 left = self.folder / name
@@ -182,12 +135,12 @@ class LocalStore(Store):
                     left.unlink(missing_ok=True)
 
     def count_free(self) -> int | None:
-        """See :class:`Store`."""
+        """Free space in bytes, or None if unknown."""
         return shutil.disk_usage(self.folder).free
 
 
-class RemoteStore(Store):
-    """A folder of a file system of fsspec."""
+class RemoteStore:
+    """A folder of a file system of fsspec, with the methods of :class:`LocalStore`."""
 
     def __init__(self, address: str, system: Any, root: str) -> None:
         self.title = address
@@ -195,7 +148,7 @@ class RemoteStore(Store):
 
     @contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
-        """See :class:`Store`."""
+        """See :class:`LocalStore`."""
         stream = self.system.open(f"{self.root}/{name}", "wb", autocommit=False)
         try:
             yield stream
@@ -207,25 +160,51 @@ class RemoteStore(Store):
 
     @contextmanager
     def create_many(self) -> Iterator[Put]:
-        """See :class:`Store`. Each file appears at once: object stores rename by copying."""
+        """See :class:`LocalStore`. Each file appears at once: object stores rename by copying."""
         yield lambda name, content: self.system.pipe_file(f"{self.root}/{name}", content)
 
     def open(self, name: str) -> BinaryIO:
-        """See :class:`Store`."""
+        """See :class:`LocalStore`."""
         return cast(BinaryIO, self.system.open(f"{self.root}/{name}", "rb"))
 
     def holds(self, name: str) -> bool:
-        """See :class:`Store`."""
+        """See :class:`LocalStore`."""
         return bool(self.system.exists(f"{self.root}/{name}"))
 
     def names(self) -> list[str]:
-        """See :class:`Store`."""
+        """See :class:`LocalStore`."""
         self.system.invalidate_cache()
         try:
             paths = self.system.ls(self.root, detail=False)
         except FileNotFoundError:
             return []
         return sorted(path.rstrip("/").rpartition("/")[2] for path in paths)
+
+    def claim(self) -> AbstractContextManager[None]:
+        """Does nothing: object stores have no folders and no locks."""
+        return nullcontext()
+
+    def sweep(self) -> None:
+        """Does nothing: unfinished uploads leave nothing visible."""
+
+    def count_free(self) -> int | None:
+        """None: unknown."""
+        return None
+
+
+Store: TypeAlias = LocalStore | RemoteStore
+
+
+def open_store(address: str | os.PathLike[str]) -> Store:
+    """The store at a path, or at a URL such as ``s3://bucket/folder``."""
+    if not is_address(address):
+        return LocalStore(Path(address))
+    system, path = find_system(str(address))
+    from fsspec.implementations.local import LocalFileSystem
+
+    if isinstance(system, LocalFileSystem):
+        return LocalStore(Path(path))
+    return RemoteStore(str(address), system, path.rstrip("/"))
 
 
 # -- hashes

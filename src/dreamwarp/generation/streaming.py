@@ -11,7 +11,7 @@ from dreamwarp.augment.source import Balance, SampleSource, check_range
 from dreamwarp.core.draws import Seed
 from dreamwarp.core.validation import check_integer
 from dreamwarp.data.dataset import DataSet
-from dreamwarp.data.sample_sets import MAX_NUMBER
+from dreamwarp.generation.shards import Shard
 from dreamwarp.model import WarpModel
 from dreamwarp.space.resample import Interpolation
 
@@ -61,14 +61,7 @@ def stream(
     source = SampleSource(
         model, data, seed=seed, strength=strength, balance=balance, interpolation=interpolation
     )
-    end = check_end(first, n)
+    whole = Shard(0, *check_range(first, n))
     size = check_integer("batch_size", batch_size, 1)
-    batches = ((start, min(size, end - start)) for start in range(first, end, size))
     # A generator expression, so that the checks above run at once, not at the first batch.
-    return (source.make(start, count, n_threads=n_threads) for start, count in batches)
-
-
-def check_end(first: int, n: int | None) -> int:
-    """One more than the number of the last sample."""
-    first, some = check_range(first, 1 if n is None else n)
-    return MAX_NUMBER if n is None else first + some
+    return (source.make(*block, n_threads=n_threads) for block in whole.blocks(size))

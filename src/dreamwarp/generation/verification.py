@@ -8,9 +8,7 @@ from dataclasses import dataclass
 from dreamwarp.core import compiled
 from dreamwarp.core.progress import ProgressOption, track
 from dreamwarp.generation.ahead import map_ahead
-from dreamwarp.generation.formats import ShardFormat
-from dreamwarp.generation.manifest import Digests, Manifest, read_manifest
-from dreamwarp.generation.shards import Shard
+from dreamwarp.generation.manifest import Manifest, read_manifest
 from dreamwarp.generation.stores import Store, open_store
 
 
@@ -60,11 +58,21 @@ def verify(
 def check_all(
     store: Store, manifest: Manifest, progress: ProgressOption, n_threads: int | None
 ) -> list[tuple[int, str]]:
-    """Number and state of every shard."""
+    """Number of every shard, and ``"sound"``, ``"missing"`` or ``"damaged"``."""
     file_format, plan = manifest.format, manifest.plan
 
     def check(number: int) -> tuple[int, str]:
-        return number, check_shard(store, file_format, plan[number], manifest.shards[number])
+        shard, digests = plan[number], manifest.shards[number]
+        if digests is None:
+            return number, "missing"
+        try:
+            is_same = file_format.digests(store, shard) == digests
+            is_sound = is_same and file_format.holds(store, shard)
+            return number, "sound" if is_sound else "damaged"
+        except FileNotFoundError:
+            return number, "missing"
+        except ValueError:
+            return number, "damaged"
 
     states = []
     with track(len(plan), "verifying", progress) as advance:
@@ -72,18 +80,3 @@ def check_all(
             states.append(state)
             advance(1)
     return states
-
-
-def check_shard(
-    store: Store, file_format: ShardFormat, shard: Shard, digests: Digests | None
-) -> str:
-    """Return the state of a shard: ``"sound"``, ``"missing"`` or ``"damaged"``."""
-    if digests is None:
-        return "missing"
-    try:
-        is_same = file_format.digests(store, shard) == digests
-        return "sound" if is_same and file_format.holds(store, shard) else "damaged"
-    except FileNotFoundError:
-        return "missing"
-    except ValueError:
-        return "damaged"

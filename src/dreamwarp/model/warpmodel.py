@@ -61,10 +61,9 @@ class WarpModel:
         number of pairs; replaces ``pooling``. ``smooth_pairs``: weight of the smooth prior in the
         pool, as a number of pairs. A model from an ``Augmenter`` also has its options
         ``n_neighbors``, ``method``, ``similarity``, ``sigma``, ``displacement``, ``length``,
-        ``keep_unusable``, ``discount_poor``, ``max_steps``, ``max_draws``, ``max_pairs``,
-        ``pixels_per_cell``, ``strength`` and ``seed``; ``samples``, a fingerprint of the fitted
-        samples; ``network_strength``; and, if strengths were compared, ``judgement``, the errors by
-        strength.
+        ``max_steps``, ``max_draws``, ``max_pairs``, ``pixels_per_cell``, ``strength`` and
+        ``seed``; ``samples``, a fingerprint of the fitted samples; ``network_strength``; and, if
+        strengths were compared, ``judgement``, the errors by strength.
     pooled : Gaussian
         The distribution for all classes.
     strength : float

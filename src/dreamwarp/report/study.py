@@ -40,8 +40,8 @@ MAX_SAMPLES = 1000
 # Settings assumed for models that don't store them.
 DEFAULTS: dict[str, Any] = {
     "n_neighbors": 5, "method": "map", "similarity": "ssd", "sigma": "auto",
-    "displacement": DISPLACEMENT, "length": LENGTH, "keep_unusable": False, "discount_poor": False,
-    "max_steps": 50, "max_draws": 1600, "pixels_per_cell": "all",
+    "displacement": DISPLACEMENT, "length": LENGTH, "max_steps": 50, "max_draws": 1600,
+    "pixels_per_cell": "all",
 }  # fmt: skip
 SAMPLERS = ("metropolis", "hmc")
 # Largest number of pairs of volumes to align, and voxels per axis that they are averaged down to: a
@@ -195,7 +195,7 @@ def make_study(
 
 def study_of(augmenter: Augmenter) -> Study:
     """Make a study from a fitted augmenter, without aligning again."""
-    subject = Subject.around(augmenter.source_)
+    subject = Subject(augmenter.source_)
     judgement = None
     if augmenter.strength_errors_:
         judgement = Judgement(
@@ -217,9 +217,7 @@ def settings_of(model: WarpModel) -> Settings:
     if stored["method"] in SAMPLERS:
         stored["method"] = "map"
     if stored["similarity"] not in ("ssd", "ncc", "mi"):
-        stored["similarity"], stored["discount_poor"] = "ssd", False
-    for name in ("keep_unusable", "discount_poor"):
-        stored[name] = bool(stored[name])
+        stored["similarity"] = "ssd"
     if stored["pixels_per_cell"] == "all":
         stored["pixels_per_cell"] = None
     return Settings(model=model.kind, **stored)

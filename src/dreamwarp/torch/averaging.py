@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from dreamwarp.core.draws import Seed, check_numbers, derive_seed
+from dreamwarp.core.draws import Seed, derive_seed
 from dreamwarp.core.validation import check_integer
 from dreamwarp.model import WarpModel
-from dreamwarp.torch.drawing import RandomWarps, WarpOptions
+from dreamwarp.torch.drawing import RandomWarps, WarpOptions, check_numbers_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -60,16 +59,11 @@ def average_over_warps(
         options = {**options, "unknown": "pool"}
     warps = RandomWarps(model, seed=seed, **options)
     warps.check_images(images)
-    rows = check_numbers(np.arange(len(images)) if numbers is None else numbers)
-    if len(rows) != len(images):
-        raise ValueError(
-            f"`numbers` must have one entry for each of {len(images)} images, got {len(rows)}."
-        )
+    rows = check_numbers_of(images, np.arange(len(images)) if numbers is None else numbers)
     total = _predict(predict_fn, images)
     for step in range(n):
-        key = derive_seed(warps.key, step)
-        theta = torch.from_numpy(warps.draw(labels, rows, key=key))
-        total = total + _predict(predict_fn, warps.apply(warps.check_theta(theta, images), images))
+        theta = warps.draw(labels, rows, key=derive_seed(warps.key, step))
+        total = total + _predict(predict_fn, warps.apply(theta, images))
     return total / (n + 1)
 
 

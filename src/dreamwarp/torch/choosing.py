@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -37,15 +37,9 @@ from scipy.special import log_softmax
 from torch import Tensor, nn
 
 from dreamwarp.augment.folds import first_alike, make_folds, standardize
+from dreamwarp.augment.race import Errors, Race, are_as_good, check_strengths
 from dreamwarp.augment.source import SampleSource
-from dreamwarp.augment.verdict import (
-    Errors,
-    Judgement,
-    Setup,
-    are_as_good,
-    check_strengths,
-    conclude,
-)
+from dreamwarp.augment.verdict import Judgement, Setup, conclude
 from dreamwarp.core.draws import Seed, as_key, derive_seed
 from dreamwarp.core.progress import ProgressOption, check_progress, track
 from dreamwarp.core.validation import check_factor, check_integer
@@ -145,9 +139,9 @@ def choose_strength(
     maker = _Maker(network, data.images.shape[1:], len(data.labels), sizes[1], rate)
     devices: list[Any] | None = [] if data.images.device.type == "cpu" else None
     with torch.random.fork_rng(devices):
-        race = _Race(data, folds, maker, grows=strengths is None)
-        race.run(tried, sizes[0], progress)
-    return race.conclude()
+        trainer = _Trainer(data, folds, maker, sizes[0], grows=strengths is None)
+        trainer.run(tried, progress)
+    return trainer.conclude()
 
 
 # -- data
@@ -278,8 +272,7 @@ class _Run:
         """Train on some batches; random numbers depend on the fold and the step."""
         images = data.images[torch.from_numpy(batches.places).to(data.images.device)]
         if self.strength > 0.0:
-            theta = torch.from_numpy(apply_strength(batches.theta, self.strength))
-            images = data.warps.apply(data.warps.check_theta(theta, images), images)
+            images = data.warps.apply(apply_strength(batches.theta, self.strength), images)
         codes = torch.from_numpy(data.codes[batches.places]).to(data.images.device)
         torch.manual_seed(derive_seed(data.key, self.fold.number, self._step) % 2**63)
         self._network.train()
@@ -325,34 +318,36 @@ def soft_errors(logits: Array, truth: Codes) -> Errors:
 # -- the race
 
 
-class _Race:
+class _Trainer:
     """Trains networks at all strengths in rounds, and stops those that can't win."""
 
-    def __init__(self, data: _Data, folds: list[_Fold], maker: _Maker, *, grows: bool) -> None:
-        self.data, self.folds, self.maker, self.grows = data, folds, maker, grows
+    def __init__(
+        self, data: _Data, folds: list[_Fold], maker: _Maker, n_steps: int, *, grows: bool
+    ) -> None:
+        self.data, self.folds, self.maker, self.n_steps = data, folds, maker, n_steps
+        self.grows = grows
+        self.race = Race()
         self.runs: dict[float, list[_Run]] = {}
-        # Errors by strength and steps.
-        self.found: dict[float, dict[int, Errors]] = {}
+        # Steps after which a network returned NaN, by strength.
         self.broken: dict[float, int] = {}
-        self.n_steps = 0
+        # Steps at the end of each round so far.
         self.steps: list[int] = []
 
-    def run(self, strengths: Sequence[float], n_steps: int, progress: ProgressOption) -> None:
+    def run(self, strengths: Sequence[float], progress: ProgressOption) -> None:
         """Run all rounds."""
-        self.n_steps = n_steps
         self._start(strengths)
-        total = len(self.folds) * n_steps * len(strengths)
+        total = len(self.folds) * self.n_steps * len(strengths)
         with track(total, "choosing the strength", progress) as advance:
             done = 0
             for share, n_most in ROUNDS:
-                wanted = max(done + 1, round(share * n_steps))
+                wanted = max(done + 1, round(share * self.n_steps))
                 self.steps.append(wanted)
                 self._train(list(self.runs), done, wanted, advance)
                 while (more := self._beyond_edge()) is not None:
                     self._join(more)
                 if n_most is not None:
                     stopped = self._stop(n_most)
-                    advance(len(self.folds) * stopped * (n_steps - wanted))
+                    advance(len(self.folds) * stopped * (self.n_steps - wanted))
                 done = wanted
 
     def _join(self, strength: float) -> None:
@@ -367,7 +362,6 @@ class _Race:
             self.runs[strength] = [
                 _Run(self.data, fold, strength, self.maker) for fold in self.folds
             ]
-            self.found[strength] = {}
 
     def _train(
         self, strengths: Sequence[float], done: int, wanted: int, advance: Callable[[int], None]
@@ -385,17 +379,15 @@ class _Race:
             self._take_errors(strength, wanted)
 
     def _take_errors(self, strength: float, step: int) -> None:
-        parts = []
-        for run in self.runs[strength]:
-            logits = run.logits(self.data)
-            if not np.isfinite(logits).all():
-                self._break(strength, step)
-                return
-            parts.append(soft_errors(logits, self.data.codes[run.fold.held_out]))
-        self.found[strength][step] = Errors(*map(np.concatenate, zip(*parts, strict=True)))
-
-    def _break(self, strength: float, step: int) -> None:
-        """Drop a strength whose network returns NaN."""
+        """Record errors; drop the strength if its network returns NaN."""
+        all_logits = [run.logits(self.data) for run in self.runs[strength]]
+        if all(np.isfinite(logits).all() for logits in all_logits):
+            errors = [
+                soft_errors(logits, self.data.codes[fold.held_out])
+                for logits, fold in zip(all_logits, self.folds, strict=True)
+            ]
+            self.race.found.setdefault(strength, []).append(Errors.concatenate(errors))
+            return
         del self.runs[strength]
         self.broken[strength] = step
         if strength == 0.0 or not any(some > 0.0 for some in self.runs):
@@ -407,8 +399,10 @@ class _Race:
     def _left(self) -> list[float]:
         return sorted(strength for strength in self.runs if strength > 0.0)
 
-    def _errors(self, strengths: Sequence[float]) -> Array:
-        return np.stack([self.found[strength][self.steps[-1]].smooth for strength in strengths])
+    def _errors(self, strengths: Sequence[float], rounds_ago: int = 0) -> Array:
+        """Smoothed errors after the last round, or before it: (n_strengths, n_held_out)."""
+        found = self.race.found
+        return np.stack([found[strength][-1 - rounds_ago].smooth for strength in strengths])
 
     def _expect(self, strengths: Sequence[float]) -> Array:
         """Extrapolate mean errors to the last step, as powers of the steps."""
@@ -416,7 +410,7 @@ class _Race:
         if len(self.steps) < 2 or self.steps[-1] == self.n_steps:
             return last
         first, second = self.steps[-2:]
-        before = np.array([self.found[strength][first].smooth.mean() for strength in strengths])
+        before = self._errors(strengths, rounds_ago=1).mean(axis=1)
         power = math.log(self.n_steps / second) / math.log(second / first)
         expected: Array = last * np.minimum(last / np.maximum(before, TINY), 1.0) ** power
         return expected
@@ -428,7 +422,7 @@ class _Race:
         """
         if not self.grows or len(self.steps) < 2:
             return None
-        left, tried = self._left(), [strength for strength in self.found if strength > 0.0]
+        left, tried = self._left(), {*self.race.found, *self.broken} - {0.0}
         best = left[int(self._expect(left).argmin())]
         if best == max(tried) and best * FACTOR <= STRONGEST:
             return float(f"{best * FACTOR:.2g}")
@@ -456,31 +450,22 @@ class _Race:
 
     def conclude(self) -> Judgement:
         """Choose the strength and make the verdict."""
-        left, last = self._left(), self.steps[-1]
+        left, race = self._left(), self.race
         best = left[int(self._errors(left).mean(axis=1).argmin())]
-        stop = max(self.found[0.0])
-        rows = [self.found[0.0][stop], *(self.found[strength][last] for strength in left)]
-        errors = Errors(*map(np.stack, zip(*rows, strict=True)))
-        stopped = {}
-        for strength, found in self.found.items():
-            if strength > 0.0 and strength not in left and found:
-                step = max(found)
-                loss = found[step].smooth - self.found[best][step].smooth
-                stopped[strength] = self.found[best][last].smooth + loss
+        for strength in set(race.found) - {0.0, *left}:
+            race.stop(strength, best)
         n_others = max(len(fold.kept) for fold in self.folds)
         setup = Setup((), n_others, len(self.data.codes), judge=self.maker.name)
-        judgement = conclude([errors], [0.0, *left], setup, stopped=stopped)
+        judgement = conclude(race, setup)
         for strength in self.broken:
             judgement.errors.setdefault(strength, math.nan)
-        notes = "".join(self._notes(stop))
-        verdict = replace(judgement.verdict, message=judgement.verdict.message + notes)
-        return replace(judgement, verdict=verdict)
-
-    def _notes(self, stop: int) -> Iterator[str]:
+        message = judgement.verdict.message
+        stop = self.steps[len(race.found[0.0]) - 1]
         if stop < self.n_steps:
-            yield (
+            message += (
                 f" Training without warps was stopped after {stop} of {self.n_steps} steps, when "
                 "it could no longer win."
             )
         for strength, step in self.broken.items():
-            yield f" At strength {strength:g} the network returned NaN after {step} steps."
+            message += f" At strength {strength:g} the network returned NaN after {step} steps."
+        return replace(judgement, verdict=replace(judgement.verdict, message=message))

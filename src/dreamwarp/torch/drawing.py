@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from dreamwarp.core.defaults import NETWORK_INTERPOLATION
-from dreamwarp.core.draws import Seed, Stream, as_key, derive_seed, uniforms
+from dreamwarp.core.draws import Seed, Stream, as_key, check_numbers, uniforms
 from dreamwarp.core.samples import check_layout
 from dreamwarp.core.validation import check_choice
 from dreamwarp.model import Label, WarpModel
@@ -93,10 +93,6 @@ class RandomWarps:
             f"{self.model!r}, strength={self.strength:.3g}, p={self.p:g}, unknown={self.unknown!r}"
         )
 
-    def epoch_key(self, epoch: int) -> int:
-        """Seed of the draws of an epoch."""
-        return derive_seed(self.key, epoch)
-
     def draw(
         self, labels: Any, numbers: ArrayLike, *, key: int, templates: ArrayLike | None = None
     ) -> NDArray[np.float64]:
@@ -120,19 +116,18 @@ class RandomWarps:
             theta[chances[:, 0] >= self.p] = 0.0
         return theta
 
-    def apply(self, theta: Tensor, images: Tensor) -> Tensor:
+    def apply(self, theta: Tensor | NDArray[np.float64], images: Tensor) -> Tensor:
         """Warp images (n, *spatial) or (n, channels, *spatial), each by its θ (n, d).
 
         Images with θ = 0 are returned bit for bit, unless θ requires a gradient.
         """
-        if theta.requires_grad:
-            return self._warp(theta, images)
-        moves = theta.any(dim=1)
-        if moves.all():
-            return self._warp(theta, images)
+        rows = self.check_theta(theta, images)
+        moves = rows.any(dim=1)
+        if rows.requires_grad or moves.all():
+            return self._warp(rows, images)
         out = images.clone()
         if moves.any():
-            out[moves] = self._warp(theta[moves], images[moves])
+            out[moves] = self._warp(rows[moves], images[moves])
         return out
 
     def check_images(self, images: Any) -> None:
@@ -140,13 +135,9 @@ class RandomWarps:
         check_tensor(images)
         check_layout("images", images.shape, self.model.space.ndim)
 
-    def check_theta(self, theta: Tensor, images: Tensor) -> Tensor:
+    def check_theta(self, theta: Tensor | NDArray[np.float64], images: Tensor) -> Tensor:
         """Return θ as (n, d) for n images, on their device and in their working dtype."""
-        if not isinstance(theta, Tensor):
-            raise TypeError(
-                f"`theta` must be a torch.Tensor, got {type(theta).__name__}. Use torch.as_tensor."
-            )
-        rows = check_theta(self.model.space, theta)
+        rows = check_theta(self.model.space, torch.as_tensor(theta))
         if len(rows) not in (1, len(images)):
             raise ValueError(
                 f"`theta` must have one row for each of {len(images)} images, or a single row, got "
@@ -184,6 +175,16 @@ class RandomWarps:
                 "Use `classes` if labels are indices."
             )
         return labels if isinstance(labels, list | tuple) and self.classes is None else values
+
+
+def check_numbers_of(images: Tensor, numbers: Any) -> NDArray[np.int64]:
+    """Return sample numbers (n,), one for each of n images; raise if they are invalid."""
+    rows = check_numbers(numbers.cpu().numpy() if isinstance(numbers, Tensor) else numbers)
+    if len(rows) != len(images):
+        raise ValueError(
+            f"`numbers` must have one entry for each of {len(images)} images, got {len(rows)}."
+        )
+    return rows
 
 
 def check_tensor(image: Any) -> None:

@@ -1,15 +1,21 @@
-"""The epoch of a training loop, shared by processes; warns of repeated sample numbers."""
+"""Warps by epoch and sample number, for training loops of one or several processes."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch.utils.data import get_worker_info
 
+from dreamwarp.core.draws import Seed, derive_seed
 from dreamwarp.core.validation import check_integer, warn_user
+from dreamwarp.model import WarpModel
+from dreamwarp.torch.drawing import RandomWarps, WarpOptions
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 # Numbers remembered per epoch. Some are enough: without a call of set_epoch, all numbers repeat.
 N_REMEMBERED = 4096
@@ -80,3 +86,26 @@ class SharedEpoch:
         # A copy has its own epoch, whose memory is not shared yet.
         self.__dict__.update(state)
         self._value.share_memory_()
+
+
+class EpochWarps(RandomWarps):
+    """Random warps by (seed, epoch, number, label), with the epoch shared by all processes."""
+
+    def __init__(
+        self, model: WarpModel, *, seed: Seed = 0, epoch: int = 0, **options: Unpack[WarpOptions]
+    ) -> None:
+        super().__init__(model, seed=seed, **options)
+        self.epoch = SharedEpoch(epoch)
+
+    def draw_numbered(
+        self, labels: Any, numbers: ArrayLike, remedy: str, templates: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Draw θ (n, d) by sample number (n,); warn if one was drawn before in this epoch."""
+        theta = self.draw(labels, numbers, key=self.epoch_key, templates=templates)
+        self.epoch.warn_of_repeats(numbers, remedy)
+        return theta
+
+    @property
+    def epoch_key(self) -> int:
+        """Seed of the draws of the current epoch."""
+        return derive_seed(self.key, self.epoch.get())

@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from dreamwarp.core.draws import Seed, check_numbers
+from dreamwarp.core.draws import Seed
 from dreamwarp.model import WarpModel
-from dreamwarp.torch.drawing import RandomWarps, WarpOptions
-from dreamwarp.torch.epochs import SharedEpoch
+from dreamwarp.torch.drawing import WarpOptions, check_numbers_of
+from dreamwarp.torch.epochs import EpochWarps
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -93,8 +93,7 @@ class LearnedWarp(nn.Module):
     ) -> None:
         super().__init__()
         self.in_eval = in_eval
-        self._warps = RandomWarps(model, seed=seed, **options)
-        self._epoch = SharedEpoch(0)
+        self._warps = EpochWarps(model, seed=seed, **options)
 
     @property
     def model(self) -> WarpModel:
@@ -108,7 +107,7 @@ class LearnedWarp(nn.Module):
 
     def set_epoch(self, epoch: int) -> None:
         """Draw the warps of this epoch from now on, and count images from 0 again."""
-        self._epoch.set(epoch)
+        self._warps.epoch.set(epoch)
 
     def forward(
         self,
@@ -146,12 +145,17 @@ class LearnedWarp(nn.Module):
         """
         self._warps.check_images(images)
         if theta is not None:
-            rows = self._warps.check_theta(theta, images)
+            if not isinstance(theta, Tensor):
+                raise TypeError(
+                    f"`theta` must be a torch.Tensor, got {type(theta).__name__}. Use "
+                    "torch.as_tensor."
+                )
+            drawn: Any = theta
         elif self.training or self.in_eval:
-            drawn = self._draw(labels, len(images), numbers, templates, generator)
-            rows = self._warps.check_theta(torch.from_numpy(drawn), images)
+            drawn = self._draw(labels, images, numbers, templates, generator)
         else:
-            rows = self._warps.check_theta(torch.zeros(self.model.space.dim), images)
+            drawn = np.zeros(self.model.space.dim)
+        rows = self._warps.check_theta(drawn, images)
         warped = self._warps.apply(rows, images)
         return (warped, labels, rows) if return_theta else (warped, labels)
 
@@ -162,40 +166,31 @@ class LearnedWarp(nn.Module):
     def _draw(
         self,
         labels: Any,
-        n: int,
+        images: Tensor,
         numbers: Any,
         templates: Any,
         generator: torch.Generator | None,
     ) -> NDArray[np.float64]:
+        warps, n = self._warps, len(images)
         if labels is not None and (np.ndim(labels) == 0 or len(labels) != n):
             found = "one label" if np.ndim(labels) == 0 else f"{len(labels)} labels"
             raise ValueError(
                 f"labels must be one for each image, got {found} for {n} images. Pass a single "
                 "image as `image[None]`, its label as `[label]`."
             )
-        is_numbered = numbers is not None
-        if not is_numbered:
-            first = 0 if generator is not None else self._epoch.count_on(n, COUNTING)
-            numbers = np.arange(first, first + n)
-        rows = check_numbers(_on_cpu(numbers))
-        if len(rows) != n:
-            raise ValueError(
-                f"`numbers` must have one entry for each of {n} images, got {len(rows)}."
-            )
-        if generator is None:
-            key = self._warps.epoch_key(self._epoch.get())
+        if isinstance(templates, Tensor):
+            templates = templates.cpu().numpy()
+        if numbers is not None:
+            rows = check_numbers_of(images, numbers)
+            if generator is None:
+                return warps.draw_numbered(labels, rows, REPEATS, templates)
         else:
-            key = _next_key(generator)
-        theta = self._warps.draw(labels, rows, key=key, templates=_on_cpu(templates))
-        if is_numbered and generator is None:
-            self._epoch.warn_of_repeats(rows, REPEATS)
-        return theta
+            first = 0 if generator is not None else warps.epoch.count_on(n, COUNTING)
+            rows = np.arange(first, first + n)
+        key = warps.epoch_key if generator is None else _next_key(generator)
+        return warps.draw(labels, rows, key=key, templates=templates)
 
 
 def _next_key(generator: torch.Generator) -> int:
     device = generator.device
     return int(torch.randint(2**63 - 1, (), generator=generator, device=device).item())
-
-
-def _on_cpu(values: Any) -> Any:
-    return values.cpu().numpy() if isinstance(values, Tensor) else values

@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset, default_collate
 
 from dreamwarp.core.draws import Seed
 from dreamwarp.model import WarpModel
 from dreamwarp.model.warpmodel import check_templates
-from dreamwarp.torch.drawing import RandomWarps, WarpOptions, check_tensor
-from dreamwarp.torch.epochs import SharedEpoch
+from dreamwarp.torch.drawing import WarpOptions, check_tensor
+from dreamwarp.torch.epochs import EpochWarps
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -44,24 +45,23 @@ class _NumberedWarps:
             raise ValueError(
                 f"`keys` must be two, the keys of image and label in a sample, got {keys!r}."
             )
-        self._warps = RandomWarps(model, seed=seed, **options)
-        self._epoch = SharedEpoch(epoch)
+        self._warps = EpochWarps(model, seed=seed, epoch=epoch, **options)
         self._image_key, self._label_key = keys
         self._templates = None if templates is None else check_templates(templates, len(templates))
 
     @property
     def epoch(self) -> int:
         """The current epoch."""
-        return self._epoch.get()
+        return self._warps.epoch.get()
 
     def set_epoch(self, epoch: int) -> None:
         """Draw the warps of this epoch from now on. Call it before the epoch's ``iter(loader)``.
 
         Persistent workers see the change too. The same epoch draws the same warps again.
         """
-        self._epoch.set(epoch)
+        self._warps.epoch.set(epoch)
 
-    def _draw(self, labels: Any, numbers: Sequence[int]) -> Tensor:
+    def _draw(self, labels: Any, numbers: Sequence[int]) -> NDArray[np.float64]:
         templates = self._templates
         if templates is not None and max(numbers, default=-1) >= len(templates):
             raise ValueError(
@@ -69,14 +69,11 @@ class _NumberedWarps:
                 f"{len(templates)} and a sample with index {max(numbers)}."
             )
         chosen = None if templates is None else templates[numbers]
-        key = self._warps.epoch_key(self.epoch)
-        theta = self._warps.draw(labels, numbers, key=key, templates=chosen)
-        self._epoch.warn_of_repeats(numbers, REPEATS)
-        return torch.from_numpy(theta)
+        return self._warps.draw_numbered(labels, numbers, REPEATS, chosen)
 
-    def _warp(self, theta: Tensor, images: Tensor) -> Tensor:
+    def _warp(self, theta: NDArray[np.float64], images: Tensor) -> Tensor:
         self._warps.check_images(images)
-        return self._warps.apply(self._warps.check_theta(theta, images), images)
+        return self._warps.apply(theta, images)
 
     def _parts(self, sample: Any) -> tuple[Any, Any]:
         """Return image and label of a sample, or images and labels of a batch."""
@@ -203,7 +200,7 @@ class WarpedDataset(_NumberedWarps, _Wrapper):
         warped = self._warp_all(theta, [image for image, _ in parts])
         return [self._put(sample, image) for sample, image in zip(samples, warped, strict=True)]
 
-    def _warp_all(self, theta: Tensor, images: Sequence[Any]) -> list[Tensor]:
+    def _warp_all(self, theta: NDArray[np.float64], images: Sequence[Any]) -> list[Tensor]:
         for image in images:
             check_tensor(image)
         if len({(image.shape, image.dtype, image.device) for image in images}) == 1:

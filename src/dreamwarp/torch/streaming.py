@@ -9,12 +9,11 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from dreamwarp.augment.source import Balance, SampleSource
+from dreamwarp.augment.source import Balance, SampleSource, check_range
 from dreamwarp.core.draws import Seed
 from dreamwarp.core.validation import check_integer
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.sample_sets import MAX_NUMBER
-from dreamwarp.generation.streaming import check_end
 from dreamwarp.model import WarpModel
 from dreamwarp.space.resample import Interpolation
 from dreamwarp.torch.epochs import SharedEpoch
@@ -88,7 +87,7 @@ class SampleStream(IterableDataset[Batch]):
         self._source = SampleSource(
             model, data, seed=seed, strength=strength, balance=balance, interpolation=interpolation
         )
-        self._first, self._end = first, check_end(first, n)
+        self._first, self._n = check_range(first, n)
         self._is_endless = n is None
         self._batch_size = check_integer("batch_size", batch_size, 1)
         self._rank, self._world_size = rank, world_size
@@ -104,11 +103,11 @@ class SampleStream(IterableDataset[Batch]):
             raise TypeError(
                 "an endless stream has no epochs. Give `n`, the number of samples per epoch."
             )
-        n = self._end - self._first
-        if self._end + check_integer("epoch", epoch, 0) * n > MAX_NUMBER:
+        end = self._first + (check_integer("epoch", epoch, 0) + 1) * self._n
+        if end > MAX_NUMBER:
             raise ValueError(
-                f"sample numbers must be below 2^62, but epoch {epoch} of {n} samples each exceeds "
-                "that. Use an earlier epoch."
+                f"sample numbers must be below 2^62, but epoch {epoch} of {self._n} samples each "
+                "exceeds that. Use an earlier epoch."
             )
         self._epoch.set(epoch)
 
@@ -120,17 +119,17 @@ class SampleStream(IterableDataset[Batch]):
     @property
     def _n_batches(self) -> int:
         """Number of batches of all ranks."""
-        return -(-(self._end - self._first) // self._batch_size)
+        return -(-self._n // self._batch_size)
 
     def __iter__(self) -> Iterator[Batch]:
         worker = get_worker_info()
         place, n_workers = (0, 1) if worker is None else (worker.id, worker.num_workers)
         n_threads = None if worker is None else 1
         start, step = self._rank + place * self._world_size, self._world_size * n_workers
-        before = self._epoch.get() * (self._end - self._first)
+        before = self._first + self._epoch.get() * self._n
         for batch in range(start, self._n_batches, step):
-            first = self._first + batch * self._batch_size
-            n = min(self._batch_size, self._end - first)
+            first = batch * self._batch_size
+            n = min(self._batch_size, self._n - first)
             X, y = self._source.make(before + first, n, n_threads=n_threads)
             remedy = ENDLESS_REPEATS if self._is_endless else REPEATS
             self._epoch.warn_of_repeats([batch], remedy, "batch")

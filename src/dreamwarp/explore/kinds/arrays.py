@@ -91,10 +91,8 @@ class Arrays(Kind):
         """New samples: at most ``n``, and at most ``MAX_VALUES`` values."""
         n = min(n, max(1, MAX_VALUES // self.subject.sample(0).size))
         source = self.subject.source.with_options(key=seed, strength=strength)
-        numbers = np.arange(n)
-        templates = source.choose(numbers, code=code)
-        X, y = source.warp(numbers, templates), source.data.y[templates]
-        return list(add_channels(X, self.model.space.ndim)), y
+        X, chosen = source.make_numbered(np.arange(n), code=code)
+        return list(add_channels(X, self.model.space.ndim)), source.data.y[chosen]
 
     def find_warp(self, source: int, target: int) -> Alignments:
         """Align a sample to another under ``prior``."""

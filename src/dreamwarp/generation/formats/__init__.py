@@ -7,27 +7,17 @@ from typing import Any
 
 from dreamwarp.augment.source import SampleForm
 from dreamwarp.core.validation import check_choice
-from dreamwarp.generation.formats.base import ShardFormat, Writing
-from dreamwarp.generation.formats.folder import FolderFormat
+from dreamwarp.generation.formats.base import ShardFormat
+from dreamwarp.generation.formats.folder import FolderFormat, NiftiFormat
 from dreamwarp.generation.formats.idx import IdxFormat
-from dreamwarp.generation.formats.nifti import NiftiFormat
 from dreamwarp.generation.formats.npz import NpzFormat
 from dreamwarp.generation.formats.parquet import ParquetFormat
 from dreamwarp.generation.formats.webdataset import WebDatasetFormat
 
-FORMATS: dict[str, type[ShardFormat]] = {
-    kind.name: kind
-    for kind in (
-        IdxFormat,
-        NpzFormat,
-        ParquetFormat,
-        WebDatasetFormat,
-        FolderFormat,
-        NiftiFormat,
-    )
-}
+KINDS = (IdxFormat, NpzFormat, ParquetFormat, WebDatasetFormat, FolderFormat, NiftiFormat)
+FORMATS: dict[str, type[ShardFormat]] = {kind.name: kind for kind in KINDS}
 
-__all__ = ["FORMATS", "ShardFormat", "Writing", "first_that_holds", "make_format"]
+__all__ = ["FORMATS", "ShardFormat", "first_that_holds", "make_format"]
 
 
 def make_format(name: str, form: SampleForm) -> ShardFormat:

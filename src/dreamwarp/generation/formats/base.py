@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,22 +15,8 @@ from dreamwarp.data.sample_sets import MAX_NUMBER
 from dreamwarp.generation.shards import MAX_SHARDS, Shard
 from dreamwarp.generation.stores import HashingStream, Store, create_hashed, hash_file
 
+# Writes one block, as ``ShardFormat.encode`` returns it.
 Add = Callable[[Any], Any]
-
-
-class Writing(NamedTuple):
-    """A shard that is being written.
-
-    Attributes
-    ----------
-    add : callable
-        Writes one block, as returned by ``encode``.
-    digests : dict of str to str
-        SHA-256 of the shard's files by name; filled when the shard is complete.
-    """
-
-    add: Add
-    digests: dict[str, str]
 
 
 class ShardFormat(ABC):
@@ -72,21 +58,23 @@ class ShardFormat(ABC):
 
     @abstractmethod
     def encode(self, first: int, X: NDArray[Any], y: NDArray[Any]) -> Any:
-        """Encode a block of samples, numbered from ``first``, for ``Writing.add``.
+        """Encode a block of samples, numbered from ``first``, to be written.
 
         Called by several threads; expensive work belongs here.
         """
 
     @contextmanager
-    def create(self, store: Store, shard: Shard) -> Iterator[Writing]:
-        """Write a shard; its files appear if the block succeeds."""
-        digests: dict[str, str] = {}
+    def create(self, store: Store, shard: Shard, digests: dict[str, str]) -> Iterator[Add]:
+        """A function that writes an encoded block of a shard.
+
+        If the ``with`` block succeeds, the files appear, and ``digests`` has their SHA-256 by name.
+        """
         with ExitStack() as stack:
             streams = [
                 stack.enter_context(create_hashed(store, name, digests))
                 for name in self.names(shard)
             ]
-            yield Writing(stack.enter_context(self.write(shard, *streams)), digests)
+            yield stack.enter_context(self.write(shard, *streams))
 
     def write(self, shard: Shard, *streams: HashingStream) -> AbstractContextManager[Add]:
         """Write a shard to a stream per file; the block gets the function that writes blocks."""

@@ -9,10 +9,12 @@ from contextlib import contextmanager
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.augment.source import SampleForm
-from dreamwarp.generation.formats.base import ShardFormat, Writing
+from dreamwarp.data.volumes import MAX_CHANNELS, encode_volume
+from dreamwarp.generation.formats.base import Add, ShardFormat
 from dreamwarp.generation.formats.png import encode_png, fits_png
 from dreamwarp.generation.shards import Shard
 from dreamwarp.generation.stores import CHUNK, Store, create_hashed, hash_file
@@ -24,6 +26,9 @@ RESERVED = re.compile(
     r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?|manifest\.json|listing-\d{5}\.txt", re.IGNORECASE
 )
 MAX_NAME = 200
+# Dtypes of NIfTI: it has no booleans and no half precision.
+STORED = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+          "float32", "float64")  # fmt: skip
 LISTED = re.compile(r"([0-9a-f]{64})  ([^/]+)/(\d{12,19})(\.png|\.nii\.gz)")
 
 
@@ -95,9 +100,8 @@ class FolderFormat(ShardFormat):
         ]
 
     @contextmanager
-    def create(self, store: Store, shard: Shard) -> Iterator[Writing]:
-        """Write a shard; its files appear if the block succeeds."""
-        digests: dict[str, str] = {}
+    def create(self, store: Store, shard: Shard, digests: dict[str, str]) -> Iterator[Add]:
+        """See :class:`ShardFormat`."""
         listing = bytearray()
         with store.create_many() as put:
 
@@ -106,7 +110,7 @@ class FolderFormat(ShardFormat):
                     put(name, content)
                     listing.extend(f"{hashlib.sha256(content).hexdigest()}  {name}\n".encode())
 
-            yield Writing(add, digests)
+            yield add
         with create_hashed(store, self.names(shard)[0], digests) as stream:
             stream.write(listing)
 
@@ -135,3 +139,27 @@ class FolderFormat(ShardFormat):
         if match is None or not is_own or int(match[3]) != number:
             raise ValueError(f"sample {number} has an invalid line in the listing: {line!r}.")
         return match[1], f"{match[2]}/{match[3]}{self.ending}"
+
+
+class NiftiFormat(FolderFormat):
+    """``<class>/<number of the sample>.nii.gz`` with the data's affine; see ``FolderFormat``."""
+
+    name = "nifti"
+    ending = ".nii.gz"
+
+    @classmethod
+    def find_misfit(cls, form: SampleForm) -> str | None:
+        """Why files can't hold samples of a form, or None."""
+        is_volume = len(form.shape) == 3 or (len(form.shape) == 4 and form.shape[0] <= MAX_CHANNELS)
+        if is_volume and form.dtype.name in STORED:
+            return None
+        return (
+            f"holds volumes (x, y, z), or (channels, x, y, z) of at most {MAX_CHANNELS} channels, "
+            "of integers or floats of 32 or 64 bits, got "
+            f"{form.dtype} of shape {form.shape}"
+        )
+
+    def encode_files(self, X: NDArray[Any]) -> Iterable[bytes]:
+        """Contents of the files of samples."""
+        affine = np.eye(4) if self.form.affine is None else self.form.affine
+        return (encode_volume(volume, affine) for volume in X)
