@@ -83,8 +83,8 @@ def draw_table(
 def draw_panels(
     panels: Mapping[str, Cell], extent: tuple[float, ...], height: float, n_columns: int
 ) -> Figure:
-    """Draw boxes with titles, row by row."""
-    width = box_width(extent, height)
+    """Draw boxes with titles, row by row; boxes are at least as wide as the titles."""
+    width = max(box_width(extent, height), INCHES_PER_LETTER * max(map(len, panels)))
     n_rows = -(-len(panels) // n_columns)
     step_x, step_y, top = width + 3 * GAP, height + 0.32, MARGIN + 0.22
     figure, axes = new_sheet(

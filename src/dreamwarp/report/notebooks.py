@@ -20,7 +20,8 @@ from dreamwarp.augment.subject import Look, as_sample
 from dreamwarp.core.samples import pixel_centers, spaced
 from dreamwarp.core.validation import check_choice
 from dreamwarp.model import WarpModel
-from dreamwarp.report import aligned, catalog, figures, model_plots, sheets
+from dreamwarp.report import aligned, figures, model_plots, sheets
+from dreamwarp.report.catalog import draw_figure
 from dreamwarp.report.galleries import draw_panels
 from dreamwarp.report.page import encode_figure
 from dreamwarp.report.study import study_of
@@ -138,13 +139,8 @@ def plot_model(model: WarpModel, name: str) -> Figure:
 
 def plot_augmenter(augmenter: Augmenter, name: str, options: dict[str, Any]) -> Figure:
     """Draw a figure of ``dreamwarp figure`` for a fitted augmenter, without aligning again."""
-    draw_fn = catalog.FIGURES[check_choice("name", name, list(catalog.FIGURES))]
-    known = ("component", "label", "seed", "strength")
-    for option in options:
-        if option not in known:
-            raise TypeError(f"`plot` takes the options {', '.join(known)}, got {option!r}.")
     data, study = augmenter.source_.data, study_of(augmenter)
-    return draw_fn(catalog.Request(augmenter.model_, data, known=study, **options))
+    return draw_figure(name, augmenter.model_, data, study=study, **options)
 
 
 def plot_warp(warp: Warp, x: ArrayLike | None = None) -> Figure:
