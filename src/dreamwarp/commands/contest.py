@@ -73,6 +73,10 @@ class Outcome(NamedTuple):
         """Test error in percent."""
         return 100.0 * float(self.mistakes[kind][classifier].mean())
 
+    def error_table(self) -> NDArray[np.float64]:
+        """Test errors in percent: a row for each kind of digits, a column for each classifier."""
+        return np.array([[self.error(kind, c) for c in CLASSIFIERS] for kind in self.mistakes])
+
 
 def run_contest(
     train: Part, test: Part, augmenter: Augmenter, *, sizes: Sizes, seed: int
@@ -87,9 +91,8 @@ def run_contest(
         Fitted to ``train``.
     """
     elastic = tune_elastic(train, sizes=sizes, seed=seed + 1)
-    nothing = Part(train.X[:0], train.y[:0])
     more = {
-        NONE: dict.fromkeys(CLASSIFIERS, nothing),
+        NONE: dict.fromkeys(CLASSIFIERS, Part(train.X[:0], train.y[:0])),
         ELASTIC: {
             name: deform(train, setting, sizes.n_new, seed=seed)
             for name, setting in elastic.items()
@@ -123,12 +126,11 @@ def warp_by_class(train: Part, augmenter: Augmenter, n: int, first: int = 0) -> 
 
 def as_digits(data: DataSet) -> tuple[Part, Part]:
     """Return training and test digits as float32 in [0, 1]."""
-    assert data.test is not None
-    first, second = (
-        Part(part.X.astype(np.float32) / np.float32(255.0), part.y.astype(np.int64))
-        for part in (Part(data.X, data.y), data.test)
+    scale = np.float32(255.0)
+    return (
+        Part(data.X.astype(np.float32) / scale, data.y.astype(np.int64)),
+        Part(data.X_test.astype(np.float32) / scale, data.y_test.astype(np.int64)),
     )
-    return first, second
 
 
 def hold_out(train: Part, share: float, seed: int) -> tuple[Part, Part]:
@@ -177,10 +179,7 @@ def tune_elastic(train: Part, *, sizes: Sizes, seed: int) -> dict[str, tuple[flo
 
 
 def make_classifier(name: str, n: int, n_updates: int, seed: int) -> Any:
-    """A nearest-neighbour classifier, or a network with one hidden layer, for ``n_updates`` steps.
-
-    A network's steps are counted in passes over its ``n`` training digits.
-    """
+    """A nearest-neighbour classifier, or a network that takes ``n_updates`` steps on n digits."""
     from sklearn.neighbors import KNeighborsClassifier
     from sklearn.neural_network import MLPClassifier
 
@@ -240,11 +239,9 @@ def mean_gain(theirs: NDArray[np.bool_], ours: NDArray[np.bool_]) -> tuple[float
 
 def format_table(outcome: Outcome) -> list[str]:
     """Format the test errors as a table, line by line."""
-    lines = [f"test error after training on  {NEIGHBOR}  {NETWORK}"]
-    for kind in outcome.mistakes:
-        cells = [
-            f"{outcome.error(kind, name):{len(name) - 2}.2f} %" for name in (NEIGHBOR, NETWORK)
-        ]
+    lines = [f"test error after training on  {'  '.join(CLASSIFIERS)}"]
+    for kind, errors in zip(outcome.mistakes, outcome.error_table(), strict=True):
+        cells = [f"{e:{len(name) - 2}.2f} %" for e, name in zip(errors, CLASSIFIERS, strict=True)]
         lines.append(f"{kind:28}  {'  '.join(cells)}")
     return lines
 

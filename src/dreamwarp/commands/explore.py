@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dreamwarp.commands.models import load_any, load_model
-from dreamwarp.commands.options import DataArgument, ModelArgument, reads_data, refuse_for_meshes
+from dreamwarp.commands.models import load_with_data
+from dreamwarp.commands.options import DataArgument, ModelArgument, reads_data
 from dreamwarp.core.validation import warn_user
 
 if TYPE_CHECKING:
@@ -64,16 +64,10 @@ def explore(
         raise ImportError(
             f"the page needs FastAPI and uvicorn: {error}. Use `pip install dreamwarp[explore]`."
         ) from error
-    from dreamwarp.data.readers import are_meshes
     from dreamwarp.explore.scene import Scene
 
-    if are_meshes(data):
-        refuse_for_meshes(context)
-    warps = load_model(model)
-    scene = Scene.of(
-        warps, load_any(warps, data, options), model_name=model, data_name=data,
-        load_options=options,
-    )  # fmt: skip
+    loaded = load_with_data(model, data, options, context)
+    scene = Scene.of(*loaded, model_name=model, data_name=data, load_options=options)
     serving = Serving(scene, host=host, port=port)
     scene.warm()
     if serving.token:

@@ -1,10 +1,9 @@
-"""Samples uploaded to the page: untrusted input, kept in memory for a while."""
+"""Readers of samples uploaded to the page, which are untrusted."""
 
 from __future__ import annotations
 
 import io
 import math
-import secrets
 import struct
 import tempfile
 from pathlib import Path
@@ -15,7 +14,6 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from dreamwarp.data.volumes import read_volume
-from dreamwarp.explore.recent import Recent
 
 Array = NDArray[Any]
 
@@ -23,8 +21,6 @@ Array = NDArray[Any]
 MAX_BYTES, MAX_PIXELS, MAX_SIDE = 8 * 2**20, 2**24, 256
 MAX_NUMBERS = 2**16
 MAX_VOXELS = 2**21
-# Uploads kept; the least recently used is dropped first.
-MAX_KEPT = 32
 # First bytes of files.
 NPY, GZIP = b"\x93NUMPY", b"\x1f\x8b"
 FORMATS = ("PNG", "JPEG", "WEBP")
@@ -32,27 +28,6 @@ UNREADABLE = (
     OSError, SyntaxError, EOFError, ValueError, LookupError, TypeError, struct.error,
     Image.DecompressionBombError, Warning, MemoryError, OverflowError,
 )  # fmt: skip
-
-
-class Uploads:
-    """Uploaded samples, by an unguessable name."""
-
-    def __init__(self) -> None:
-        self._recent = Recent(MAX_KEPT)
-
-    def add(self, values: Any) -> str:
-        """Store a sample; return its name."""
-        name = secrets.token_urlsafe(12)
-        self._recent.get(name, lambda: values)
-        return name
-
-    def get(self, name: str) -> Any:
-        """Return a stored sample."""
-        return self._recent.get(name, _raise_expired)
-
-
-def _raise_expired() -> None:
-    raise ValueError("`upload` is unknown or has expired. Drop it again.")
 
 
 def read_picture(content: bytes, n_channels: int, *, is_ink: bool) -> Array:

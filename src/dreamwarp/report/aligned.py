@@ -109,7 +109,8 @@ def draw_alignment(
         limits = Look(float(traces.min()), float(traces.max()) + 1e-9, is_ink=False)
         panels["log-posterior of chains"] = partial(sheets.draw_sample, values=traces, look=limits)
     panels["summary"] = partial(_write_lines, lines=list(describe_alignment(alignments, index)))
-    height, n_columns = {1: (1.5, 3), 2: (2.0, 3), 3: (1.3, 2)}[space.ndim]
+    height = {1: 1.5, 2: 2.0, 3: 1.3}[space.ndim]
+    n_columns = 2 if space.ndim == 3 else len(panels) // 2
     return draw_panels(panels, look.extent(shape), height, n_columns)
 
 
