@@ -31,6 +31,7 @@ from dreamwarp.commands.options import (
 )
 from dreamwarp.core.defaults import DEFAULT_CELLS, DISPLACEMENT, LENGTH, MAX_DRAWS, MAX_STEPS
 from dreamwarp.core.files import check_suffix, refuse_existing, write_beside
+from dreamwarp.core.samples import check_finite
 
 if TYPE_CHECKING:
     from dreamwarp import Alignments, WarpSpace
@@ -184,7 +185,6 @@ def check_sample(place: str, values: NDArray[Any], n_axes: int) -> None:
             f"--cells, after optional channels, got shape {values.shape}. Use --cells 10 for "
             "series, 4x4 for images, 3x3x3 for volumes."
         )
-    if not np.isfinite(values).all():
-        raise ValueError(f"`{place}` must be finite, got NaN or infinity.")
+    check_finite(place, values)
     if values.min() == values.max():
         raise ValueError(f"`{place}` is constant, {values.flat[0]}: there is nothing to align.")

@@ -140,10 +140,8 @@ def hold_out(train: Part, share: float, seed: int) -> tuple[Part, Part]:
     for label in np.unique(train.y):
         members = random.permutation(np.flatnonzero(train.y == label))
         is_held_out[members[: max(1, round(share * len(members)))]] = True
-    return (
-        Part(train.X[~is_held_out], train.y[~is_held_out]),
-        Part(train.X[is_held_out], train.y[is_held_out]),
-    )
+    kept, held_out = (Part(train.X[some], train.y[some]) for some in (~is_held_out, is_held_out))
+    return kept, held_out
 
 
 def deform(digits: Part, setting: tuple[float, float], n: int, *, seed: int) -> Part:
@@ -178,27 +176,23 @@ def tune_elastic(train: Part, *, sizes: Sizes, seed: int) -> dict[str, tuple[flo
 # -- classifiers
 
 
-def make_classifier(name: str, n: int, n_updates: int, seed: int) -> Any:
-    """A nearest-neighbour classifier, or a network that takes ``n_updates`` steps on n digits."""
-    from sklearn.neighbors import KNeighborsClassifier
-    from sklearn.neural_network import MLPClassifier
-
-    if name == NEIGHBOR:
-        return KNeighborsClassifier(1)
-    return MLPClassifier(
-        (128,), batch_size=min(BATCH, n), max_iter=max(1, n_updates * BATCH // n),
-        n_iter_no_change=n_updates, random_state=seed,
-    )  # fmt: skip
-
-
 def _mistakes_of_all(
     tasks: Sequence[Task], n_updates: int, seed: int, title: str
 ) -> list[NDArray[np.bool_]]:
-    """Train and test each task, one per core; return its test errors (n_test,)."""
+    """Train and test each task, one per core; return its test errors (n_test,).
+
+    A network has one hidden layer and takes about ``n_updates`` steps.
+    """
+    from sklearn.neighbors import KNeighborsClassifier
+    from sklearn.neural_network import MLPClassifier
 
     def work(task: Task) -> NDArray[np.bool_]:
         name, (X, y), test = task
-        classifier = make_classifier(name, len(X), n_updates, seed)
+        n_passes = max(1, n_updates * BATCH // len(X))
+        classifier = KNeighborsClassifier(1) if name == NEIGHBOR else MLPClassifier(
+            (128,), batch_size=min(BATCH, len(X)), max_iter=n_passes, n_iter_no_change=n_updates,
+            random_state=seed,
+        )  # fmt: skip
         classifier.fit(X.reshape(len(X), -1), y)
         return np.asarray(classifier.predict(test.X.reshape(len(test.X), -1)) != test.y)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -167,45 +168,35 @@ def draw_versions(train: Part, augmenter: Augmenter, outcome: Outcome) -> Figure
 
     firsts = np.unique(train.y, return_index=True)[1]
     originals, n = Part(train.X[firsts], train.y[firsts]), len(firsts)
-    setting, versions = outcome.elastic[NETWORK], range(N_VERSIONS)
-    noisy = [deform(originals, setting, n, seed=k).X for k in versions]
-    warped = [warp_by_class(originals, augmenter, n, first=k * n).X for k in versions]
-    return _draw_blocks(
-        [
-            ("training digits", [originals.X]),
-            ("under elastic noise, tuned", noisy),
-            ("under learned warps", warped),
-        ]
-    )
+    rows = [("original", originals.X)]
+    for k in range(N_VERSIONS):
+        made = deform(originals, outcome.elastic[NETWORK], n, seed=k)
+        rows.append(("" if k else "elastic noise", made.X))
+    for k in range(N_VERSIONS):
+        made = warp_by_class(originals, augmenter, n, first=k * n)
+        rows.append(("" if k else "learned warps", made.X))
+    return _draw_rows(rows)
 
 
 def draw_saved(train: Part, digits: NDArray[Any], augmenter: Augmenter, sizes: Sizes) -> Figure:
     """Draw test digits, their nearest training digits, and the nearest with new digits added."""
     from sklearn.neighbors import NearestNeighbors
 
-    rows = [digits]
-    for X in (train.X, np.concatenate([train.X, augmenter.sample(sizes.n_new)[0]])):
+    rows = [("test digits", digits)]
+    everything = np.concatenate([train.X, augmenter.sample(sizes.n_new)[0]])
+    for name, X in (("nearest before", train.X), ("nearest after", everything)):
         finder = NearestNeighbors(n_neighbors=1).fit(X.reshape(len(X), -1))
         nearest = finder.kneighbors(digits.reshape(len(digits), -1), return_distance=False)
-        rows.append(X[nearest[:, 0]])
-    return _draw_blocks([("", rows)])
+        rows.append((name, X[nearest[:, 0]]))
+    return _draw_rows(rows)
 
 
-def _draw_blocks(blocks: list[tuple[str, list[NDArray[Any]]]]) -> Figure:
-    """Draw titled blocks of rows of images (n, rows, columns), one below the other."""
+def _draw_rows(rows: list[tuple[str, NDArray[Any]]]) -> Figure:
+    """Draw rows of images (n, rows, columns) with labels."""
     from dreamwarp.augment.subject import Look
-    from dreamwarp.report import sheets
+    from dreamwarp.report.galleries import draw_table
+    from dreamwarp.report.sheets import draw_sample
 
-    step, gap, title_height = 0.7, 0.08, 0.4
-    height = sum(step * len(rows) + title_height for _, rows in blocks)
-    figure, axes = sheets.new_sheet(step * len(blocks[0][1][0]) + gap, height)
-    y = 0.0
-    for title, rows in blocks:
-        sheets.write(axes, gap, y + title_height / 2, title, size=10, align="left")
-        y += title_height
-        for images in rows:
-            for column, image in enumerate(images):
-                box = sheets.Area(gap + step * column, y, step - gap, step - gap)
-                sheets.draw_sample(axes, box, image[None], Look(0.0, 1.0, True))
-            y += step
-    return figure
+    show = partial(draw_sample, look=Look(0.0, 1.0, True))
+    cells = [(name, [partial(show, values=image[None]) for image in X]) for name, X in rows]
+    return draw_table((1.0, 1.0), cells, height=0.62)

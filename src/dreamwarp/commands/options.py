@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial, wraps
 from typing import Annotated, Any, Literal
 
@@ -297,13 +297,10 @@ def parse_amount(name: str, text: str) -> float | Literal["auto"]:
         ) from None
 
 
-@contextmanager
-def connected(scheduler: str | None) -> Iterator[Any]:
+def connected(scheduler: str | None) -> AbstractContextManager[Any]:
     """Yield a client of a dask scheduler, or None without a scheduler."""
     if scheduler is None:
-        yield None
-        return
+        return nullcontext()
     from dreamwarp.core.cluster import connect
 
-    with connect(scheduler) as client:
-        yield client
+    return connect(scheduler)

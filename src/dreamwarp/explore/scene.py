@@ -99,7 +99,6 @@ class Scene:
             "strength": model.strength or 1.0,
             "dim": model.space.dim,
             "cells": list(model.space.cells),
-            "boundary": model.space.boundary,
             "classes": [self._describe_class(code, n_sliders) for code in range(self.n_classes)],
         }
 

@@ -46,14 +46,9 @@ SampleName = Place | Annotated[str, Field(max_length=64)]
 
 
 class _Request(BaseModel):
-    """Base of all requests: rejects unknown fields."""
+    """Base of all requests: the slice to show of volumes. Rejects unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
-
-
-class _ViewRequest(_Request):
-    """Base of requests for samples: the slice to show of volumes."""
-
     axis: Annotated[int, Field(ge=0, le=2)] = 2
     place: Coordinate = 0.5
 
@@ -63,7 +58,7 @@ class _ViewRequest(_Request):
         return View(self.axis, self.place)
 
 
-class SampleRequest(_ViewRequest):
+class SampleRequest(_Request):
     """A sample of a class, or an uploaded one."""
 
     class_number: Place
@@ -86,7 +81,7 @@ class DiceRequest(_Request):
     seed: SeedNumber = 0
 
 
-class MosaicRequest(_ViewRequest):
+class MosaicRequest(_Request):
     """New samples of a class, or of all classes."""
 
     class_number: Place | None = None
@@ -95,7 +90,7 @@ class MosaicRequest(_ViewRequest):
     seed: SeedNumber = 0
 
 
-class MembersRequest(_ViewRequest):
+class MembersRequest(_Request):
     """Samples of a class, starting at a number."""
 
     class_number: Place
@@ -103,7 +98,7 @@ class MembersRequest(_ViewRequest):
     n: Annotated[int, Field(ge=1, le=MAX_MOSAIC)] = 12
 
 
-class AlignRequest(_ViewRequest):
+class AlignRequest(_Request):
     """Two samples of a class."""
 
     class_number: Place

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import struct
 import tempfile
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from dreamwarp.data.numpy_files import decode_npy
 from dreamwarp.data.volumes import read_volume
 
 Array = NDArray[Any]
@@ -120,16 +120,10 @@ def read_uploaded_volume(content: bytes, n_channels: int) -> Array:
 
 
 def _read_npy(content: bytes) -> Array:
-    stream = io.BytesIO(content)
-    version = np.lib.format.read_magic(stream)
-    read_1, read_2 = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0
-    shape, _, dtype = (read_1 if version == (1, 0) else read_2)(stream)
-    # numpy allocates what the header declares.
-    declared = math.prod(shape) * dtype.itemsize
-    if dtype.kind not in "biuf" or declared != len(content) - stream.tell():
-        raise ValueError("the header does not match the values")
-    stream.seek(0)
-    return np.asarray(np.lib.format.read_array(stream, allow_pickle=False), np.float32)
+    values = decode_npy("the file", content)
+    if values.dtype.kind not in "biuf":
+        raise ValueError("the values are no real numbers")
+    return np.asarray(values, np.float32)
 
 
 def _read_nifti(content: bytes) -> Array:

@@ -95,9 +95,7 @@ def draw_components(
         rows.append((name, [show(subject, values) for values in moved]))
         notes.append(f"{model.components(subject.labels[code]).share[k]:.0%} of variance")
     titles = list(enumerate(name_deviations(DEVIATIONS)))
-    return draw_table(
-        subject.extent, rows, titles, height=box_height(subject), notes=notes, are_centered=True
-    )
+    return draw_table(subject.extent, rows, titles, height=box_height(subject), notes=notes)
 
 
 def name_deviations(deviations: Sequence[float]) -> list[str]:
