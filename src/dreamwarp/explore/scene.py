@@ -136,7 +136,7 @@ class Scene:
         """Return samples of a class, starting at number ``first``."""
         check_index("class_number", code, self.n_classes, "classes")
         chosen = self._members[code][first : first + min(n, MAX_MOSAIC)]
-        samples = [self.kind.sample(int(i)) for i in chosen]
+        samples = [self.sample(int(i)) for i in chosen]
         return {"first": first, "images": self.kind.encode_all(samples, view) if samples else None}
 
     # -- uploads
@@ -220,11 +220,11 @@ class Scene:
         theta, before, after = (
             found.theta[0], float(found.loss_before[0]), float(found.loss_after[0]),
         )  # fmt: skip
-        source, target = map(self.kind.sample, ends)
+        source, target = self.sample(ends[0]), self.sample(ends[1])
         return {
             "source": self.kind.encode(source, view),
             "target": self.kind.encode(target, view),
-            "warped": self.kind.encode(self.kind.warp(source, theta), view),
+            "warped": self.kind.encode(self._warp(ends[0], theta.tobytes()), view),
             **self.kind.show_field(theta, source, view),
             "loss_before": before,
             "loss_after": after,

@@ -234,15 +234,16 @@ def draw_gallery(study: Study, *, label: Any = None, n: int = 8) -> Figure:
         Number of pairs.
     """
     worst, typical = choose_pairs(study, label, check_integer("n", n, 1))
-    subject, rows, notes = study.subject, [], []
+    subject, notes = study.subject, []
+    rows: list[tuple[str, list[Cell]]] = []
     for index in map(int, [*worst, *typical]):
         source, target = (subject.sample(int(end)) for end in study.edges[index])
         theta = study.alignments.theta[index]
         panels = _list_panels(study.model.space, source, target, theta, subject.look)
-        titles = ("target", "source, warped", "difference before", "difference after")
-        original = partial(sheets.draw_sample, values=source, look=subject.look)
+        cells: list[Cell] = [partial(sheets.draw_sample, values=source, look=subject.look)]
+        for name in ("target", "source, warped", "difference before", "difference after"):
+            cells.append(panels[name])
         name = str(subject.labels[study.pair_codes[index]])
-        cells = [original, *(panels[title] for title in titles)]
         rows.append((f"worst {name}" if index in worst else name, cells))
         size = f"warp size {study.sizes[index]:.1f}"
         is_share = study.alignments.sigma is not None

@@ -12,14 +12,13 @@ from dreamwarp.augment.subject import Data
 from dreamwarp.core.validation import check_choice
 from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.model import WarpModel
-from dreamwarp.report import aligned, animation, figures, model_plots, shapes, warped
+from dreamwarp.report import aligned, animation, figures, model_plots, warped
+from dreamwarp.report.shapes import draw_shape_components, draw_shape_samples
 from dreamwarp.report.study import MAX_SAMPLES, Study, judgement_of, make_study
 
 NAMES = (
     "samples", "warp", "alignments", "components", "spectrum", "similarity", "strength", "traces",
 )  # fmt: skip
-# Those that can be drawn of meshes.
-MESH_NAMES = ("samples", "components", "spectrum", "similarity")
 
 
 def draw_figure(
@@ -36,24 +35,25 @@ def draw_figure(
 ) -> Figure:
     """Draw a figure by its name; pairs are those of ``study``, or are aligned again."""
     check_choice("name", name, NAMES)
-    is_mesh = isinstance(data, ShapeSet)
-    if is_mesh and name not in MESH_NAMES:
-        raise ValueError(
-            f"the figure {name!r} needs series, images or volumes, got meshes in `{data.name}`. "
-            f"For meshes use {', '.join(MESH_NAMES)}."
-        )
     if name == "spectrum":
         return model_plots.draw_spectrum(model)
     if name == "similarity":
         return model_plots.draw_class_similarity(model)
+    if isinstance(data, ShapeSet):
+        if name == "samples":
+            return draw_shape_samples(model, data, label=label, strength=strength, seed=seed)
+        if name == "components":
+            return draw_shape_components(model, data, label=label, component=component)
+        raise ValueError(
+            f"the figure {name!r} needs series, images or volumes, got meshes in `{data.name}`. "
+            "For meshes use samples, components, spectrum or similarity."
+        )
     if name == "strength":
         return model_plots.draw_strength(judgement_of(model))
     if name == "samples":
-        draw_samples = shapes.draw_shape_samples if is_mesh else warped.draw_samples
-        return draw_samples(model, data, label=label, strength=strength, seed=seed)
+        return warped.draw_samples(model, data, label=label, strength=strength, seed=seed)
     if name == "components":
-        draw_components = shapes.draw_shape_components if is_mesh else warped.draw_components
-        return draw_components(model, data, label=label, component=component)
+        return warped.draw_components(model, data, label=label, component=component)
     study = study or make_study(model, data, max_samples=max_samples, seed=seed)
     draw_pairs = {
         "warp": aligned.draw_best, "alignments": aligned.draw_gallery,
