@@ -247,8 +247,6 @@ def find_saved(outcome: Outcome, test: Part, n: int) -> NDArray[Any]:
     """
     without, learned = (outcome.mistakes[kind][NEIGHBOR] for kind in (NONE, LEARNED))
     saved = np.flatnonzero(without & ~learned)
-    ranks = np.zeros(len(saved), np.int64)
-    for label in np.unique(test.y[saved]):
-        mine = np.flatnonzero(test.y[saved] == label)
-        ranks[mine] = np.arange(len(mine))
-    return np.sort(saved[np.lexsort((test.y[saved], ranks))][:n])
+    labels = test.y[saved]
+    ranks = [np.count_nonzero(labels[:k] == label) for k, label in enumerate(labels)]
+    return np.sort(saved[np.lexsort((labels, ranks))][:n])

@@ -88,10 +88,6 @@ class Arrays:
             "high": look.high,
         }  # fmt: skip
 
-    def about(self) -> str:
-        """The data in one line."""
-        return self.subject.source.data.describe()
-
     def typical(self, code: int) -> int:
         """Index of a typical sample of a class."""
         return int(self.subject.typical(code)[0])

@@ -66,10 +66,6 @@ class Meshes:
         distances = [np.linalg.norm(p - 0.5, axis=1).max() for p in self.shapes.unit_points()]
         return {"size": f"{counts[0]:,}{more} points", "radius": float(max(distances))}
 
-    def about(self) -> str:
-        """The data in one line."""
-        return self.shapes.describe()
-
     def typical(self, code: int) -> int:
         """The shape whose extent is nearest to the mean of its class."""
         members = np.flatnonzero(self.codes == code)

@@ -215,13 +215,9 @@ def open_socket(host: str, port: int) -> socket.socket:
     """Open a listening socket, with clear errors."""
     name = host.strip("[]")
     family = socket.AF_INET6 if ":" in name else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((name, port))
-        listening.listen(128)
+        return socket.create_server((name, port), family=family, backlog=128)
     except OSError as error:
-        listening.close()
         if error.errno == errno.EADDRINUSE:
             raise OSError(
                 f"port {port} is in use, perhaps by another `dreamwarp explore`. Use `--port 0` "
@@ -232,7 +228,6 @@ def open_socket(host: str, port: int) -> socket.socket:
         raise OSError(
             f"`{host}` port {port} can't be opened: {error.strerror or error}."
         ) from error
-    return listening
 
 
 class Serving:

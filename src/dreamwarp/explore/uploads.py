@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from dreamwarp.core.samples import check_finite
 from dreamwarp.data.numpy_files import decode_npy
 from dreamwarp.data.volumes import read_volume
 
@@ -21,6 +22,7 @@ Array = NDArray[Any]
 MAX_BYTES, MAX_PIXELS, MAX_SIDE = 8 * 2**20, 2**24, 256
 MAX_NUMBERS = 2**16
 MAX_VOXELS = 2**21
+MOST = 1e30
 # First bytes of files.
 NPY, GZIP = b"\x93NUMPY", b"\x1f\x8b"
 FORMATS = ("PNG", "JPEG", "WEBP")
@@ -88,8 +90,7 @@ def read_text_series(content: bytes, n_channels: int) -> Array:
             f"{len(rows):,} rows."
         )
     values = np.array(rows, dtype=np.float64).T
-    if not np.isfinite(values).all() or np.abs(values).max() > 1e30:
-        raise ValueError("a series must have finite numbers below 1e30.")
+    check_finite("series", values, at_most=MOST)
     return np.ascontiguousarray(values, dtype=np.float32)
 
 
@@ -114,8 +115,7 @@ def read_uploaded_volume(content: bytes, n_channels: int) -> Array:
             f"a volume must have at least 2 voxels along every axis and {MAX_VOXELS:,} in all, got "
             f"shape {values.shape[1:]}."
         )
-    if not np.isfinite(values).all() or np.abs(values).max() > 1e30:
-        raise ValueError("a volume must have finite values below 1e30.")
+    check_finite("volume", values, at_most=MOST)
     return np.ascontiguousarray(values)
 
 

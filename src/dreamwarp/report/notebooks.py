@@ -31,8 +31,8 @@ from dreamwarp.space.warp import Warp
 if TYPE_CHECKING:
     from dreamwarp.augment.augmenter import Augmenter
 
-# Points per axis where displacements are evaluated, and the largest number of warps drawn.
-N_PROBES, MAX_DRAWN = 17, 4
+# Points per axis and largest number of warps at which displacements are evaluated; warps drawn.
+N_PROBES, MAX_PROBED, MAX_DRAWN = 17, 64, 4
 DPI = 110
 OF_MODELS = {"spectrum": model_plots.draw_spectrum, "similarity": model_plots.draw_class_similarity}
 
@@ -58,7 +58,10 @@ def summarize_model(model: WarpModel) -> str:
 
 def summarize_warp(warp: Warp) -> str:
     """Summarize a Warp: displacements and grid."""
-    moved = displacements(warp)
+    points = pixel_centers(warp.space.ndim * (N_PROBES,))
+    theta = np.atleast_2d(warp.theta)
+    some = theta[spaced(len(theta), MAX_PROBED)]
+    moved = np.linalg.norm(warp.space.flow(some, points) - points, axis=-1)
     facts = [
         ("space", repr(warp.space)),
         ("warps", f"{len(warp):,}"),
@@ -119,14 +122,6 @@ def _summary(
         f'<div style="max-width:52em"><b>{html.escape(title)}</b>'
         f'<table style="margin:0.4em 0">{rows}</table>{picture}</div>'
     )
-
-
-def displacements(warp: Warp) -> np.ndarray:
-    """Displacement of each point (n, m), as a fraction of the domain."""
-    points = pixel_centers(warp.space.ndim * (N_PROBES,))
-    theta = np.atleast_2d(warp.theta)
-    some = theta[spaced(len(theta), 64)]
-    return np.linalg.norm(warp.space.flow(some, points) - points, axis=-1)
 
 
 # -- pictures
