@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import dreamwarp
-from dreamwarp.commands import demo
+from dreamwarp.augment import precompile
 from dreamwarp.core.validation import warn_user
 from tests.commands.running import one_line, run
 
@@ -50,9 +50,9 @@ def test_a_picture_that_cant_be_written_is_one_line_and_code_1(capsys: Any, tmp_
 
 
 def test_a_missing_part_is_one_line_and_code_1(capsys: Any, monkeypatch: Any) -> None:
-    monkeypatch.setitem(sys.modules, "dreamwarp.commands.demo", None)
-    assert run("demo") == 1
-    one_line(capsys, r"dreamwarp\.commands\.demo")
+    monkeypatch.setitem(sys.modules, "dreamwarp.augment.precompile", None)
+    assert run("compile") == 1
+    one_line(capsys, r"dreamwarp\.augment\.precompile")
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def test_lack_of_memory_is_one_line_and_code_1(
     def fail(*arguments: Any, **options: Any) -> None:
         raise error
 
-    monkeypatch.setattr(demo, "run_demo", fail)
-    assert run("demo") == 1
+    monkeypatch.setattr(precompile, "compile_ahead", fail)
+    assert run("compile") == 1
     one_line(capsys, message)
 
 
@@ -89,8 +89,8 @@ def test_warnings_are_one_plain_line_and_come_once(capsys: Any, monkeypatch: Any
         pass
 
     warnings.simplefilter("always", Mild)
-    monkeypatch.setattr(demo, "run_demo", warn)
-    assert run("demo") == 0
+    monkeypatch.setattr(precompile, "compile_ahead", warn)
+    assert run("compile") == 0
     assert capsys.readouterr().err.splitlines() == [
         "dreamwarp: warning: 3 of 9 alignments have not converged. A larger `--max-steps` helps.",
         "dreamwarp: warning: classes are small.",

@@ -10,7 +10,6 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -19,12 +18,13 @@ from dreamwarp import __version__
 from dreamwarp.commands.align import align
 from dreamwarp.commands.compile import compile
 from dreamwarp.commands.data import data
+from dreamwarp.commands.demo import demo
 from dreamwarp.commands.explore import explore
 from dreamwarp.commands.figure import figure
 from dreamwarp.commands.fit import fit
 from dreamwarp.commands.infimnist import infimnist
 from dreamwarp.commands.interruption import INTERRUPTED, end, ending_soon, is_interrupted
-from dreamwarp.commands.options import SeedOption, translate
+from dreamwarp.commands.options import translate
 from dreamwarp.commands.report import report
 from dreamwarp.commands.sample import sample
 from dreamwarp.commands.verify import verify
@@ -110,30 +110,8 @@ def dreamwarp(
         typer.echo(context.get_help())
 
 
-@app.command()
-def demo(
-    output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="Page to write, .html; replaced if it exists."),
-    ] = Path("dreamwarp-demo.html"),
-    picture: Annotated[
-        Path | None,
-        typer.Option(help="Also write the picture of new digits to this file: .png, .svg or .pdf."),
-    ] = None,
-    seed: SeedOption = 0,
-) -> None:
-    """Learn warps of real digits, make new ones, and compare classifiers with and without them.
-
-    [bold]Examples[/bold]
-
-    dreamwarp demo
-
-    dreamwarp demo --seed 7 --output out/seven.html
-    """
-    from dreamwarp.commands.demo import run_demo
-
-    run_demo(output, picture=picture, seed=seed, say=typer.echo)
-
-
-for command in (align, data, fit, sample, verify, figure, report, explore, infimnist, compile):
+COMMANDS = (
+    demo, align, data, fit, sample, verify, figure, report, explore, infimnist, compile,
+)  # fmt: skip
+for command in COMMANDS:
     app.command()(command)

@@ -153,14 +153,14 @@ def test_a_warp_that_is_no_good_is_called_so(capsys: Any, monkeypatch: Any) -> N
     monkeypatch.setattr(dw, "align_pairs", no_good)
     assert run("align", "a.png", "b.png") == 0
     words = capsys.readouterr().out
-    assert "not converged: a larger --max-steps may help\n" in words
+    assert "not converged: a larger `--max-steps` may help\n" in words
     assert "not usable: " in words
 
 
 def test_the_search_can_be_given_more_steps(capsys: Any, folder: Path) -> None:
     names = ["a.png", "b.png", "--theta", "t.json", "--overwrite", "--sigma", "0.001"]
     assert run("align", *names, "--max-steps", "1") == 0
-    assert "not converged: a larger --max-steps" in capsys.readouterr().out
+    assert "not converged: a larger `--max-steps`" in capsys.readouterr().out
     assert run("align", *names, "--max-steps", "500") == 0
     assert "\nconverged\n" in capsys.readouterr().out
 

@@ -31,7 +31,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> DataSet:
     test = Part(*(values[few.y < 3] for values in few))
     data = DataSet("few", whole.X[chosen], whole.y[chosen], test)
     monkeypatch.setattr(dreamwarp.data, "mnist_small", lambda: data)
-    monkeypatch.setattr(demo, "Sizes", lambda: SMALL)
+    monkeypatch.setattr(contest, "Sizes", lambda: SMALL)
     return data
 
 

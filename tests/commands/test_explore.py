@@ -78,7 +78,7 @@ def test_serving_to_others_warns(folder: Path, capsys: Any, monkeypatch: Any) ->
     opened = []
     monkeypatch.setattr(Serving, "run", lambda self: self.socket.close())
     monkeypatch.setattr(explore, "has_display", lambda: True)
-    monkeypatch.setattr(explore, "open_page", lambda serving: opened.append(serving.address))
+    monkeypatch.setattr(explore.webbrowser, "open", opened.append)
     with warnings.catch_warnings():
         warnings.simplefilter("default")  # shown, as commands show them
         assert (

@@ -94,7 +94,9 @@ def test_files_that_exist_are_kept(tmp_path: Path, name: str) -> None:
 
 def test_a_disk_without_room_is_refused_at_once(monkeypatch: Any, tmp_path: Path) -> None:
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(command.shutil, "disk_usage", lambda path: usage(10, 10, 78_000))
+    monkeypatch.setattr(
+        "dreamwarp.generation.stores.shutil.disk_usage", lambda path: usage(10, 10, 78_000)
+    )
     with pytest.raises(OSError, match=r"must have 78,500 bytes free for 100 images, got 78,000"):
         run("-n", "100", "-o", str(tmp_path / "new"))
     assert list(tmp_path.iterdir()) == []

@@ -25,11 +25,7 @@ def test_fit_has_what_align_has_in_the_same_words() -> None:
     about_the_pair = {"source", "target", "--theta", "--method"}  # fit has one method more
     for name in align.keys() - about_the_pair - {"--output", "-o"}:
         assert fit[name].help.startswith(align[name].help), name  # fit may say what auto does
-        if name not in (
-            "--cells",
-            "--displacement",
-            "--boundary",
-        ):  # fit sees by the data what suits it
+        if name not in ("--cells", "--displacement"):  # fit sees by the data what suits it
             assert fit[name].default == align[name].default, name
 
 

@@ -13,8 +13,8 @@ from dreamwarp import Warp
 from dreamwarp.augment.shapes import sample_shapes
 from dreamwarp.augment.source import SampleSource
 from dreamwarp.data import ShapeSet, write_mesh
-from dreamwarp.explore.kinds import View
-from dreamwarp.explore.kinds.surfaces import Surface, simplify
+from dreamwarp.explore.arrays import View
+from dreamwarp.explore.meshes import Surface, simplify
 from dreamwarp.explore.scene import Scene
 from tests.explore.cases import N_PER_CLASS, numbers, pixels, scene
 
@@ -33,7 +33,7 @@ def test_warped_images_landmarks_and_fields(kind: str) -> None:
     np.testing.assert_allclose(shown_scene.theta(1, coefficients, 0.7), theta, atol=1e-12)
     sample = shown_scene.kind.subject.sample(20)
     landmarks = [(0.25, 0.75), (0.5, 0.5)]
-    shown = shown_scene.show_warp(sample, theta, landmarks)
+    shown = shown_scene.show_warp(20, theta, landmarks)
     warp = Warp(shown_scene.kind.model.space, theta)
     np.testing.assert_array_equal(pixels(shown["image"]), warp.image(sample))
     np.testing.assert_allclose(shown["landmarks"], warp.points(landmarks), atol=1e-6)
@@ -49,7 +49,7 @@ def test_warped_signals() -> None:
     shown_scene = scene("signal")
     theta = theta_of(0, [2.0], 1.0, "signal")
     sample = shown_scene.kind.subject.sample(3)
-    shown = shown_scene.show_warp(sample, theta, [])
+    shown = shown_scene.show_warp(3, theta, [])
     expected = Warp(shown_scene.kind.model.space, theta).image(sample)
     np.testing.assert_allclose(numbers(shown["image"]["data"], 2, 64), expected, rtol=1e-6)
 
@@ -99,7 +99,7 @@ def test_the_python_makes_what_is_shown(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", X=subject.X, y=subject.source.data.y)
     named = Scene(kind, str(tmp_path / "m.dwm"), str(tmp_path / "d.npz"))
     coefficients = [0.5, 0.0, -1.25, 0.0]
-    shown = named.show_warp(subject.sample(17), named.theta(1, coefficients, 0.8), [])
+    shown = named.show_warp(17, named.theta(1, coefficients, 0.8), [])
     made: dict[str, Any] = {}
     exec(named.warp_code(1, 17, coefficients, 0.8), made)
     np.testing.assert_array_equal(made["warped"], pixels(shown["image"])[0])
@@ -126,7 +126,7 @@ def test_slices_of_volumes(axis: int) -> None:
     shown_scene, view = scene("volume"), View(axis, 0.3)
     theta, sample = theta_of(1, [2.0, -1.0], 1.0, "volume"), shown_scene.kind.sample(20)
     number = int(0.3 * sample.shape[1 + axis])
-    shown = shown_scene.show_warp(sample, theta, [(0.5, 0.5)], view)
+    shown = shown_scene.show_warp(20, theta, [(0.5, 0.5)], view)
     warp = Warp(shown_scene.kind.model.space, theta)
     cut = warp.image(sample).take(number, axis=1 + axis)
     np.testing.assert_array_equal(pixels(shown["image"]), cut)
@@ -166,8 +166,7 @@ def test_fresh_volumes_and_pairs_are_slices() -> None:
 def test_warped_meshes() -> None:
     shown_scene, theta = scene("mesh"), theta_of(1, [2.0, -1.0], 1.0, "mesh")
     kind = shown_scene.kind
-    sample = kind.sample(20)
-    shown = shown_scene.show_warp(sample, theta, [])["image"]
+    shown = shown_scene.show_warp(20, theta, [])["image"]
     moved = Warp(kind.model.space, theta).points(kind.shapes.unit_points()[20])
     np.testing.assert_allclose(numbers(shown["points"], *moved.shape), moved, atol=1e-6)
     faces = np.frombuffer(base64.b64decode(shown["faces"]), "<u4").reshape(-1, 3)
@@ -196,7 +195,7 @@ def test_the_python_for_meshes(tmp_path: Path) -> None:
     named = Scene(kind, str(tmp_path / "m.dwm"), str(tmp_path / "d"))
     made: dict[str, Any] = {}
     exec(named.warp_code(1, 17, [1.0, -1.0], 0.8), made)
-    shown = named.show_warp(kind.sample(17), named.theta(1, [1.0, -1.0], 0.8), [])
+    shown = named.show_warp(17, named.theta(1, [1.0, -1.0], 0.8), [])
     points = kind.shapes.boxes[17].to_unit(made["warped"])
     np.testing.assert_allclose(points, numbers(shown["image"]["points"], -1, 3), atol=1e-5)
     exec(named.align_code(1, 2), made)

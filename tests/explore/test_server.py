@@ -81,8 +81,8 @@ def test_an_uploaded_picture_is_warped(client: Any) -> None:
     picture = io.BytesIO()
     Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save(picture, "png")
     answer = client.post("/api/upload", content=picture.getvalue()).json()
-    shown = client.post("/api/warp", json={"class_number": 0, "upload": answer["upload"]}).json()
-    own = client.post("/api/uploaded", json={"upload": answer["upload"]}).json()
+    shown = client.post("/api/warp", json={"class_number": 0, **answer}).json()
+    own = client.post("/api/sample", json={"class_number": 0, **answer}).json()
     assert shown["image"] == own["image"]
     assert "yours.png" in shown["python"]
 
@@ -94,7 +94,7 @@ def test_an_uploaded_picture_is_warped(client: Any) -> None:
         ("warp", {"class_number": 0, "sample": 99}, "`sample` must be from 0 to 14"),
         ("warp", {"class_number": 0, "coefficients": ["a"]}, "`coefficients.0`: Input should"),
         ("warp", {"class_number": 0, "strength": 1e9}, "`strength`: Input should be less"),
-        ("warp", {"class_number": 0, "upload": "../../etc/passwd"}, "has expired"),
+        ("warp", {"class_number": 0, "sample": "../../etc/passwd"}, "has expired"),
         ("warp", {"class_number": 0, "landmarks": [[2, 0]]}, "`landmarks.0.0`"),
         ("warp", {}, "`class_number`: Field required"),
         ("warp", {"class_number": 0, "path": "/etc"}, "Extra inputs"),

@@ -14,13 +14,13 @@ import pytest
 from PIL import Image
 
 from dreamwarp.data import write_volume
-from dreamwarp.explore import uploads
+from dreamwarp.explore.scene import MAX_UPLOADS
 from dreamwarp.explore.uploads import (
-    Uploads,
     read_picture,
     read_text_series,
     read_uploaded_volume,
 )
+from tests.explore.cases import scene
 
 
 def png(values: Any, mode: str | None = None, kind: str = "png", **options: Any) -> bytes:
@@ -122,12 +122,13 @@ def test_series_that_are_none(content: bytes, message: str) -> None:
         read_text_series(content, 2)
 
 
-def test_few_are_kept() -> None:
-    kept = Uploads()
-    names = [kept.add(np.full(1, k)) for k in range(uploads.MAX_KEPT + 1)]
-    assert kept.get(names[-1])[0] == uploads.MAX_KEPT
-    with pytest.raises(ValueError, match="Drop it again"):
-        kept.get(names[0])
+def test_the_oldest_upload_is_dropped() -> None:
+    shown = scene("signal")
+    names = [shown.add_upload(b"%d 0\n1 1\n" % k) for k in range(MAX_UPLOADS + 1)]
+    assert shown.sample(names[-1])[0, 0] == MAX_UPLOADS
+    with pytest.raises(ValueError, match="unknown or has expired"):
+        shown.sample(names[0])
+    shown.sample(names[1])
 
 
 def npy(values: Any) -> bytes:
@@ -154,7 +155,7 @@ def test_volumes_are_read(tmp_path: Path) -> None:
         (npy(np.zeros((2, 2, 2), complex)), "the volume can't be read"),
         (npy(np.zeros((3, 4))), r"must have shape \(x, y, z\), got \(3, 4\)"),
         (npy(np.zeros((1, 4, 5))), "at least 2 voxels"),
-        (npy(np.full((2, 2, 2), np.nan)), "finite values"),
+        (npy(np.full((2, 2, 2), np.nan)), "finite"),
         (npy(np.zeros((2, 3, 4, 5))), "must have shape"),
     ],
 )

@@ -9,6 +9,7 @@ import numpy as np
 
 from dreamwarp import Alignments, SmoothPrior, WarpModel, WarpSpace
 from dreamwarp.align.similarity import SquaredError
+from dreamwarp.augment.learning import Learner
 from dreamwarp.augment.subject import Subject
 from dreamwarp.augment.verdict import Judgement, Verdict
 from dreamwarp.report.study import Study, settings_of
@@ -23,7 +24,8 @@ def model(ndim: int) -> WarpModel:
     space = SPACES[ndim]
     prior = SmoothPrior(space)
     warps = {"left": prior.sample(40, 1), "right": 2.0 * prior.sample(40, 2)}
-    return WarpModel.fit(space, warps, shrinkage=0.1, pooling=0.2)
+    fitted = WarpModel.fit(space, warps, shrinkage=0.1, pooling=0.2)
+    return fitted.with_settings(judgement=judgement().to_text())
 
 
 @cache
@@ -52,7 +54,7 @@ def study(ndim: int, **changes: Any) -> Study:
         "diagnostics": {"n_steps": np.full(n, 3)}, "similarity": SquaredError(0.1),
     }  # fmt: skip
     result = Alignments(**{**fields, **changes})
-    return Study(
-        subject, edges, result, None, settings_of(model(ndim)), np.array([8, 8]), np.arange(16),  # type: ignore[arg-type]
-        known=judgement(),
-    )  # fmt: skip
+    learner = Learner(
+        SPACES[ndim], subject.X, subject.codes, subject.labels, settings_of(model(ndim)), 0, False
+    )
+    return Study(subject, learner, edges, result, np.array([8, 8]), np.arange(16))

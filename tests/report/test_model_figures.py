@@ -11,7 +11,7 @@ from PIL import Image
 
 from dreamwarp import Warp, report
 from dreamwarp.augment.subject import Subject
-from dreamwarp.report import aligned, animation, catalog, model_plots, warped
+from dreamwarp.report import aligned, catalog, model_plots, warped
 from tests.report import cases
 
 
@@ -186,27 +186,15 @@ def test_animations_play_forth_and_back(tmp_path: Path, suffix: str) -> None:
     assert shown[10].mean() > 128 > shown[5].mean()
 
 
-def test_videos_need_a_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(animation.shutil, "which", lambda name: None)
-    with pytest.raises(ValueError, match=r"MP4 needs ffmpeg.*\.webp or \.gif"):
-        report.save_animation(np.zeros((2, 4, 4, 3), np.uint8), tmp_path / "moving.mp4")
-
-
-@pytest.mark.skipif(animation.shutil.which("ffmpeg") is None, reason="ffmpeg is not installed")
-def test_videos_are_written(tmp_path: Path) -> None:
-    path = report.save_animation(np.zeros((3, 33, 41, 3), np.uint8), tmp_path / "moving.mp4")
-    assert b"ftyp" in path.read_bytes()[:16]
-
-
 # -- figures by name
 
 
 def test_every_figure_is_written_by_its_name(tmp_path: Path) -> None:
-    request = catalog.Request(cases.model(2), cases.data(2))
-    object.__setattr__(request, "study", cases.study(2))
-    for name in catalog.FIGURES:
+    for name in catalog.NAMES:
         if name != "traces":  # takes a sampler
-            path = catalog.write_figure(name, request, tmp_path / f"{name}.svg")
+            path = catalog.write_figure(
+                name, cases.model(2), cases.data(2), tmp_path / f"{name}.svg", study=cases.study(2)
+            )
             assert path.read_text().startswith("<?xml")
 
 
@@ -215,6 +203,7 @@ def test_every_figure_is_written_by_its_name(tmp_path: Path) -> None:
     [
         ("nothing", "a.png", "`name` must be one of 'samples', 'warp'"),
         ("samples", "a.gif", "only the figure components can be animated"),
+        ("components", "a.mp4", "can be animated: .gif, .webp"),
         ("samples", "a.bmp", "must end in one of .pdf, .png, .svg.* can be animated: .gif"),
     ],
 )

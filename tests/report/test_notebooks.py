@@ -67,7 +67,7 @@ def test_augmenters() -> None:
     assert augmenter._repr_mimebundle_()["text/html"] == augmenter._repr_html_()
     for name in ("samples", "alignments", "components", "warp"):
         assert isinstance(augmenter.plot(name, label=3), Figure)
-    with pytest.raises(TypeError, match=r"takes the options component, label.*'colour'"):
+    with pytest.raises(TypeError, match="'colour'"):
         augmenter.plot(colour="red")
     with pytest.raises(ValueError, match="`name` must be one of"):
         augmenter.plot("nothing")

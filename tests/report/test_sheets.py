@@ -36,7 +36,8 @@ def test_images_are_drawn_into_their_box() -> None:
     sheets.draw_sample(axes, BOX, values, Look.of(values))
     (image,) = axes.images
     np.testing.assert_allclose(image.get_array(), values[0] / 255.0)
-    assert image.get_extent() == [1.0, 5.0, 5.0, 2.0]
+    # With square pixels, from the top left corner of the box.
+    assert image.get_extent() == pytest.approx([1.0, 5.0, 2.0 + 4.0 * 5 / 7, 2.0])
 
 
 def test_colours_are_drawn_in_colour() -> None:

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from dreamwarp import Augmenter, SmoothPrior, WarpModel, align_pairs, data, neighbor_pairs
-from dreamwarp.augment.source import fingerprint
-from dreamwarp.augment.verdict import UNKNOWN, Judgement
+from dreamwarp.augment.verdict import Judgement
 from dreamwarp.report import find_odd, make_study, study_of
 from dreamwarp.report.outliers import neighbor_votes, pair_energies
-from dreamwarp.report.study import settings_of
+from dreamwarp.report.study import judgement_of, settings_of
 from tests.report import cases
 
 QUICK: dict[str, Any] = {
@@ -36,7 +35,8 @@ def test_a_study_aligns_as_the_model_was_fitted(augmenter: Augmenter, digits: An
     study = make_study(augmenter.model_, digits, progress=False)
     np.testing.assert_array_equal(study.edges, augmenter.edges_)
     np.testing.assert_allclose(study.alignments.theta, augmenter.alignments_.theta, atol=1e-6)
-    assert study.settings.n_neighbors == 3 and study.settings.displacement == 0.04
+    assert study.learner.settings.n_neighbors == 3
+    assert study.learner.settings.displacement == 0.04
     expected = augmenter.alignments_.loss_after / augmenter.alignments_.loss_before
     np.testing.assert_allclose(study.left_over, expected, rtol=1e-4)
     known = study_of(augmenter)
@@ -44,30 +44,41 @@ def test_a_study_aligns_as_the_model_was_fitted(augmenter: Augmenter, digits: An
     np.testing.assert_allclose(known.sizes, study.sizes, rtol=1e-3)
 
 
-def test_the_verdict_of_the_fit_is_kept(augmenter: Augmenter, digits: Any) -> None:
+def test_the_verdict_is_that_of_the_fit(augmenter: Augmenter, digits: Any) -> None:
     fitted = augmenter.with_strength("auto")
     study = make_study(fitted.model_, digits, progress=False)
-    assert study.pairs is None and study.judgement.verdict == fitted.verdict_
-    assert study.judgement.errors == fitted.strength_errors_
+    assert study.judgement.verdict == fitted.verdict_
+    assert study.judgement.errors == study_of(fitted).judgement.errors == fitted.strength_errors_
     np.testing.assert_array_equal(study.edges, augmenter.edges_)
-    X, y = digits
-    assert make_study(fitted.model_, (X[::-1].copy(), y[::-1]), progress=False).known is None
-    # What is no judgement is none.
+    # A strength that was given was not judged, and what is no judgement is none.
     for text in (None, "", "{}", "[1]", '{"verdict": {"interval": 3}}'):
         assert Judgement.from_text(text) is None
+    unjudged = judgement_of(augmenter.model_)
+    assert not unjudged.errors and "not judged" in str(unjudged.verdict)
 
 
-def test_of_volumes_few_pairs_are_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["gaussian", "template"])
+def test_of_volumes_few_pairs_are_aligned(monkeypatch: pytest.MonkeyPatch, kind: Any) -> None:
     monkeypatch.setattr("dreamwarp.report.study.MAX_VOLUME_PAIRS", 6)
     monkeypatch.setattr("dreamwarp.report.study.MAX_VOLUME_SIDE", 5)
-    judged = Judgement(1.0, {0.0: 0.2, 1.0: 0.1}, UNKNOWN)
-    of = fingerprint(cases.data(3)[0])
-    model = cases.model(3).with_settings(judgement=judged.to_text(), samples=of)
+    model = cases.model(3)
+    if kind == "template":
+        monkeypatch.setattr(type(model), "kind", kind)
     volumes = data.DataSet("x", *cases.data(3), affine=np.diag([2.0, 1.0, 3.0, 1.0]))
     study = make_study(model, volumes, progress=False)
-    assert len(study.edges) == 6 and study.judgement.errors == judged.errors
+    assert len(study.edges) == len(study.alignments) == 6
+    assert study.learner.settings.model == kind
     assert study.subject.X.shape == cases.data(3)[0].shape
+    assert study.learner.images.shape == (16, 5, 5, 5)
     assert study.subject.look.spacing == (2.0, 1.0, 3.0)
+
+
+def test_chains_are_of_samples_at_the_resolution_of_the_alignment(digits: Any) -> None:
+    fitted = Augmenter(**QUICK, pixels_per_cell=2).fit(*digits)
+    study = study_of(fitted)
+    chains = study.sample_chains(np.array([0, 4]))
+    assert len(chains.chains) == 2 and chains.similarity is fitted.alignments_.similarity
+    np.testing.assert_allclose(chains.loss_before, fitted.alignments_.loss_before[[0, 4]])
 
 
 def test_of_many_samples_some_are_taken(augmenter: Augmenter, digits: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,9 +27,11 @@ from dreamwarp.commands.options import (
     output_option,
     parse_amount,
     parse_cells,
+    translate,
 )
 from dreamwarp.core.defaults import DEFAULT_CELLS, DISPLACEMENT, LENGTH, MAX_DRAWS, MAX_STEPS
 from dreamwarp.core.files import check_suffix, refuse_existing, write_beside
+from dreamwarp.core.samples import check_finite
 
 if TYPE_CHECKING:
     from dreamwarp import Alignments, WarpSpace
@@ -89,8 +90,8 @@ def align(
     dreamwarp align scan1.nii.gz scan2.nii.gz --similarity mi
     """
     from dreamwarp import SmoothPrior, WarpSpace, align_pairs
+    from dreamwarp.report.aligned import describe_alignment, draw_alignment
     from dreamwarp.report.figures import check_picture_path, save_figure
-    from dreamwarp.report.one_pair import draw_alignment
 
     picture = PICTURE if output is None else output
     check_picture_path(picture)
@@ -99,12 +100,9 @@ def align(
     for path in (output, theta):
         if path is not None and not overwrite:
             refuse_existing(path)
-    noise = parse_amount("sigma", sigma)
-    chosen = None if cells == "auto" else parse_cells(cells)
-    read = [read_sample(place) for place in (source, target)]
-    chosen = chosen or DEFAULT_CELLS[read[0][1]]
-    space = WarpSpace(chosen, boundary)
-    pair = [values for values, _ in read]
+    noise, chosen = parse_amount("sigma", sigma), parse_cells(cells)
+    (first, n_axes), (second, _) = read_sample(source), read_sample(target)
+    space, pair = WarpSpace(chosen or DEFAULT_CELLS[n_axes], boundary), (first, second)
     for place, values in zip((source, target), pair, strict=True):
         check_sample(place, values, space.ndim)
     if pair[0].shape != pair[1].shape:
@@ -123,38 +121,13 @@ def align(
         )  # fmt: skip
     seconds = time.perf_counter() - start
     typer.echo(f"{method}, {space.dim} parameters, {seconds:.2f} s")
-    for line in describe_result(result, similarity):
-        typer.echo(line)
+    for line in describe_alignment(result):
+        typer.echo(translate(line))
     if theta is not None:
         write_theta(theta, space, result, method)
         typer.echo(f"theta written to {theta}")
     save_figure(draw_alignment(space, pair[0], pair[1], result), picture)
     typer.echo(f"picture written to {picture}")
-
-
-def describe_result(result: Alignments, similarity: str) -> Iterator[str]:
-    """Yield losses and diagnostics of the first pair, line by line."""
-    before, after = float(result.loss_before[0]), float(result.loss_after[0])
-    if similarity == "ssd":
-        share = f", {after / before:.1%} of it" if before > 0 else ""
-        yield f"squared difference before {before:.4g}, after {after:.4g}{share}"
-        yield f"noise sigma {result.sigma:.3g}"
-    else:
-        yield f"minus log-likelihood before {before:.4g}, after {after:.4g}"
-    found = {name: values[0] for name, values in result.diagnostics.items()}
-    if "r_hat" in found:
-        yield (
-            f"R-hat {found['r_hat']:.3f}, {found['ess']:.0f} effective draws, acceptance "
-            f"{found['acceptance']:.2f}, {found['n_sweeps']} sweeps of each chain"
-        )
-    yield f"log-posterior {found['log_posterior']:.4g}, {found['n_steps']} steps of the search"
-    if result.converged[0]:
-        yield "converged"
-    else:
-        remedy = "--max-draws" if "r_hat" in found else "--max-steps"
-        yield f"not converged: a larger {remedy} may help"
-    if not result.usable[0]:
-        yield "not usable: the warp does not bring the source closer to the target"
 
 
 def write_theta(path: Path, space: WarpSpace, result: Alignments, method: str) -> None:
@@ -212,7 +185,6 @@ def check_sample(place: str, values: NDArray[Any], n_axes: int) -> None:
             f"--cells, after optional channels, got shape {values.shape}. Use --cells 10 for "
             "series, 4x4 for images, 3x3x3 for volumes."
         )
-    if not np.isfinite(values).all():
-        raise ValueError(f"`{place}` must be finite, got NaN or infinity.")
+    check_finite(place, values)
     if values.min() == values.max():
         raise ValueError(f"`{place}` is constant, {values.flat[0]}: there is nothing to align.")

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dreamwarp.commands.options import parse_cells
+from dreamwarp.commands.options import parse_sizes
 
 
 def compile(
@@ -34,5 +34,5 @@ def compile(
     from dreamwarp.augment.precompile import compile_ahead
 
     start = time.perf_counter()
-    compile_ahead(parse_cells(cells))
+    compile_ahead(parse_sizes("cells", cells, 1, 3, "4x4"))
     typer.echo(f"compiled in {time.perf_counter() - start:.0f} s")

@@ -72,6 +72,10 @@ class Outcome(NamedTuple):
         """Test error in percent."""
         return 100.0 * float(self.mistakes[kind][classifier].mean())
 
+    def error_table(self) -> NDArray[np.float64]:
+        """Test errors in percent: a row for each kind of digits, a column for each classifier."""
+        return np.array([[self.error(kind, c) for c in CLASSIFIERS] for kind in self.mistakes])
+
 
 def run_contest(
     train: Part, test: Part, augmenter: Augmenter, *, sizes: Sizes, seed: int
@@ -86,9 +90,8 @@ def run_contest(
         Fitted to ``train``.
     """
     elastic = tune_elastic(train, sizes=sizes, seed=seed + 1)
-    nothing = Part(train.X[:0], train.y[:0])
     more = {
-        NONE: dict.fromkeys(CLASSIFIERS, nothing),
+        NONE: dict.fromkeys(CLASSIFIERS, Part(train.X[:0], train.y[:0])),
         ELASTIC: {
             name: deform(train, setting, sizes.n_new, seed=seed)
             for name, setting in elastic.items()
@@ -119,12 +122,11 @@ def warp_by_class(train: Part, augmenter: Augmenter, n: int, first: int = 0) -> 
 
 def as_digits(data: DataSet) -> tuple[Part, Part]:
     """Return training and test digits as float32 in [0, 1]."""
-    assert data.test is not None
-    first, second = (
-        Part(part.X.astype(np.float32) / np.float32(255.0), part.y.astype(np.int64))
-        for part in (Part(data.X, data.y), data.test)
+    scale = np.float32(255.0)
+    return (
+        Part(data.X.astype(np.float32) / scale, data.y.astype(np.int64)),
+        Part(data.X_test.astype(np.float32) / scale, data.y_test.astype(np.int64)),
     )
-    return first, second
 
 
 def hold_out(train: Part, share: float, seed: int) -> tuple[Part, Part]:
@@ -134,10 +136,8 @@ def hold_out(train: Part, share: float, seed: int) -> tuple[Part, Part]:
     for label in np.unique(train.y):
         members = random.permutation(np.flatnonzero(train.y == label))
         is_held_out[members[: max(1, round(share * len(members)))]] = True
-    return (
-        Part(train.X[~is_held_out], train.y[~is_held_out]),
-        Part(train.X[is_held_out], train.y[is_held_out]),
-    )
+    kept, held_out = (Part(train.X[some], train.y[some]) for some in (~is_held_out, is_held_out))
+    return kept, held_out
 
 
 def deform(digits: Part, setting: tuple[float, float], n: int, *, seed: int) -> Part:
@@ -172,30 +172,23 @@ def tune_elastic(train: Part, *, sizes: Sizes, seed: int) -> dict[str, tuple[flo
 # -- classifiers
 
 
-def make_classifier(name: str, n: int, n_updates: int, seed: int) -> Any:
-    """A nearest-neighbour classifier, or a network with one hidden layer, for ``n_updates`` steps.
+def _mistakes_of_all(
+    tasks: Sequence[Task], n_updates: int, seed: int, title: str
+) -> list[NDArray[np.bool_]]:
+    """Train and test each task, one per core; return its test errors (n_test,).
 
-    A network's steps are counted in passes over its ``n`` training digits.
+    A network has one hidden layer and takes about ``n_updates`` steps.
     """
     from sklearn.neighbors import KNeighborsClassifier
     from sklearn.neural_network import MLPClassifier
 
-    if name == NEIGHBOR:
-        return KNeighborsClassifier(1)
-    return MLPClassifier(
-        (128,), batch_size=min(BATCH, n), max_iter=max(1, n_updates * BATCH // n),
-        n_iter_no_change=n_updates, random_state=seed,
-    )  # fmt: skip
-
-
-def _mistakes_of_all(
-    tasks: Sequence[Task], n_updates: int, seed: int, title: str
-) -> list[NDArray[np.bool_]]:
-    """Train and test each task, one per core; return its test errors (n_test,)."""
-
     def work(task: Task) -> NDArray[np.bool_]:
         name, (X, y), test = task
-        classifier = make_classifier(name, len(X), n_updates, seed)
+        n_passes = max(1, n_updates * BATCH // len(X))
+        classifier = KNeighborsClassifier(1) if name == NEIGHBOR else MLPClassifier(
+            (128,), batch_size=min(BATCH, len(X)), max_iter=n_passes, n_iter_no_change=n_updates,
+            random_state=seed,
+        )  # fmt: skip
         classifier.fit(X.reshape(len(X), -1), y)
         return np.asarray(classifier.predict(test.X.reshape(len(test.X), -1)) != test.y)
 
@@ -236,11 +229,9 @@ def mean_gain(theirs: NDArray[np.bool_], ours: NDArray[np.bool_]) -> tuple[float
 
 def format_table(outcome: Outcome) -> list[str]:
     """Format the test errors as a table, line by line."""
-    lines = [f"test error after training on  {NEIGHBOR}  {NETWORK}"]
-    for kind in outcome.mistakes:
-        cells = [
-            f"{outcome.error(kind, name):{len(name) - 2}.2f} %" for name in (NEIGHBOR, NETWORK)
-        ]
+    lines = [f"test error after training on  {'  '.join(CLASSIFIERS)}"]
+    for kind, errors in zip(outcome.mistakes, outcome.error_table(), strict=True):
+        cells = [f"{e:{len(name) - 2}.2f} %" for e, name in zip(errors, CLASSIFIERS, strict=True)]
         lines.append(f"{kind:28}  {'  '.join(cells)}")
     return lines
 
@@ -252,8 +243,6 @@ def find_saved(outcome: Outcome, test: Part, n: int) -> NDArray[Any]:
     """
     without, learned = (outcome.mistakes[kind][NEIGHBOR] for kind in (NONE, LEARNED))
     saved = np.flatnonzero(without & ~learned)
-    ranks = np.zeros(len(saved), np.int64)
-    for label in np.unique(test.y[saved]):
-        mine = np.flatnonzero(test.y[saved] == label)
-        ranks[mine] = np.arange(len(mine))
-    return np.sort(saved[np.lexsort((test.y[saved], ranks))][:n])
+    labels = test.y[saved]
+    ranks = [np.count_nonzero(labels[:k] == label) for k, label in enumerate(labels)]
+    return np.sort(saved[np.lexsort((labels, ranks))][:n])

@@ -4,51 +4,48 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import typer
 from numpy.typing import NDArray
 
-from dreamwarp.commands import contest
-from dreamwarp.commands.contest import NEIGHBOR, NETWORK, Outcome, Sizes
-from dreamwarp.data.dataset import Part
+from dreamwarp.commands.options import SeedOption
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from dreamwarp.augment.augmenter import Augmenter
+    from dreamwarp.commands.contest import Outcome, Sizes
+    from dreamwarp.data.dataset import Part
     from dreamwarp.report.page import Page
-
-Say = Callable[[str], None]
 
 # Number of warped versions of each digit, and of test digits that only learned warps get right.
 N_VERSIONS, N_SAVED = 3, 8
 
 
-def run_demo(
-    output: str | os.PathLike[str],
-    *,
-    picture: str | os.PathLike[str] | None = None,
-    seed: int = 0,
-    sizes: Sizes | None = None,
-    say: Say = print,
-) -> Path:
-    """Learn warps, compare classifiers, print a table and write a page.
+def demo(
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", help="Page to write, .html; replaced if it exists."),
+    ] = Path("dreamwarp-demo.html"),
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="Also write the picture of new digits to this file: .png, .svg or .pdf."),
+    ] = None,
+    seed: SeedOption = 0,
+) -> None:
+    """Learn warps of real digits, make new ones, and compare classifiers with and without them.
 
-    Parameters
-    ----------
-    output : path
-        Page to write, .html.
-    picture : path, optional
-        Also write the picture of new digits to this file.
-    seed : int
-        Seed of warps, noise and network.
-    sizes : Sizes, optional
-    say : callable
-        Receives the output, line by line.
+    [bold]Examples[/bold]
+
+    dreamwarp demo
+
+    dreamwarp demo --seed 7 --output out/seven.html
     """
+    from dreamwarp.commands import contest
     from dreamwarp.data import mnist_small
     from dreamwarp.report.figures import check_picture_path, save_figure
     from dreamwarp.report.page import check_page_path
@@ -56,68 +53,21 @@ def run_demo(
     check_page_path(output)
     if picture is not None:
         check_picture_path(picture)
-    sizes, start = sizes or Sizes(), time.perf_counter()
+    sizes, start = contest.Sizes(), time.perf_counter()
     train, test = contest.as_digits(mnist_small())
-    say(f"{len(train.X):,} MNIST digits to learn from, {len(test.X):,} to test on")
-    augmenter = learn(train, seed=seed, say=say)
-    say(f"training classifiers on the digits and {sizes.n_new:,} new ones")
+    typer.echo(f"{len(train.X):,} MNIST digits to learn from, {len(test.X):,} to test on")
+    augmenter = learn(train, seed)
+    typer.echo(f"training classifiers on the digits and {sizes.n_new:,} new ones")
     outcome = contest.run_contest(train, test, augmenter, sizes=sizes, seed=seed)
     for line in contest.format_table(outcome):
-        say(line)
-    for name in (NEIGHBOR, NETWORK):
-        say(contest.claim(outcome, name))
-    drawn = draw_versions(train, augmenter, outcome)
+        typer.echo(line)
+    for name in contest.CLASSIFIERS:
+        typer.echo(contest.claim(outcome, name))
+    versions = draw_versions(train, augmenter, outcome)
     if picture is not None:
-        save_figure(drawn, picture, dpi=90)
-    path = write_page(output, train, test, augmenter, outcome, sizes, drawn)
-    say(f"done in {time.perf_counter() - start:.0f} s; the report is {path}")
-    say(f"to explore the model: dreamwarp explore {path.with_suffix('.dwm')} mnist-small")
-    return path
-
-
-def learn(train: Part, *, seed: int, say: Say) -> Augmenter:
-    """Fit an augmenter with default settings."""
-    from dreamwarp.augment.augmenter import Augmenter
-
-    say("aligning neighbours and learning their warps")
-    augmenter = Augmenter(seed=seed).fit(train.X, train.y)
-    alignments = augmenter.alignments_
-    left = alignments.loss_after.sum() / alignments.loss_before.sum()
-    say(f"{len(alignments):,} pairs aligned: {left:.0%} of their squared difference remains")
-    say(
-        f"strength for a nearest neighbour: {augmenter.strength_:g}, for networks: "
-        f"{augmenter.model_.network_strength:.3g}"
-    )
-    return augmenter
-
-
-# -- the page
-
-
-def write_page(
-    output: str | os.PathLike[str],
-    train: Part,
-    test: Part,
-    augmenter: Augmenter,
-    outcome: Outcome,
-    sizes: Sizes,
-    versions: Figure,
-) -> Path:
-    """Write the report, with the comparison as its first section.
-
-    The model is saved beside the page, for ``dreamwarp explore``.
-    """
-    from dreamwarp.augment.source import fingerprint
-    from dreamwarp.data import mnist_small
-    from dreamwarp.report.story import write_report
-    from dreamwarp.report.study import study_of
-
-    path, model = Path(output).with_suffix(".dwm"), augmenter.model_
-    if "samples" in model.settings:
-        # The model was fitted to float32 copies. `dreamwarp explore` loads the uint8 digits, in the
-        # same order, so their fingerprint is stored.
-        model = model.with_settings(samples=fingerprint(mnist_small().X))
-    model.save(path)
+        save_figure(versions, picture, dpi=90)
+    model_path = output.with_suffix(".dwm")
+    save_model(augmenter, model_path)
 
     def add_comparison(page: Page) -> None:
         page.heading("Do new digits help?")
@@ -126,105 +76,127 @@ def write_page(
             "Training digits; the same digits under elastic noise, tuned for the network; and "
             "under learned warps.",
         )
-        _write_comparison(page, test, outcome, augmenter, sizes)
+        write_comparison(page, test, outcome, augmenter, sizes)
         saved = contest.find_saved(outcome, test, N_SAVED)
         if len(saved):
             page.subheading("Test digits that learned warps rescue")
             page.figure(
-                draw_saved(train, test, augmenter, saved, sizes),
+                draw_saved(train, test.X[saved], augmenter, sizes),
                 "Top: test digits. Middle: the nearest training digit, of the wrong class. Bottom: "
                 "the nearest among training and new digits, of the right class.",
             )
 
-    return write_report(
-        study_of(augmenter), output, model_name=os.fspath(path), data_name="mnist-small",
+    from dreamwarp.report.story import write_report
+    from dreamwarp.report.study import study_of
+
+    write_report(
+        study_of(augmenter), output, model_name=os.fspath(model_path), data_name="mnist-small",
         preface=add_comparison,
     )  # fmt: skip
+    typer.echo(f"done in {time.perf_counter() - start:.0f} s; the report is {output}")
+    typer.echo(f"to explore the model: dreamwarp explore {model_path} mnist-small")
 
 
-def _write_comparison(
-    page: Any, test: Part, outcome: Outcome, augmenter: Augmenter, sizes: Sizes
+def learn(train: Part, seed: int) -> Augmenter:
+    """Fit an augmenter with default settings."""
+    from dreamwarp.augment.augmenter import Augmenter
+
+    typer.echo("aligning neighbours and learning their warps")
+    augmenter = Augmenter(seed=seed).fit(train.X, train.y)
+    alignments = augmenter.alignments_
+    left = alignments.loss_after.sum() / alignments.loss_before.sum()
+    typer.echo(f"{len(alignments):,} pairs aligned: {left:.0%} of their squared difference remains")
+    typer.echo(
+        f"strength for a nearest neighbour: {augmenter.strength_:g}, for networks: "
+        f"{augmenter.model_.network_strength:.3g}"
+    )
+    return augmenter
+
+
+def save_model(augmenter: Augmenter, path: Path) -> None:
+    """Save the model for ``dreamwarp explore``, which loads digits as uint8.
+
+    The model was fitted to float32 copies in the same order. It stores the fingerprint of the
+    samples it was fitted to, which is replaced by that of the uint8 digits.
+    """
+    from dreamwarp.augment.source import fingerprint
+    from dreamwarp.data import mnist_small
+
+    augmenter.model_.with_settings(samples=fingerprint(mnist_small().X)).save(path)
+
+
+# -- the page
+
+
+def write_comparison(
+    page: Page, test: Part, outcome: Outcome, augmenter: Augmenter, sizes: Sizes
 ) -> None:
-    names = (NEIGHBOR, NETWORK)
-    errors = np.array([[outcome.error(kind, name) for name in names] for kind in outcome.mistakes])
-    rows = [[f"{error:.2f} %" for error in row] for row in errors]
+    """Write the errors as a table, and how they came about."""
+    from dreamwarp.commands.contest import CLASSIFIERS, claim
+
+    errors = outcome.error_table()
     page.table(
-        ("trained on", *names),
-        [(kind, *row) for kind, row in zip(outcome.mistakes, rows, strict=True)],
+        ("trained on", *CLASSIFIERS),
+        [
+            (kind, *(f"{error:.2f} %" for error in row))
+            for kind, row in zip(outcome.mistakes, errors, strict=True)
+        ],
         best=errors.argmin(axis=0).tolist(),
     )
+    claims = ". ".join(claim(outcome, name).capitalize() for name in CLASSIFIERS)
     page.text(
-        f"Error on {len(test.X):,} test digits. " + ". ".join(
-            contest.claim(outcome, name).capitalize() for name in names
-        ) + ". ± is one standard error over the test digits."
-    )  # fmt: skip
-    chosen = [
+        f"Error on {len(test.X):,} test digits. {claims}. ± is one standard error over the test "
+        "digits."
+    )
+    chosen = ", ".join(
         f"{width:g} px wide and {amplitude:g} px strong for the {name}"
         for name, (width, amplitude) in outcome.elastic.items()
-    ]
+    )
     page.text(
         f"{sizes.n_new:,} new digits in each case. Elastic noise: the best of {len(sizes.elastic)} "
-        f"settings on {sizes.held_out:.0%} of the training digits, held out: {', '.join(chosen)}. "
+        f"settings on {sizes.held_out:.0%} of the training digits, held out: {chosen}. "
         "Learned warps have the strengths that the augmenter found on held-out training digits: "
         f"{augmenter.strength_:g} for the nearest neighbour, "
         f"{augmenter.model_.network_strength:.3g} for the network."
     )
 
 
-# -- plots
-
-
 def draw_versions(train: Part, augmenter: Augmenter, outcome: Outcome) -> Figure:
     """Draw a training digit of each class, and versions by elastic noise and by learned warps."""
+    from dreamwarp.commands.contest import NETWORK, deform, warp_by_class
+    from dreamwarp.data.dataset import Part
+
     firsts = np.unique(train.y, return_index=True)[1]
-    originals = Part(train.X[firsts], train.y[firsts])
-    noisy, warped = [], []
-    for version in range(N_VERSIONS):
-        noisy.append(
-            contest.deform(originals, outcome.elastic[NETWORK], len(firsts), seed=version).X
-        )
-        n = len(firsts)
-        warped.append(contest.warp_by_class(originals, augmenter, n, first=version * n).X)
-    return _draw_blocks(
-        [
-            ("training digits", [originals.X]),
-            ("under elastic noise, tuned", noisy),
-            ("under learned warps", warped),
-        ]
-    )
+    originals, n = Part(train.X[firsts], train.y[firsts]), len(firsts)
+    rows = [("original", originals.X)]
+    for k in range(N_VERSIONS):
+        made = deform(originals, outcome.elastic[NETWORK], n, seed=k)
+        rows.append(("" if k else "elastic noise", made.X))
+    for k in range(N_VERSIONS):
+        made = warp_by_class(originals, augmenter, n, first=k * n)
+        rows.append(("" if k else "learned warps", made.X))
+    return _draw_rows(rows)
 
 
-def draw_saved(
-    train: Part, test: Part, augmenter: Augmenter, saved: NDArray[Any], sizes: Sizes
-) -> Figure:
+def draw_saved(train: Part, digits: NDArray[Any], augmenter: Augmenter, sizes: Sizes) -> Figure:
     """Draw test digits, their nearest training digits, and the nearest with new digits added."""
     from sklearn.neighbors import NearestNeighbors
 
-    digits = test.X[saved]
-    rows = [digits]
-    for candidates in (train, contest.join(train, Part(*augmenter.sample(sizes.n_new)))):
-        flat = candidates.X.reshape(len(candidates.X), -1)
-        finder = NearestNeighbors(n_neighbors=1).fit(flat)
-        nearest = finder.kneighbors(digits.reshape(len(digits), -1), return_distance=False)[:, 0]
-        rows.append(candidates.X[nearest])
-    return _draw_blocks([("", rows)])
+    rows = [("test digits", digits)]
+    everything = np.concatenate([train.X, augmenter.sample(sizes.n_new)[0]])
+    for name, X in (("nearest before", train.X), ("nearest after", everything)):
+        finder = NearestNeighbors(n_neighbors=1).fit(X.reshape(len(X), -1))
+        nearest = finder.kneighbors(digits.reshape(len(digits), -1), return_distance=False)
+        rows.append((name, X[nearest[:, 0]]))
+    return _draw_rows(rows)
 
 
-def _draw_blocks(blocks: list[tuple[str, list[NDArray[Any]]]]) -> Figure:
-    """Draw titled blocks of rows of images (n, rows, columns), one below the other."""
+def _draw_rows(rows: list[tuple[str, NDArray[Any]]]) -> Figure:
+    """Draw rows of images (n, rows, columns) with labels."""
     from dreamwarp.augment.subject import Look
-    from dreamwarp.report import sheets
+    from dreamwarp.report.galleries import draw_table
+    from dreamwarp.report.sheets import draw_sample
 
-    step, gap, title_height = 0.7, 0.08, 0.4
-    height = sum(step * len(rows) + title_height for _, rows in blocks)
-    figure, axes = sheets.new_sheet(step * len(blocks[0][1][0]) + gap, height)
-    y = 0.0
-    for title, rows in blocks:
-        sheets.write(axes, gap, y + title_height / 2, title, size=10, align="left")
-        y += title_height
-        for images in rows:
-            for column, image in enumerate(images):
-                box = sheets.Area(gap + step * column, y, step - gap, step - gap)
-                sheets.draw_sample(axes, box, image[None], Look(0.0, 1.0, True))
-            y += step
-    return figure
+    show = partial(draw_sample, look=Look(0.0, 1.0, True))
+    cells = [(name, [partial(show, values=image[None]) for image in X]) for name, X in rows]
+    return draw_table((1.0, 1.0), cells, height=0.62)

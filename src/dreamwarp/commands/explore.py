@@ -5,21 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import time
 import webbrowser
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from dreamwarp.commands.models import load_any, load_model
-from dreamwarp.commands.options import DataArgument, ModelArgument, reads_data, refuse_for_meshes
+from dreamwarp.commands.models import load_with_data
+from dreamwarp.commands.options import DataArgument, ModelArgument, reads_data
 from dreamwarp.core.validation import warn_user
-
-if TYPE_CHECKING:
-    from dreamwarp.explore.server import Serving
-
-# How long to wait for the server to start before opening the page.
-PATIENCE_SECONDS = 20.0
 
 
 @reads_data
@@ -64,16 +57,10 @@ def explore(
         raise ImportError(
             f"the page needs FastAPI and uvicorn: {error}. Use `pip install dreamwarp[explore]`."
         ) from error
-    from dreamwarp.data.readers import are_meshes
     from dreamwarp.explore.scene import Scene
 
-    if are_meshes(data):
-        refuse_for_meshes(context)
-    warps = load_model(model)
-    scene = Scene.of(
-        warps, load_any(warps, data, options), model_name=model, data_name=data,
-        load_options=options,
-    )  # fmt: skip
+    warps, samples = load_with_data(model, data, options, context)
+    scene = Scene.of(warps, samples, model_name=model, data_name=data, load_options=options)
     serving = Serving(scene, host=host, port=port)
     scene.warm()
     if serving.token:
@@ -82,20 +69,13 @@ def explore(
             "Its address contains the token: do not share it.",
             UserWarning,
         )
-    typer.echo(scene.kind.about())
+    typer.echo(samples.describe())
     typer.echo(f"the page is at {serving.address} (Ctrl-C ends it)")
     if browser and has_display():
-        threading.Thread(target=open_page, args=(serving,), daemon=True).start()
+        # The socket is open: the browser waits until the server answers.
+        threading.Thread(target=webbrowser.open, args=(serving.address,), daemon=True).start()
     serving.run()
     raise typer.Exit(130)  # uvicorn may swallow the interrupt
-
-
-def open_page(serving: Serving) -> None:
-    """Open the page in the browser once the server has started."""
-    end = time.monotonic() + PATIENCE_SECONDS
-    while not serving.server.started and time.monotonic() < end:
-        time.sleep(0.05)
-    webbrowser.open(serving.address)
 
 
 def has_display() -> bool:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from dreamwarp.commands.models import check_target, load_model, load_shapes_of
+from dreamwarp.commands.models import check_target, load_with_data
 from dreamwarp.commands.options import (
     DataArgument,
     MaxSamplesOption,
@@ -17,7 +17,6 @@ from dreamwarp.commands.options import (
     StrengthOption,
     output_option,
     reads_data,
-    refuse_for_meshes,
     warp_option,
 )
 
@@ -46,8 +45,8 @@ def figure(
         output_option(
             "--output",
             "-o",
-            help="File to write: .png, .svg or .pdf; for components also an animation: .gif, .webp "
-            "or, with ffmpeg, .mp4.",
+            help="File to write: .png, .svg or .pdf; for components also an animation: .gif or "
+            ".webp.",
         ),
     ],
     label: Annotated[str | None, warp_option(help="A class. Default: all.")] = None,
@@ -63,8 +62,9 @@ def figure(
 ) -> None:
     """Draw one figure of a model: samples, warps or alignments.
 
-    The figures warp, alignments, strength and traces align neighbours again, with the settings
-    stored in the model. Meshes have the figures samples, components, spectrum and similarity.
+    The figures warp, alignments and traces align neighbours again, with the settings stored in the
+    model. The figure strength shows what its fit found. Meshes have the figures samples,
+    components, spectrum and similarity.
 
     [bold]Examples[/bold]
 
@@ -76,25 +76,13 @@ def figure(
 
     dreamwarp figure components digits.dwm mnist --label 3 -o three.gif
     """
-    from dreamwarp.data import load
-    from dreamwarp.data.readers import are_meshes
-    from dreamwarp.report.catalog import Request, check_figure, write_figure
+    from dreamwarp.report.catalog import check_figure, write_figure
 
     check_figure(name, output)
     check_target(str(output), overwrite=overwrite)
-    if are_meshes(data):
-        from dreamwarp.report.figures import save_figure
-        from dreamwarp.report.shapes import draw_shape_figure
-
-        refuse_for_meshes(context, "max_samples")
-        shape_model = load_model(model)
-        drawn = draw_shape_figure(
-            name, shape_model, load_shapes_of(shape_model, data), label=label, component=component,
-            strength=strength, seed=seed,
-        )  # fmt: skip
-        typer.echo(f"figure written to {save_figure(drawn, output, dpi=200)}")
-        return
-    request = Request(
-        load_model(model), load(data, **options), label, component, strength, seed, max_samples
-    )
-    typer.echo(f"figure written to {write_figure(name, request, output)}")
+    warps, samples = load_with_data(model, data, options, context, "max_samples")
+    path = write_figure(
+        name, warps, samples, output, label=label, component=component, strength=strength,
+        seed=seed, max_samples=max_samples,
+    )  # fmt: skip
+    typer.echo(f"figure written to {path}")

@@ -9,8 +9,7 @@ import typer
 
 from dreamwarp.commands.models import check_target, save_model
 from dreamwarp.commands.options import (
-    BOUNDARY_HELP,
-    Boundary,
+    BoundaryOption,
     CellsOption,
     LearnedDisplacementOption,
     LengthOption,
@@ -63,10 +62,7 @@ def fit(
         ),
     ],
     cells: CellsOption = "auto",
-    boundary: Annotated[
-        Boundary | None,
-        warp_option(help=f"{BOUNDARY_HELP} Default: free.", show_default=False),
-    ] = None,
+    boundary: BoundaryOption = "free",
     kind: Annotated[
         Literal["gaussian", "kde", "template"],
         warp_option(
@@ -138,14 +134,14 @@ def fit(
     from dreamwarp.data import load
     from dreamwarp.data.readers import are_meshes
 
-    parsed = None if cells == "auto" else parse_cells(cells)
+    parsed = parse_cells(cells)
     check_target(output, overwrite=overwrite)
     factor = parse_amount("strength", strength)
     moved = parse_amount("displacement", displacement)
     if are_meshes(data):
         refuse_for_meshes(context, *NOT_FOR_MESHES)
         fit_meshes(
-            data, output, cells=parsed, boundary=boundary or "free", n_neighbors=neighbors,
+            data, output, cells=parsed, boundary=boundary, n_neighbors=neighbors,
             sigma=parse_amount("sigma", sigma), strength=1.0 if factor == "auto" else factor,
             displacement=moved, length=length, max_steps=max_steps, seed=seed,
         )  # fmt: skip
@@ -154,7 +150,7 @@ def fit(
     parsed = parsed or choose_cells(samples)
     check_axes(samples, parsed)
     augmenter = Augmenter(
-        cells=parsed, boundary=boundary or "free", n_neighbors=neighbors, method=method,
+        cells=parsed, boundary=boundary, n_neighbors=neighbors, method=method,
         similarity=similarity, sigma=parse_amount("sigma", sigma), displacement=moved,
         length=length, max_steps=max_steps, max_draws=max_draws, max_pairs=max_pairs,
         pixels_per_cell=pixels_per_cell or "auto", model=kind, strength=factor, seed=seed,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dreamwarp.commands.options import OverwriteOption, SeedOption, output_option, refuse_empty
-from dreamwarp.core.files import refuse_address, refuse_existing, write_beside
+from dreamwarp.core.files import refuse_address, refuse_existing
 from dreamwarp.core.progress import track
 
 if TYPE_CHECKING:
     from dreamwarp.augment.rivals.infimnist import InfiMNIST
+    from dreamwarp.generation.stores import Store
 
 # MNIST's own file names, so that any MNIST reader can read them.
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
@@ -78,8 +78,8 @@ def infimnist(
     from dreamwarp.generation.stores import open_store
 
     refuse_address(output)
-    folder = Path(output)
-    check_output(folder, n, overwrite=overwrite)
+    for name in () if overwrite else (IMAGES, LABELS):
+        refuse_existing(Path(output, name))
     data = mnist()
     width = WIDTH if width is None else width
     amplitude = AMPLITUDE if amplitude is None else amplitude
@@ -91,10 +91,10 @@ def infimnist(
         f"amplitude {amplitude:g} pixels, seed {seed}"
     )
     start = time.perf_counter()
-    store = open_store(folder)
+    store = open_store(output)
     with store.claim():
         store.sweep()
-        write_images(generator, n, folder, first=first)
+        write_images(generator, range(first, first + n), store)
     seconds = time.perf_counter() - start
     typer.echo(
         f"{n:,} images and labels in {output} after {seconds:.1f} s: "
@@ -102,41 +102,28 @@ def infimnist(
     )
 
 
-def check_output(folder: Path, n: int, *, overwrite: bool) -> None:
-    """Raise if files would be replaced, or the disk has too little space."""
-    for name in () if overwrite else (IMAGES, LABELS):
-        refuse_existing(folder / name)
-    there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    n_free, n_needed = shutil.disk_usage(there).free, n * BYTES_PER_IMAGE
-    if n_needed > n_free:
-        raise OSError(
-            f"`{folder}` must have {n_needed:,} bytes free for {n:,} images, got {n_free:,}. "
-            "Make fewer, or choose another disk."
-        )
+def write_images(generator: InfiMNIST, numbers: range, store: Store) -> None:
+    """Write images and labels by number, as IDX files, block by block.
 
-
-def write_images(generator: InfiMNIST, n: int, folder: Path, *, first: int) -> None:
-    """Write images ``first`` to ``first + n - 1`` and their labels as IDX files, block by block.
-
-    Both files appear when complete. Memory does not grow with n.
+    Both files appear when complete. Memory does not grow with their size.
     """
     import numpy as np
 
     from dreamwarp.data.idx import encode_header
 
-    with (
-        write_beside(folder / IMAGES) as images,
-        write_beside(folder / LABELS) as labels,
-        images.open("wb") as image_stream,
-        labels.open("wb") as label_stream,
-        track(n, "images") as advance,
-    ):
+    n, n_free = len(numbers), store.count_free()
+    if n_free is not None and n * BYTES_PER_IMAGE > n_free:
+        raise OSError(
+            f"`{store.title}` must have {n * BYTES_PER_IMAGE:,} bytes free for {n:,} images, got "
+            f"{n_free:,}. Make fewer, or choose another disk."
+        )
+    with store.create(IMAGES) as images, store.create(LABELS) as labels, track(n, "images") as add:
         # Arrays of the final shapes, without memory of their own.
         zero = np.uint8(0)
-        image_stream.write(encode_header(np.broadcast_to(zero, (n, *generator.image_shape))))
-        label_stream.write(encode_header(np.broadcast_to(zero, n)))
-        for start in range(first, first + n, BLOCK):
-            indices = np.arange(start, min(start + BLOCK, first + n))
-            image_stream.write(generator.image(indices).data)
-            label_stream.write(generator.label(indices).astype(np.uint8).data)
-            advance(len(indices))
+        images.write(encode_header(np.broadcast_to(zero, (n, *generator.image_shape))))
+        labels.write(encode_header(np.broadcast_to(zero, n)))
+        for start in range(0, n, BLOCK):
+            indices = np.array(numbers[start : start + BLOCK])
+            images.write(generator.image(indices).data)
+            labels.write(generator.label(indices).astype(np.uint8).data)
+            add(len(indices))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Any
 
+import typer
+
+from dreamwarp.commands.options import refuse_for_meshes
 from dreamwarp.core.files import (
     check_writable,
     existing,
@@ -30,20 +33,30 @@ def load_model(source: str) -> WarpModel:
         return WarpModel.load(check_file(file))
 
 
-def load_shapes_of(model: WarpModel, data: str) -> ShapeSet:
-    """Load meshes, scaled as those that a model was fitted to."""
-    from dreamwarp.data import load_shapes
+def load_with_data(
+    model: str, data: str, options: dict[str, Any], context: typer.Context, *only_for_arrays: str
+) -> tuple[WarpModel, DataSet | ShapeSet]:
+    """Load a model and the samples or meshes that it was fitted to.
 
-    normalize = model.settings.get("shapes", "set")
-    return load_shapes(data, normalize="each" if normalize == "each" else "set")
-
-
-def load_any(model: WarpModel, data: str, options: dict[str, Any]) -> DataSet | ShapeSet:
-    """Load data that a model was fitted to: samples as arrays, or meshes."""
-    from dreamwarp.data import load
+    Parameters
+    ----------
+    model, data : str
+    options : dict
+        Options for reading samples.
+    context : typer.Context
+    only_for_arrays : str
+        Parameters of the command that must not be given for meshes.
+    """
+    from dreamwarp.data import load, load_shapes
     from dreamwarp.data.readers import are_meshes
 
-    return load_shapes_of(model, data) if are_meshes(data) else load(data, **options)
+    if not are_meshes(data):
+        return load_model(model), load(data, **options)
+    refuse_for_meshes(context, *only_for_arrays)
+    warps = load_model(model)
+    # Scaled as those that the model was fitted to.
+    is_each = warps.settings.get("shapes") == "each"
+    return warps, load_shapes(data, normalize="each" if is_each else "set")
 
 
 def check_target(output: str, *, overwrite: bool) -> None:

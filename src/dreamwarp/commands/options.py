@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial, wraps
 from typing import Annotated, Any, Literal
 
@@ -200,17 +200,21 @@ CellsOption = Annotated[
         "picks one of these, where it is the default.",
     ),
 ]
-Boundary = Literal["zero", "slip", "free", "periodic"]
-BOUNDARY_HELP = (
-    "How warps treat the border. zero: fixed; slip: points move along it; free: points may cross "
-    "it; periodic: opposite sides are joined."
-)
-BoundaryOption = Annotated[Boundary, warp_option("--boundary", help=BOUNDARY_HELP)]
-_displacement = alignment_option(
-    "--displacement",
-    help="Typical distance that warps move points, as a fraction of the image width.",
-)
-DisplacementOption = Annotated[float, _displacement]
+BoundaryOption = Annotated[
+    Literal["zero", "slip", "free", "periodic"],
+    warp_option(
+        "--boundary",
+        help="How warps treat the border. zero: fixed; slip: points move along it; free: points "
+        "may cross it; periodic: opposite sides are joined.",
+    ),
+]
+DisplacementOption = Annotated[
+    float,
+    alignment_option(
+        "--displacement",
+        help="Typical distance that warps move points, as a fraction of the image width.",
+    ),
+]
 LearnedDisplacementOption = Annotated[
     str,
     alignment_option(
@@ -265,9 +269,9 @@ MaxDrawsOption = Annotated[
 # -- numbers
 
 
-def parse_cells(text: str) -> tuple[int, ...]:
-    """Parse cells per axis."""
-    return parse_sizes("cells", text, 1, 3, "4x4")
+def parse_cells(text: str) -> tuple[int, ...] | None:
+    """Parse cells per axis; None for "auto"."""
+    return None if text == "auto" else parse_sizes("cells", text, 1, 3, "4x4")
 
 
 def parse_sizes(name: str, text: str, least: int, most: int, example: str) -> tuple[int, ...]:
@@ -293,13 +297,10 @@ def parse_amount(name: str, text: str) -> float | Literal["auto"]:
         ) from None
 
 
-@contextmanager
-def connected(scheduler: str | None) -> Iterator[Any]:
+def connected(scheduler: str | None) -> AbstractContextManager[Any]:
     """Yield a client of a dask scheduler, or None without a scheduler."""
     if scheduler is None:
-        yield None
-        return
+        return nullcontext()
     from dreamwarp.core.cluster import connect
 
-    with connect(scheduler) as client:
-        yield client
+    return connect(scheduler)

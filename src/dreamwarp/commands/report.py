@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dreamwarp.commands.models import check_target, load_model, load_shapes_of
+from dreamwarp.commands.models import check_target, load_with_data
 from dreamwarp.commands.options import (
     DataArgument,
     MaxSamplesOption,
@@ -16,7 +16,6 @@ from dreamwarp.commands.options import (
     SeedOption,
     output_option,
     reads_data,
-    refuse_for_meshes,
 )
 
 
@@ -45,24 +44,19 @@ def report(
 
     dreamwarp report bones.dwm meshes/ -o bones.html
     """
-    from dreamwarp.data import load
-    from dreamwarp.data.readers import are_meshes
+    from dreamwarp.data.shapes import ShapeSet
     from dreamwarp.report.page import check_page_path
+    from dreamwarp.report.shapes import write_shape_report
     from dreamwarp.report.story import write_report
     from dreamwarp.report.study import make_study
 
     check_page_path(output)
     check_target(str(output), overwrite=overwrite)
-    if are_meshes(data):
-        from dreamwarp.report.shapes import write_shape_report
-
-        refuse_for_meshes(context, "max_samples")
-        shape_model = load_model(model)
-        path = write_shape_report(shape_model, load_shapes_of(shape_model, data), output, seed=seed)
-        typer.echo(f"report written to {path}")
-        return
-    warps, samples = load_model(model), load(data, **options)
-    study = make_study(warps, samples, max_samples=max_samples, seed=seed)
-    path = write_report(study, output, model_name=model, data_name=data)
-    typer.echo(f"{study.judgement.verdict}")
+    warps, samples = load_with_data(model, data, options, context, "max_samples")
+    if isinstance(samples, ShapeSet):
+        path = write_shape_report(warps, samples, output, seed=seed)
+    else:
+        study = make_study(warps, samples, max_samples=max_samples, seed=seed)
+        path = write_report(study, output, model_name=model, data_name=data)
+        typer.echo(f"{study.judgement.verdict}")
     typer.echo(f"report written to {path}")

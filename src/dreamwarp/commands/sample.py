@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dreamwarp.commands.interruption import resumable
-from dreamwarp.commands.models import load_model, load_shapes_of
+from dreamwarp.commands.models import load_with_data
 from dreamwarp.commands.options import (
     DataArgument,
     ModelArgument,
@@ -19,12 +19,11 @@ from dreamwarp.commands.options import (
     output_option,
     reads_data,
     refuse_empty,
-    refuse_for_meshes,
 )
 from dreamwarp.core.files import is_address
 
 if TYPE_CHECKING:
-    from dreamwarp.data import DataSet
+    from dreamwarp.data import DataSet, ShapeSet
     from dreamwarp.generation import Generated
     from dreamwarp.generation.generating import Format
     from dreamwarp.model import WarpModel
@@ -114,22 +113,24 @@ def sample(
 
     dreamwarp sample digits.dwm mnist -n 10000000 -o s3://bucket/set --scheduler tcp://10.0.0.1:8786
     """
-    from dreamwarp.data import load
-    from dreamwarp.data.readers import are_meshes
+    from dreamwarp.data.shapes import ShapeSet
     from dreamwarp.generation import generate
 
     if (n is None) == (per_class is None):
         raise typer.BadParameter("give either --number or --per-class")
-    if are_meshes(data):
-        refuse_for_meshes(context, "format", "balance", "interpolation", "shard_size", "scheduler")
-        sample_meshes(
-            load_model(model), data, output, (n, per_class), resume=resume, seed=seed, first=first,
+    warps, templates = load_with_data(
+        model, data, options, context, "format", "balance", "interpolation", "shard_size",
+        "scheduler",
+    )  # fmt: skip
+    total = n if n is not None else (per_class or 0) * len(templates.classes)
+    if isinstance(templates, ShapeSet):
+        suffix = write_meshes(
+            warps, templates, data, Path(output), total, resume=resume, first=first, seed=seed,
             strength=strength,
         )  # fmt: skip
+        typer.echo(f"{total:,} {suffix} meshes in {output}, a folder per class")
         return
-    warps, templates = load_model(model), load(data, **options)
     chosen = format or choose_format(data, templates)
-    total = n if n is not None else (per_class or 0) * len(templates.classes)
     typer.echo(
         f"samples {first:,} to {first + total - 1:,} of {templates.name} as {chosen}, "
         f"seed {seed}, strength {warps.strength if strength is None else strength:g}"
@@ -146,49 +147,41 @@ def sample(
     typer.echo(summarize(done))
 
 
-def sample_meshes(
+def write_meshes(
     model: WarpModel,
+    shapes: ShapeSet,
     data: str,
-    output: str,
-    total: tuple[int | None, int | None],
+    folder: Path,
+    n: int,
     *,
     resume: bool,
+    first: int,
     **options: Any,
-) -> None:
-    """Write meshes, in the format of the input meshes."""
+) -> str:
+    """Write ``n`` meshes in the format of the input; return its suffix."""
     from dreamwarp.augment.shapes import sample_shapes
     from dreamwarp.core.files import refuse_address
-    from dreamwarp.core.progress import Meter
+    from dreamwarp.core.progress import track
     from dreamwarp.data.meshes import list_meshes
     from dreamwarp.generation.shape_files import write_shapes
 
-    refuse_address(output)
-    if not resume:
-        refuse_filled(Path(output))
-    shapes = load_shapes_of(model, data)
-    n, per_class = total
-    count = n if n is not None else (per_class or 0) * len(shapes.classes)
-    suffix = list_meshes(data)[0].path.suffix.lower()
-    with (
-        resumable("run the same command with `--resume` to write all meshes again"),
-        Meter("writing meshes", count) as meter,
-    ):
-        # In chunks, to bound memory.
-        for first in range(0, count, MESHES_AT_A_TIME):
-            some = options | {"first": options["first"] + first}
-            made = sample_shapes(model, shapes, min(MESHES_AT_A_TIME, count - first), **some)
-            write_shapes(made, output, suffix=suffix, first=some["first"], progress=False)
-            meter.advance(len(made))
-    typer.echo(f"{count:,} {suffix} meshes in {output}, a folder per class")
-
-
-def refuse_filled(folder: Path) -> None:
-    """Raise if a folder holds files: samples of several runs would mix."""
-    if folder.is_dir() and any(folder.iterdir()):
+    refuse_address(folder)
+    if not resume and folder.is_dir() and any(folder.iterdir()):
         raise FileExistsError(
             f"`{folder}` must be a new or empty folder, and is not empty. Choose another, or write "
             "over the samples in it with `--resume`."
         )
+    suffix = list_meshes(data)[0].path.suffix.lower()
+    with (
+        resumable("run the same command with `--resume` to write all meshes again"),
+        track(n, "writing meshes") as advance,
+    ):
+        for start in range(0, n, MESHES_AT_A_TIME):  # to bound memory
+            count, number = min(MESHES_AT_A_TIME, n - start), first + start
+            made = sample_shapes(model, shapes, count, first=number, **options)
+            write_shapes(made, folder, suffix=suffix, first=number, progress=False)
+            advance(count)
+    return suffix
 
 
 def choose_format(source: str, data: DataSet) -> Format:
@@ -197,18 +190,12 @@ def choose_format(source: str, data: DataSet) -> Format:
     from dreamwarp.data.readers import PARQUET, PICTURES, SERIES, SUFFIXES, VOLUMES, find_kind
     from dreamwarp.generation.formats import first_that_holds
 
+    own = {PICTURES: "folder", PARQUET: "parquet", SERIES: "npz", VOLUMES: "nifti"}
     suffix = Path(source).suffix.lower()
     kind = SUFFIXES.get(suffix) if is_address(source) else find_kind(source)
-    own: tuple[Format, ...] = ()
-    for known, format in (
-        (PICTURES, "folder"),
-        (PARQUET, "parquet"),
-        (SERIES, "npz"),
-        (VOLUMES, "nifti"),
-    ):
-        own = (format,) if kind is known else own  # type: ignore[assignment]
     form = SampleForm(data.X.shape[1:], data.X.dtype.newbyteorder("="), data.classes)
-    return first_that_holds(form, (*own, "idx", "npz"))
+    preferred = [own[kind]] if kind in own else []
+    return first_that_holds(form, (*preferred, "idx", "npz"))
 
 
 def summarize(done: Generated) -> str:

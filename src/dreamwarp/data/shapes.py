@@ -143,6 +143,11 @@ class ShapeSet:
         """Points of each shape in the unit domain."""
         return [box.to_unit(p) for box, p in zip(self.boxes, self.points, strict=True)]
 
+    def faces(self, index: int) -> NDArray[np.int64]:
+        """Faces (f, 3) of a shape, indices of its points; f = 0 if it has none."""
+        found = getattr(self.meshes[index], "faces", ()) if self.meshes else ()
+        return np.asarray(found, np.int64).reshape(-1, 3)
+
     @property
     def corresponds(self) -> bool:
         """Whether point k corresponds in all shapes: equal numbers of points and equal faces."""

@@ -101,12 +101,11 @@ class Guard:
             raise Refused(
                 403, "the Host header must be the address that `dreamwarp explore` printed."
             )
-        origin = headers.get("origin")
-        if origin is not None and origin.lower() not in (f"http://{host}", f"https://{host}"):
-            raise Refused(403, "requests from other web pages are refused.")
-        # Links from other sites are allowed; requests by their scripts and pictures are not.
+        origin = headers.get("origin", f"http://{host}").lower()
         is_foreign = headers.get("sec-fetch-site", "none") in ("cross-site", "same-site")
-        if is_foreign and headers.get("sec-fetch-mode") != "navigate":
+        # Links from other sites are allowed; requests by their scripts and pictures are not.
+        is_link = headers.get("sec-fetch-mode") == "navigate"
+        if origin not in (f"http://{host}", f"https://{host}") or (is_foreign and not is_link):
             raise Refused(403, "requests from other web pages are refused.")
 
     def _is_token(self, shown: str) -> bool:

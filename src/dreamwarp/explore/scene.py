@@ -1,45 +1,51 @@
 """Scene: the contents of the interactive page, as numbers ready to be drawn.
 
 Independent of the web server. What differs between signals, images, volumes and meshes is in
-``kinds``.
+``arrays`` and ``meshes``.
 """
 
 from __future__ import annotations
 
+import secrets
 import threading
-from dataclasses import dataclass, field
-from functools import cached_property
+import warnings
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.augment.subject import Data
+from dreamwarp.align import SmoothPrior
+from dreamwarp.augment.subject import Data, Subject
+from dreamwarp.core.defaults import DISPLACEMENT, LENGTH
 from dreamwarp.data.shapes import ShapeSet
-from dreamwarp.explore.kinds import Kind, Landmarks, Pair, View, kind_of
-from dreamwarp.explore.recent import Recent
+from dreamwarp.explore.arrays import Images, Landmarks, Numbers, Signals, View, Volumes
+from dreamwarp.explore.meshes import Meshes
 from dreamwarp.model import WarpModel
-
-Numbers = NDArray[np.float64]
 
 # Largest number of sliders: the other components have little variance.
 MAX_SLIDERS = 24
 MAX_MOSAIC = 64
 # Number of results kept, so that another slice of the same volumes is shown without delay.
 MAX_KEPT = 4
+# Uploads kept; the oldest is dropped first.
+MAX_UPLOADS = 32
+# Arrays by the number of axes.
+KINDS: dict[int, type[Signals | Images]] = {1: Signals, 2: Images, 3: Volumes}
 
 MIDDLE = View()
 # One alignment at a time: each uses all cores, and other requests should not wait for several.
 _aligning = threading.Lock()
 
 
-@dataclass(frozen=True, eq=False)
 class Scene:
     """A model and its data, with file names for the Python code that the page shows.
 
+    A sample is named by its index in the data, or by what :meth:`add_upload` returned.
+
     Parameters
     ----------
-    kind : Kind
+    kind : Signals, Images, Volumes or Meshes
         The model and its samples.
     model_name, data_name : str
         As given on the command line.
@@ -47,22 +53,32 @@ class Scene:
         Options with which the data was loaded.
     """
 
-    kind: Kind
-    model_name: str = "model.dwm"
-    data_name: str = "data"
-    load_options: dict[str, Any] = field(default_factory=dict)
-    _recent: Recent = field(default_factory=lambda: Recent(MAX_KEPT), repr=False)
+    def __init__(
+        self,
+        kind: Signals | Images | Meshes,
+        model_name: str = "model.dwm",
+        data_name: str = "data",
+        load_options: dict[str, Any] | None = None,
+    ) -> None:
+        self.kind, self.model_name, self.data_name = kind, model_name, data_name
+        self.load_options = load_options or {}
+        self._uploads: dict[str, Any] = {}
+        self._uploading = threading.Lock()
+        self._warp = lru_cache(MAX_KEPT)(self._warp_sample)
+        self._make = lru_cache(MAX_KEPT)(kind.make)
+        self._align = lru_cache(MAX_KEPT)(self._align_samples)
 
     @classmethod
     def of(cls, model: WarpModel, data: Data | ShapeSet, **names: Any) -> Scene:
         """Make a scene of signals, images, volumes or meshes."""
-        return cls(kind_of(model, data), **names)
+        if isinstance(data, ShapeSet):
+            return cls(Meshes(model, data), **names)
+        return cls(KINDS[model.space.ndim](Subject.of(model, data)), **names)
 
     def warm(self) -> None:
         """Run every operation once, so that all kernels are compiled before the first request."""
-        sample = self.kind.sample(self.index(0, 0))
         theta = self.theta(0, self.draw_coefficients(0, 0, 0), 1.0)
-        self.show_warp(sample, theta, [(0.5, 0.5)])
+        self.show_warp(self.index(0, 0), theta, [(0.5, 0.5)])
         self.mosaic(None, MAX_MOSAIC, 1.0, 0)  # kernels for batches are compiled separately
         self.align(0, 0, len(self._members[0]) - 1)
 
@@ -83,7 +99,6 @@ class Scene:
             "strength": model.strength or 1.0,
             "dim": model.space.dim,
             "cells": list(model.space.cells),
-            "boundary": model.space.boundary,
             "classes": [self._describe_class(code, n_sliders) for code in range(self.n_classes)],
         }
 
@@ -121,8 +136,31 @@ class Scene:
         """Return samples of a class, starting at number ``first``."""
         check_index("class_number", code, self.n_classes, "classes")
         chosen = self._members[code][first : first + min(n, MAX_MOSAIC)]
-        samples = [self.kind.sample(int(i)) for i in chosen]
+        samples = [self.sample(int(i)) for i in chosen]
         return {"first": first, "images": self.kind.encode_all(samples, view) if samples else None}
+
+    # -- uploads
+
+    def add_upload(self, content: bytes) -> str:
+        """Read an uploaded file; return an unguessable name of the sample."""
+        sample, name = self.kind.read_upload(content), secrets.token_urlsafe(12)
+        with self._uploading:
+            self._uploads[name] = sample
+            while len(self._uploads) > MAX_UPLOADS:
+                del self._uploads[next(iter(self._uploads))]
+        return name
+
+    def sample(self, name: int | str) -> Any:
+        """A sample of the data, or an uploaded one."""
+        if isinstance(name, int):
+            return self.kind.sample(name)
+        if name not in self._uploads:
+            raise ValueError("`sample` is an upload that is unknown or has expired. Drop it again.")
+        return self._uploads[name]
+
+    def show_sample(self, name: int | str, view: View = MIDDLE) -> dict[str, Any]:
+        """Return a sample of the data, or an uploaded one."""
+        return {"image": self.kind.encode(self.sample(name), view)}
 
     # -- a warp
 
@@ -138,17 +176,17 @@ class Scene:
         return strength * (np.asarray(coefficients, dtype=np.float64) @ steps[: len(coefficients)])
 
     def show_warp(
-        self, sample: Any, theta: Numbers, landmarks: Landmarks, view: View = MIDDLE
+        self, name: int | str, theta: Numbers, landmarks: Landmarks, view: View = MIDDLE
     ) -> dict[str, Any]:
         """Return a warped sample, with moved grid, velocity and landmarks if its kind has them."""
-        key = ("warp", id(sample), theta.tobytes())
-        # The cache also keeps the sample: if it were deleted, another could get the same id.
-        _, warped = self._recent.get(key, lambda: (sample, self.kind.warp(sample, theta)))
         return {
-            "image": self.kind.encode(warped, view),
-            **self.kind.show_field(theta, sample, view),
+            "image": self.kind.encode(self._warp(name, theta.tobytes()), view),
+            **self.kind.show_field(theta, self.sample(name), view),
             **self.kind.move_landmarks(theta, landmarks),
         }
+
+    def _warp_sample(self, name: int | str, theta: bytes) -> Any:
+        return self.kind.warp(self.sample(name), np.frombuffer(theta))
 
     def draw_coefficients(self, code: int, member: int, seed: int) -> list[float]:
         """Draw a random warp of a class, as coefficients of all its components."""
@@ -167,9 +205,7 @@ class Scene:
         """Make new samples of a class, or of all classes in turn."""
         if code is not None:
             check_index("class_number", code, self.n_classes, "classes")
-        samples, labels = self._recent.get(
-            ("mosaic", code, n, strength, seed), lambda: self.kind.make(code, n, strength, seed)
-        )
+        samples, labels = self._make(code, n, strength, seed)
         return {
             "images": self.kind.encode_all(samples, view),
             "labels": [str(label) for label in labels],
@@ -180,34 +216,46 @@ class Scene:
     def align(self, code: int, first: int, second: int, view: View = MIDDLE) -> dict[str, Any]:
         """Align one sample of a class to another; return both, the warped source and losses."""
         ends = self.index(code, first), self.index(code, second)
-
-        def find() -> Pair:
-            with _aligning:
-                return self.kind.align(*ends)
-
-        pair: Pair = self._recent.get(("align", *ends), find)
-        source, target = (self.kind.sample(index) for index in ends)
-        warped = self.kind.warp(source, pair.theta)
-        before, after = pair.loss_before, pair.loss_after
+        found = self._align(*ends)
+        theta, before, after = (
+            found.theta[0], float(found.loss_before[0]), float(found.loss_after[0]),
+        )  # fmt: skip
+        source, target = self.sample(ends[0]), self.sample(ends[1])
         return {
-            **{
-                name: self.kind.encode(values, view)
-                for name, values in (("source", source), ("target", target), ("warped", warped))
-            },
-            **self.kind.show_field(pair.theta, source, view),
+            "source": self.kind.encode(source, view),
+            "target": self.kind.encode(target, view),
+            "warped": self.kind.encode(self._warp(ends[0], theta.tobytes()), view),
+            **self.kind.show_field(theta, source, view),
             "loss_before": before,
             "loss_after": after,
             "left": after / before if before > 0 else None,
-            "is_usable": pair.is_usable,
+            "is_usable": bool(np.all(getattr(found, "usable", True))),  # shapes always are
             "python": self.align_code(*ends, view),
         }
+
+    def _align_samples(self, source: int, target: int) -> Any:
+        displacement, length = self._prior_scale
+        prior = SmoothPrior(self.kind.model.space, displacement=displacement, length=length)
+        with _aligning, warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # the page shows the result
+            return self.kind.align(source, target, prior)
+
+    @property
+    def _prior_scale(self) -> tuple[float, float]:
+        """Displacement and length of the prior with which the model's pairs were aligned."""
+        settings = self.kind.model.settings
+        displacement = settings.get("displacement", "auto")
+        return (
+            DISPLACEMENT if displacement == "auto" else float(displacement),
+            float(settings.get("length", LENGTH)),
+        )
 
     # -- Python
 
     def warp_code(
         self,
         code: int,
-        index: int | None,
+        name: int | str,
         coefficients: list[float],
         strength: float,
         view: View = MIDDLE,
@@ -222,13 +270,13 @@ class Scene:
                 f"deviations = {used}",
                 "steps = components.directions * components.standard_deviations",
                 f"theta = {strength!r} * (deviations @ steps.T[:{n}])",
-                *self.kind.warp_code(index, view),
+                *self.kind.warp_code(name if isinstance(name, int) else None, view),
             ]
         )
 
     def align_code(self, source: int, target: int, view: View = MIDDLE) -> str:
         """Python code that aligns the pair."""
-        displacement, length = self.kind.prior_scale
+        displacement, length = self._prior_scale
         return "\n".join(
             [
                 *self._load_code(),

@@ -20,9 +20,8 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from dreamwarp.explore.access import Guard
-from dreamwarp.explore.kinds import View
+from dreamwarp.explore.arrays import View
 from dreamwarp.explore.scene import MAX_MOSAIC, Scene
-from dreamwarp.explore.uploads import Uploads
 
 MAX_LANDMARKS = 64
 MAX_COEFFICIENTS = 20_000
@@ -42,17 +41,14 @@ SeedNumber = Annotated[int, Field(ge=0, le=2**53)]
 Strength = Annotated[float, Field(ge=0.0, le=MAX_STRENGTH, allow_inf_nan=False)]
 Coefficient = Annotated[float, Field(ge=-10.0, le=10.0, allow_inf_nan=False)]
 Coordinate = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+# A number within its class, or the name of an upload.
+SampleName = Place | Annotated[str, Field(max_length=64)]
 
 
 class _Request(BaseModel):
-    """Base of all requests: rejects unknown fields."""
+    """Base of all requests: the slice to show of volumes. Rejects unknown fields."""
 
     model_config = ConfigDict(extra="forbid")
-
-
-class _ViewRequest(_Request):
-    """Base of requests for samples: the slice to show of volumes."""
-
     axis: Annotated[int, Field(ge=0, le=2)] = 2
     place: Coordinate = 0.5
 
@@ -62,12 +58,16 @@ class _ViewRequest(_Request):
         return View(self.axis, self.place)
 
 
-class WarpRequest(_ViewRequest):
-    """A sample, and a warp as standard deviations along the components of a class."""
+class SampleRequest(_Request):
+    """A sample of a class, or an uploaded one."""
 
     class_number: Place
-    sample: Place = 0
-    upload: Annotated[str, Field(max_length=64)] | None = None
+    sample: SampleName = 0
+
+
+class WarpRequest(SampleRequest):
+    """A sample, and a warp as standard deviations along the components of a class."""
+
     coefficients: Annotated[list[Coefficient], Field(max_length=MAX_COEFFICIENTS)] = []
     strength: Strength = 1.0
     landmarks: Annotated[list[tuple[Coordinate, Coordinate]], Field(max_length=MAX_LANDMARKS)] = []
@@ -81,7 +81,7 @@ class DiceRequest(_Request):
     seed: SeedNumber = 0
 
 
-class MosaicRequest(_ViewRequest):
+class MosaicRequest(_Request):
     """New samples of a class, or of all classes."""
 
     class_number: Place | None = None
@@ -90,7 +90,7 @@ class MosaicRequest(_ViewRequest):
     seed: SeedNumber = 0
 
 
-class MembersRequest(_ViewRequest):
+class MembersRequest(_Request):
     """Samples of a class, starting at a number."""
 
     class_number: Place
@@ -98,13 +98,7 @@ class MembersRequest(_ViewRequest):
     n: Annotated[int, Field(ge=1, le=MAX_MOSAIC)] = 12
 
 
-class UploadedRequest(_ViewRequest):
-    """An uploaded sample."""
-
-    upload: Annotated[str, Field(max_length=64)]
-
-
-class AlignRequest(_ViewRequest):
+class AlignRequest(_Request):
     """Two samples of a class."""
 
     class_number: Place
@@ -115,7 +109,6 @@ class AlignRequest(_ViewRequest):
 def create_app(scene: Scene) -> FastAPI:
     """Make the application, without access control."""
     app = FastAPI(title="dreamwarp explore", docs_url=None, redoc_url=None)
-    uploads = Uploads()
     _serve_files(app)
     _explain_errors(app)
 
@@ -130,13 +123,22 @@ def create_app(scene: Scene) -> FastAPI:
     @app.post("/api/warp")
     def warp(request: WarpRequest) -> dict[str, Any]:
         theta = scene.theta(request.class_number, request.coefficients, request.strength)
-        index = None if request.upload else scene.index(request.class_number, request.sample)
-        sample = uploads.get(request.upload) if request.upload else scene.kind.sample(index or 0)
-        shown = scene.show_warp(sample, theta, request.landmarks, request.view)
+        name = find(request)
+        shown = scene.show_warp(name, theta, request.landmarks, request.view)
         code = scene.warp_code(
-            request.class_number, index, request.coefficients, request.strength, request.view
+            request.class_number, name, request.coefficients, request.strength, request.view
         )
         return {**shown, "python": code}
+
+    def find(request: SampleRequest) -> int | str:
+        """Index of a sample in the data, or the name of an upload."""
+        if isinstance(request.sample, str):
+            return request.sample
+        return scene.index(request.class_number, request.sample)
+
+    @app.post("/api/sample")
+    def sample(request: SampleRequest) -> dict[str, Any]:
+        return scene.show_sample(find(request), request.view)
 
     @app.post("/api/dice")
     def dice(request: DiceRequest) -> dict[str, Any]:
@@ -155,12 +157,7 @@ def create_app(scene: Scene) -> FastAPI:
 
     @app.post("/api/upload")
     async def upload(request: Request) -> dict[str, Any]:
-        sample = await run_in_threadpool(scene.kind.read_upload, await request.body())
-        return {"upload": uploads.add(sample)}
-
-    @app.post("/api/uploaded")
-    def uploaded(request: UploadedRequest) -> dict[str, Any]:
-        return {"image": scene.kind.encode(uploads.get(request.upload), request.view)}
+        return {"sample": await run_in_threadpool(scene.add_upload, await request.body())}
 
     return app
 
@@ -218,13 +215,9 @@ def open_socket(host: str, port: int) -> socket.socket:
     """Open a listening socket, with clear errors."""
     name = host.strip("[]")
     family = socket.AF_INET6 if ":" in name else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listening.bind((name, port))
-        listening.listen(128)
+        return socket.create_server((name, port), family=family, backlog=128)
     except OSError as error:
-        listening.close()
         if error.errno == errno.EADDRINUSE:
             raise OSError(
                 f"port {port} is in use, perhaps by another `dreamwarp explore`. Use `--port 0` "
@@ -235,7 +228,6 @@ def open_socket(host: str, port: int) -> socket.socket:
         raise OSError(
             f"`{host}` port {port} can't be opened: {error.strerror or error}."
         ) from error
-    return listening
 
 
 class Serving:

@@ -1,10 +1,8 @@
-"""Samples uploaded to the page: untrusted input, kept in memory for a while."""
+"""Readers of samples uploaded to the page, which are untrusted."""
 
 from __future__ import annotations
 
 import io
-import math
-import secrets
 import struct
 import tempfile
 from pathlib import Path
@@ -14,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
+from dreamwarp.core.samples import check_finite
+from dreamwarp.data.numpy_files import decode_npy
 from dreamwarp.data.volumes import read_volume
-from dreamwarp.explore.recent import Recent
 
 Array = NDArray[Any]
 
@@ -23,8 +22,7 @@ Array = NDArray[Any]
 MAX_BYTES, MAX_PIXELS, MAX_SIDE = 8 * 2**20, 2**24, 256
 MAX_NUMBERS = 2**16
 MAX_VOXELS = 2**21
-# Uploads kept; the least recently used is dropped first.
-MAX_KEPT = 32
+MOST = 1e30
 # First bytes of files.
 NPY, GZIP = b"\x93NUMPY", b"\x1f\x8b"
 FORMATS = ("PNG", "JPEG", "WEBP")
@@ -32,27 +30,6 @@ UNREADABLE = (
     OSError, SyntaxError, EOFError, ValueError, LookupError, TypeError, struct.error,
     Image.DecompressionBombError, Warning, MemoryError, OverflowError,
 )  # fmt: skip
-
-
-class Uploads:
-    """Uploaded samples, by an unguessable name."""
-
-    def __init__(self) -> None:
-        self._recent = Recent(MAX_KEPT)
-
-    def add(self, values: Any) -> str:
-        """Store a sample; return its name."""
-        name = secrets.token_urlsafe(12)
-        self._recent.get(name, lambda: values)
-        return name
-
-    def get(self, name: str) -> Any:
-        """Return a stored sample."""
-        return self._recent.get(name, _raise_expired)
-
-
-def _raise_expired() -> None:
-    raise ValueError("`upload` is unknown or has expired. Drop it again.")
 
 
 def read_picture(content: bytes, n_channels: int, *, is_ink: bool) -> Array:
@@ -113,8 +90,7 @@ def read_text_series(content: bytes, n_channels: int) -> Array:
             f"{len(rows):,} rows."
         )
     values = np.array(rows, dtype=np.float64).T
-    if not np.isfinite(values).all() or np.abs(values).max() > 1e30:
-        raise ValueError("a series must have finite numbers below 1e30.")
+    check_finite("series", values, at_most=MOST)
     return np.ascontiguousarray(values, dtype=np.float32)
 
 
@@ -139,22 +115,15 @@ def read_uploaded_volume(content: bytes, n_channels: int) -> Array:
             f"a volume must have at least 2 voxels along every axis and {MAX_VOXELS:,} in all, got "
             f"shape {values.shape[1:]}."
         )
-    if not np.isfinite(values).all() or np.abs(values).max() > 1e30:
-        raise ValueError("a volume must have finite values below 1e30.")
+    check_finite("volume", values, at_most=MOST)
     return np.ascontiguousarray(values)
 
 
 def _read_npy(content: bytes) -> Array:
-    stream = io.BytesIO(content)
-    version = np.lib.format.read_magic(stream)
-    read_1, read_2 = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0
-    shape, _, dtype = (read_1 if version == (1, 0) else read_2)(stream)
-    # numpy allocates what the header declares.
-    declared = math.prod(shape) * dtype.itemsize
-    if dtype.kind not in "biuf" or declared != len(content) - stream.tell():
-        raise ValueError("the header does not match the values")
-    stream.seek(0)
-    return np.asarray(np.lib.format.read_array(stream, allow_pickle=False), np.float32)
+    values = decode_npy("the file", content)
+    if values.dtype.kind not in "biuf":
+        raise ValueError("the values are no real numbers")
+    return np.asarray(values, np.float32)
 
 
 def _read_nifti(content: bytes) -> Array:

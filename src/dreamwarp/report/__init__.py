@@ -12,7 +12,7 @@ from dreamwarp.core.listing import import_lazily
 PUBLIC = {
     "Study": "study",
     "component_frames": "animation",
-    "draw_alignment": "one_pair",
+    "draw_alignment": "aligned",
     "draw_class_similarity": "model_plots",
     "draw_components": "warped",
     "draw_field": "aligned",

@@ -1,29 +1,41 @@
-"""Figures of aligned pairs: the parts of one warp, a gallery of pairs, traces of chains."""
+"""Figures of aligned pairs: one pair and its warp, a gallery of pairs, traces of chains."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.align import Alignments
 from dreamwarp.augment.subject import Look, as_sample
+from dreamwarp.core.samples import as_array, check_finite, pixel_centers, spaced
 from dreamwarp.core.validation import check_integer
 from dreamwarp.report import figures, sheets
 from dreamwarp.report.galleries import Cell, draw_panels, draw_table
-from dreamwarp.report.sheets import draw_difference, draw_sample
 from dreamwarp.report.study import Study
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.warp import Warp
 
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
+
+# Panels of the paper's figure 2.
+FIELD = ("source, cells", "target", "velocity", "grid", "source, warped")
+# Posterior draws used for the spread: its standard error is then below 4 %.
+MAX_DRAWS = 400
+SPREAD = LinearSegmentedColormap.from_list("spread", ["white", figures.MARKS[3]])
+INCHES_PER_LETTER = 0.062
+
+
+# -- one pair
 
 
 def draw_field(
@@ -42,38 +54,157 @@ def draw_field(
     Parameters
     ----------
     space : WarpSpace
+        Volumes are drawn as slices through their middle.
     source, target : (*spatial) or (channels, *spatial)
+        Of 3 or 4 channels, the first three are shown as red, green and blue. Otherwise the mean
+        over channels is shown.
     theta : (d,)
         Aligns the source to the target.
     look : Look, optional
         Shades and proportions. Default: from source and target.
     """
-    first = as_sample(space, np.asarray(source), "source")
-    second = as_sample(space, np.asarray(target), "target")
+    pair = _check_pair(space, source, target)
+    look = Look.of(np.stack(pair)) if look is None else look
+    panels = _list_panels(space, *pair, np.asarray(theta, dtype=np.float64), look)
+    height, n_columns = 1.55 if space.ndim == 2 else 1.2, 2 if space.ndim == 3 else 5
+    chosen = {name: panels[name] for name in FIELD}
+    return draw_panels(chosen, look.extent(pair[0].shape[1:]), height, n_columns)
+
+
+def draw_alignment(
+    space: WarpSpace,
+    source: ArrayLike,
+    target: ArrayLike,
+    alignments: Alignments,
+    index: int = 0,
+) -> Figure:
+    """Draw one pair, its warp, the differences before and after, and a summary in words.
+
+    If the chains of a sampler were kept, the figure also shows them and the posterior spread: how
+    uncertain it is which point of the source belongs to each pixel of the target.
+
+    Parameters
+    ----------
+    space, source, target
+        As for :func:`draw_field`.
+    alignments : Alignments
+        Result of ``align_pairs``.
+    index : int
+        Number of the pair in ``alignments``.
+    """
+    if not 0 <= index < len(alignments):
+        raise IndexError(
+            f"`index` must be from 0 to {len(alignments) - 1} for {len(alignments)} pairs, got "
+            f"{index}."
+        )
+    pair = _check_pair(space, source, target)
+    look, shape = Look.of(np.stack(pair)), pair[0].shape[1:]
+    panels = _list_panels(space, *pair, alignments.theta[index], look)
+    if alignments.chains:
+        spread = displacement_spread(space, alignments.chains[index].reshape(-1, space.dim), shape)
+        unit = ("samples", "pixels", "voxels")[space.ndim - 1]
+        title = f"spread, up to {spread.max():.2g} {unit}"
+        panels[title] = partial(_draw_spread, spread=spread, look=look)
+        traces = alignments.log_posteriors[index]
+        limits = Look(float(traces.min()), float(traces.max()) + 1e-9, is_ink=False)
+        panels["log-posterior of chains"] = partial(sheets.draw_sample, values=traces, look=limits)
+    panels["summary"] = partial(_write_lines, lines=list(describe_alignment(alignments, index)))
+    height = {1: 1.5, 2: 2.0, 3: 1.3}[space.ndim]
+    n_columns = 2 if space.ndim == 3 else len(panels) // 2
+    return draw_panels(panels, look.extent(shape), height, n_columns)
+
+
+def _check_pair(space: WarpSpace, source: ArrayLike, target: ArrayLike) -> tuple[Array, Array]:
+    """Both samples as (channels, *spatial)."""
+    first, second = (
+        as_sample(space, as_array(name, sample), name)
+        for name, sample in (("source", source), ("target", target))
+    )
     if first.shape != second.shape:
         raise ValueError(
             f"`source` and `target` must have the same shape, got {np.shape(source)} and "
             f"{np.shape(target)}."
         )
-    values = np.asarray(theta, dtype=np.float64)
-    warped = Warp(space, values).image(first)
-    look = Look.of(np.stack([first, second])) if look is None else look
-    extent = look.extent(first.shape[1:])
+    check_finite("source", first)
+    check_finite("target", second)
+    return first, second
+
+
+def _list_panels(
+    space: WarpSpace, source: Array, target: Array, theta: Array, look: Look
+) -> dict[str, Cell]:
+    """All views of a pair, by title."""
+    extent = look.extent(source.shape[1:])
+    # Content moves by the inverse.
+    field: dict[str, Any] = {"space": space, "theta": -theta, "extent": extent}
+    warped = Warp(space, theta).image(source)
 
     def draw_cells(axes: Axes, box: sheets.Area) -> None:
-        draw_sample(axes, box, first, look)
+        sheets.draw_sample(axes, box, source, look)
         sheets.draw_tessellation(axes, box, space, extent)
 
-    field: dict[str, Any] = {"space": space, "theta": -values, "extent": extent}
-    panels: dict[str, Cell] = {
+    compare = partial(sheets.draw_difference, second=target, look=look)
+    return {
         "source, cells": draw_cells,
-        "target": partial(draw_sample, values=second, look=look),
+        "target": partial(sheets.draw_sample, values=target, look=look),
+        "source, warped": partial(sheets.draw_sample, values=warped, look=look, behind=target),
+        "difference before": partial(compare, first=source),
+        "difference after": partial(compare, first=warped),
         "velocity": partial(sheets.draw_velocity, **field),
         "grid": partial(sheets.draw_grid, **field),
-        "source, warped": partial(draw_sample, values=warped, look=look, behind=second),
     }
-    height, n_columns = 1.55 if space.ndim == 2 else 1.2, 2 if space.ndim == 3 else 5
-    return draw_panels(panels, extent, height, n_columns)
+
+
+def _draw_spread(axes: Axes, box: sheets.Area, spread: Array, look: Look) -> None:
+    largest = float(spread.max()) or 1.0
+    if spread.ndim == 1:
+        sheets.draw_sample(axes, box, spread[None], Look(0.0, largest, is_ink=False))
+    else:
+        sheets.draw_shades(axes, box, spread, SPREAD, (0.0, largest), look)
+
+
+def _write_lines(axes: Axes, box: sheets.Area, lines: Sequence[str]) -> None:
+    """Write text into a box, from its top."""
+    n_letters = int(box.width / INCHES_PER_LETTER)
+    words = "\n".join(part for line in lines for part in textwrap.wrap(line, n_letters))
+    sheets.write(axes, box.x, box.y, words, size=8.5, align="left", valign="top")
+
+
+def describe_alignment(alignments: Alignments, index: int = 0) -> Iterator[str]:
+    """Yield losses and diagnostics of a pair, line by line."""
+    before, after = float(alignments.loss_before[index]), float(alignments.loss_after[index])
+    if alignments.sigma is not None:
+        share = f", {after / before:.1%} of it" if before > 0 else ""
+        yield f"squared difference before {before:.4g}, after {after:.4g}{share}"
+        yield f"noise sigma {alignments.sigma:.3g}"
+    else:
+        yield f"minus log-likelihood before {before:.4g}, after {after:.4g}"
+    found = {name: values[index] for name, values in alignments.diagnostics.items()}
+    if "r_hat" in found:
+        yield (
+            f"R-hat {found['r_hat']:.3f}, {found['ess']:.0f} effective draws, acceptance "
+            f"{found['acceptance']:.2f}, {found['n_sweeps']} sweeps of each chain"
+        )
+    yield f"log-posterior {found['log_posterior']:.4g}, {found['n_steps']} steps of the search"
+    remedy = "max_draws" if "r_hat" in found else "max_steps"
+    yield (
+        "converged" if alignments.converged[index] else
+        f"not converged: a larger `{remedy}` may help"
+    )  # fmt: skip
+    if not alignments.usable[index]:
+        yield "not usable: the pair can't be aligned"
+
+
+def displacement_spread(space: WarpSpace, draws: Array, shape: tuple[int, ...]) -> Array:
+    """Standard deviation of T^θ at each pixel, over draws of θ (n, d): (*shape).
+
+    In pixels: the root of the sum of the variances along the axes.
+    """
+    moved = space.flow(draws[spaced(len(draws), MAX_DRAWS)], pixel_centers(shape)) * shape
+    return np.sqrt(moved.var(axis=0).sum(axis=-1)).reshape(shape)
+
+
+# -- pairs of a study
 
 
 def draw_best(study: Study, *, label: Any = None) -> Figure:
@@ -86,9 +217,6 @@ def draw_best(study: Study, *, label: Any = None) -> Figure:
     source, target = (study.subject.X[end] for end in study.edges[pair])
     theta, look = study.alignments.theta[pair], study.subject.look
     return draw_field(study.model.space, source, target, theta, look=look)
-
-
-# -- many pairs
 
 
 def draw_gallery(study: Study, *, label: Any = None, n: int = 8) -> Figure:
@@ -106,24 +234,20 @@ def draw_gallery(study: Study, *, label: Any = None, n: int = 8) -> Figure:
         Number of pairs.
     """
     worst, typical = choose_pairs(study, label, check_integer("n", n, 1))
-    subject, rows, notes = study.subject, [], []
+    subject, notes = study.subject, []
+    rows: list[tuple[str, list[Cell]]] = []
     for index in map(int, [*worst, *typical]):
         source, target = (subject.sample(int(end)) for end in study.edges[index])
-        warped = subject.warp(study.alignments.theta[index], int(study.edges[index, 0]))
-        look = subject.look
-        cells = [partial(draw_sample, values=values, look=look) for values in (source, target)]
-        cells.append(partial(draw_sample, values=warped, look=look, behind=target))
-        for values in (source, warped):
-            cells.append(partial(draw_difference, first=values, second=target, look=look))
+        theta = study.alignments.theta[index]
+        panels = _list_panels(study.model.space, source, target, theta, subject.look)
+        cells: list[Cell] = [partial(sheets.draw_sample, values=source, look=subject.look)]
+        for name in ("target", "source, warped", "difference before", "difference after"):
+            cells.append(panels[name])
         name = str(subject.labels[study.pair_codes[index]])
         rows.append((f"worst {name}" if index in worst else name, cells))
         size = f"warp size {study.sizes[index]:.1f}"
-        if not study.alignments.usable[index]:
-            notes.append("can't be aligned")
-        elif study.alignments.sigma is None:
-            notes.append(size)
-        else:
-            notes.append(f"{study.left_over[index]:.0%} remaining\n{size}")
+        is_share = study.alignments.sigma is not None
+        notes.append(f"{study.left_over[index]:.0%} remaining\n{size}" if is_share else size)
     titles = ("source", "target", "warped", "before", "after")
     return draw_table(
         subject.extent, rows, list(enumerate(titles)), gaps=(3,),
@@ -147,6 +271,19 @@ def choose_pairs(study: Study, label: Any, n: int) -> tuple[Integers, Integers]:
 
 
 # -- chains
+
+
+def draw_chains(study: Study, *, label: Any = None) -> Figure:
+    """Sample the posteriors of the worst, a typical and the best pair, and draw their traces."""
+    worst, typical = choose_pairs(study, label, 4)
+    pairs = np.concatenate([worst[:1], typical[-2:]])
+    chains = study.sample_chains(pairs)
+    names = ("worst pair", "typical pair", "best pair")
+    titles = [
+        f"{name}, class {study.subject.labels[study.pair_codes[pair]]}"
+        for name, pair in zip(names, pairs, strict=False)
+    ]
+    return draw_traces(chains, titles=titles)
 
 
 def draw_traces(alignments: Alignments, *, titles: Sequence[str] | None = None) -> Figure:
@@ -184,13 +321,15 @@ def draw_traces(alignments: Alignments, *, titles: Sequence[str] | None = None) 
 
 
 def _draw_chains(left: Axes, right: Axes, traces: Array) -> None:
+    """Draw values along chains (n_chains, n_draws) and their histograms, in a colour per chain."""
     bins = np.histogram_bin_edges(traces, 24).tolist()
-    figures.plot_traces(left, traces)
-    for line, trace in zip(left.lines, traces, strict=True):
-        weights = np.full(len(trace), 1.0 / len(trace))
+    colors = (figures.GRID, *figures.MARKS)
+    for chain, trace in enumerate(traces):
+        color = colors[chain % len(colors)]
+        left.plot(np.arange(1, len(trace) + 1), trace, color=color, linewidth=0.7)
         right.hist(
-            trace, bins=bins, weights=weights, orientation="horizontal", histtype="step",
-            color=line.get_color(), linewidth=1.2,
+            trace, bins=bins, weights=np.full(len(trace), 1.0 / len(trace)), color=color,
+            orientation="horizontal", histtype="step", linewidth=1.2,
         )  # fmt: skip
     right.set_ylim(left.get_ylim())
     right.set_yticklabels([])

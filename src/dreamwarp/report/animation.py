@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +23,7 @@ from dreamwarp.report.warped import box_height, choose_rows, show, warp_along
 
 Frames = NDArray[np.uint8]
 
-SUFFIXES = (".gif", ".mp4", ".webp")
+SUFFIXES = (".gif", ".webp")
 # Two seconds from one end to the other; GIFs count in hundredths of a second.
 N_FRAMES, FRAME_SECONDS = 25, 0.08
 DEVIATION = 3.0
@@ -73,59 +71,24 @@ def component_frames(
     return np.stack(frames)
 
 
-def check_animation_path(path: str | os.PathLike[str]) -> Path:
-    """Return ``path``, or raise if it is no animation that can be written here."""
-    target = check_suffix(path, SUFFIXES, "animations")
-    if target.suffix.lower() == ".mp4" and shutil.which("ffmpeg") is None:
-        raise ValueError(
-            f"`{target}` can't be written: MP4 needs ffmpeg, which is not on the PATH. Install it, "
-            "or write .webp or .gif."
-        )
-    return target
-
-
 def save_animation(frames: Frames, path: str | os.PathLike[str]) -> Path:
     """Write frames, played back and forth in a loop; the file appears when complete.
 
-    The suffix of ``path`` sets the format: .gif, .webp, or .mp4 if ffmpeg is installed.
+    The suffix of ``path`` sets the format: .gif or .webp.
     """
-    target = check_animation_path(path)
-    loop = np.concatenate([frames, frames[-2:0:-1]])
-    with write_beside(target) as temporary:
-        if target.suffix.lower() == ".mp4":
-            _write_video(loop, temporary)
-        else:
-            _write_pictures(loop, temporary)
-    return target
-
-
-def _write_pictures(frames: Frames, path: Path) -> None:
-    pictures = [Image.fromarray(frame) for frame in frames]
-    if path.suffix.lower() == ".gif":
+    target = check_suffix(path, SUFFIXES, "animations")
+    pictures = [Image.fromarray(frame) for frame in (*frames, *frames[-2:0:-1])]
+    options: dict[str, Any] = {"quality": 85, "method": 4}
+    if target.suffix.lower() == ".gif":
         # One palette for all frames: separate ones would make colours flicker.
         palette = Image.fromarray(np.concatenate(frames[:: max(1, len(frames) // 4)])).quantize(128)
         pictures = [
             picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures
         ]
-    options: dict[str, Any] = {"duration": round(1000 * FRAME_SECONDS), "loop": 0}
-    if path.suffix.lower() == ".webp":
-        options |= {"quality": 85, "method": 4}
-    pictures[0].save(path, save_all=True, append_images=pictures[1:], **options)
-
-
-def _write_video(frames: Frames, path: Path) -> None:
-    # yuv420p halves the resolution of colours, so sizes must be even.
-    odd_rows, odd_columns = frames.shape[1] % 2, frames.shape[2] % 2
-    even = np.pad(frames, ((0, 0), (0, odd_rows), (0, odd_columns), (0, 0)), mode="edge")
-    # Three rounds, for players that don't repeat.
-    content = np.concatenate([even, even, even]).tobytes()
-    size = f"{even.shape[2]}x{even.shape[1]}"
-    done = subprocess.run(
-        ["ffmpeg", "-y", "-loglevel", "error", "-f", "rawvideo", "-pix_fmt", "rgb24",
-         "-s", size, "-r", f"{1 / FRAME_SECONDS:g}", "-i", "-", "-pix_fmt", "yuv420p",
-         "-movflags", "+faststart", os.fspath(path)],
-        input=content, capture_output=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        words = done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"]
-        raise OSError(f"ffmpeg could not write the video: {words[-1]}. Write .webp or .gif.")
+        options = {}
+    with write_beside(target) as temporary:
+        pictures[0].save(
+            temporary, save_all=True, append_images=pictures[1:], loop=0,
+            duration=round(1000 * FRAME_SECONDS), **options,
+        )  # fmt: skip
+    return target

@@ -3,94 +3,94 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
 
 from dreamwarp.augment.subject import Data
 from dreamwarp.core.validation import check_choice
+from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.model import WarpModel
 from dreamwarp.report import aligned, animation, figures, model_plots, warped
-from dreamwarp.report.study import MAX_SAMPLES, SAMPLERS, Study, make_study, sample_chains
+from dreamwarp.report.shapes import draw_shape_components, draw_shape_samples
+from dreamwarp.report.study import MAX_SAMPLES, Study, judgement_of, make_study
+
+NAMES = (
+    "samples", "warp", "alignments", "components", "spectrum", "similarity", "strength", "traces",
+)  # fmt: skip
 
 
-@dataclass(frozen=True, eq=False)
-class Request:
-    """A model and its data, and the options of figures."""
-
-    model: WarpModel
-    data: Data
-    label: Any = None
-    component: int = 1
-    strength: float | None = None
-    seed: int = 0
-    max_samples: int = MAX_SAMPLES
-    known: Study | None = None
-
-    @cached_property
-    def study(self) -> Study:
-        """The samples, aligned: the known study, or one that is made at first use."""
-        return self.known or make_study(
-            self.model, self.data, max_samples=self.max_samples, seed=self.seed
+def draw_figure(
+    name: str,
+    model: WarpModel,
+    data: Data | ShapeSet,
+    *,
+    label: Any = None,
+    component: int = 1,
+    strength: float | None = None,
+    seed: int = 0,
+    max_samples: int = MAX_SAMPLES,
+    study: Study | None = None,
+) -> Figure:
+    """Draw a figure by its name; pairs are those of ``study``, or are aligned again."""
+    check_choice("name", name, NAMES)
+    if name == "spectrum":
+        return model_plots.draw_spectrum(model)
+    if name == "similarity":
+        return model_plots.draw_class_similarity(model)
+    if isinstance(data, ShapeSet):
+        if name == "samples":
+            return draw_shape_samples(model, data, label=label, strength=strength, seed=seed)
+        if name == "components":
+            return draw_shape_components(model, data, label=label, component=component)
+        raise ValueError(
+            f"the figure {name!r} needs series, images or volumes, got meshes in `{data.name}`. "
+            "For meshes use samples, components, spectrum or similarity."
         )
-
-
-def _draw_traces(request: Request) -> Figure:
-    study = request.study
-    worst, typical = aligned.choose_pairs(study, request.label, 4)
-    chosen = np.concatenate([worst[:1], typical[-2:]])
-    stored = request.model.settings.get("method")
-    method: Literal["metropolis", "hmc"] = stored if stored in SAMPLERS else "hmc"
-    chains = sample_chains(study, chosen, method)
-    titles = []
-    for name, pair in zip(["worst pair", "typical pair", "best pair"], chosen, strict=False):
-        label = study.subject.labels[study.pair_codes[pair]]
-        titles.append(f"{name}, class {label}, {method}")
-    return aligned.draw_traces(chains, titles=titles)
-
-
-FIGURES: dict[str, Callable[[Request], Figure]] = {
-    "samples": lambda r: warped.draw_samples(
-        r.model, r.data, label=r.label, strength=r.strength, seed=r.seed
-    ),
-    "warp": lambda r: aligned.draw_best(r.study, label=r.label),
-    "alignments": lambda r: aligned.draw_gallery(r.study, label=r.label),
-    "components": lambda r: warped.draw_components(
-        r.model, r.data, label=r.label, component=r.component
-    ),
-    "spectrum": lambda r: model_plots.draw_spectrum(r.model),
-    "similarity": lambda r: model_plots.draw_class_similarity(r.model),
-    "strength": lambda r: model_plots.draw_strength(r.study.judgement),
-    "traces": _draw_traces,
-}
+    if name == "strength":
+        return model_plots.draw_strength(judgement_of(model))
+    if name == "samples":
+        return warped.draw_samples(model, data, label=label, strength=strength, seed=seed)
+    if name == "components":
+        return warped.draw_components(model, data, label=label, component=component)
+    study = study or make_study(model, data, max_samples=max_samples, seed=seed)
+    draw_pairs = {
+        "warp": aligned.draw_best, "alignments": aligned.draw_gallery,
+        "traces": aligned.draw_chains,
+    }[name]  # fmt: skip
+    return draw_pairs(study, label=label)
 
 
 def check_figure(name: str, path: str | os.PathLike[str]) -> Path:
     """Return ``path``, or raise if the figure can't be written in its format."""
-    check_choice("name", name, list(FIGURES))
+    check_choice("name", name, NAMES)
     target = Path(path)
     suffix = target.suffix.lower()
-    if suffix in animation.SUFFIXES and name == "components":
-        return animation.check_animation_path(target)
-    if suffix not in figures.SUFFIXES:
-        raise ValueError(
-            f"`{target}` must end in one of {', '.join(figures.SUFFIXES)}; only the figure "
-            f"components can be animated: {', '.join(animation.SUFFIXES)}."
-        )
-    return target
+    if suffix in figures.SUFFIXES or (suffix in animation.SUFFIXES and name == "components"):
+        return target
+    raise ValueError(
+        f"`{target}` must end in one of {', '.join(figures.SUFFIXES)}; only the figure components "
+        f"can be animated: {', '.join(animation.SUFFIXES)}."
+    )
 
 
-def write_figure(name: str, request: Request, path: str | os.PathLike[str]) -> Path:
+def write_figure(
+    name: str,
+    model: WarpModel,
+    data: Data | ShapeSet,
+    path: str | os.PathLike[str],
+    *,
+    label: Any = None,
+    component: int = 1,
+    **options: Any,
+) -> Path:
     """Draw a figure and write it; the suffix sets the format, a picture or an animation."""
     target = check_figure(name, path)
-    if target.suffix.lower() in animation.SUFFIXES:
-        frames = animation.component_frames(
-            request.model, request.data, label=request.label, component=request.component
-        )
-        return animation.save_animation(frames, target)
-    return figures.save_figure(FIGURES[name](request), target, dpi=200)
+    if target.suffix.lower() in figures.SUFFIXES:
+        figure = draw_figure(name, model, data, label=label, component=component, **options)
+        return figures.save_figure(figure, target, dpi=200)
+    if isinstance(data, ShapeSet):
+        raise ValueError(f"`{target}` must be a picture: figures of meshes are not animated.")
+    frames = animation.component_frames(model, data, label=label, component=component)
+    return animation.save_animation(frames, target)

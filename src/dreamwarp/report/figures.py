@@ -6,12 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from numpy.typing import NDArray
 
 from dreamwarp.core.files import check_suffix, write_beside
 
@@ -58,14 +56,6 @@ def check_picture_path(path: str | os.PathLike[str]) -> Path:
 def shade(place: int, n: int) -> Any:
     """Colour of class ``place`` of ``n``."""
     return CLASS_SHADES(place / max(1, n - 1))
-
-
-def plot_traces(axes: Axes, traces: NDArray[np.float64]) -> None:
-    """Plot the values along chains (n_chains, n_draws), in a colour per chain."""
-    colors = (GRID, MARKS[0], MARKS[1], MARKS[3])
-    for chain, trace in enumerate(traces):
-        numbers = np.arange(1, len(trace) + 1)
-        axes.plot(numbers, trace, color=colors[chain % len(colors)], linewidth=0.7)
 
 
 def style_axes(axes: Axes, x_label: str = "", y_label: str = "") -> None:

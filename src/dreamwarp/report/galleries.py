@@ -25,7 +25,6 @@ def draw_table(
     gaps: Sequence[int] = (),
     height: float = 0.8,
     notes: Sequence[str] = (),
-    are_centered: bool = False,
 ) -> Figure:
     """Draw a table of boxes.
 
@@ -42,8 +41,6 @@ def draw_table(
         Height of a box in inches.
     notes : sequence of str
         Text to the right of each row.
-    are_centered : bool
-        Whether titles are centred above their column.
     """
     labels = [shorten(label) for label, _ in rows]
     left = MARGIN + (ROOM_FOR_LABELS if any(labels) else 0.0)
@@ -65,10 +62,7 @@ def draw_table(
     bottom = top + len(rows) * (height + GAP) - GAP + MARGIN
     figure, axes = new_sheet(full, bottom)
     for column, words in titles:
-        if are_centered:
-            write(axes, starts[column] + width / 2, top - 0.15, words)
-        else:
-            write(axes, starts[column], top - 0.15, words, align="left")
+        write(axes, starts[column], top - 0.15, words, align="left")
     for number, (label, (_, cells)) in enumerate(zip(labels, rows, strict=True)):
         y = top + number * (height + GAP)
         write(axes, left - 0.1, y + height / 2, label, size=10, align="right")
@@ -83,8 +77,8 @@ def draw_table(
 def draw_panels(
     panels: Mapping[str, Cell], extent: tuple[float, ...], height: float, n_columns: int
 ) -> Figure:
-    """Draw boxes with titles, row by row."""
-    width = box_width(extent, height)
+    """Draw boxes with titles, row by row; boxes are at least as wide as the titles."""
+    width = max(box_width(extent, height), INCHES_PER_LETTER * max(map(len, panels)))
     n_rows = -(-len(panels) // n_columns)
     step_x, step_y, top = width + 3 * GAP, height + 0.32, MARGIN + 0.22
     figure, axes = new_sheet(

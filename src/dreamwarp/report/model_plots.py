@@ -112,18 +112,13 @@ def draw_strength(judgement: Judgement, *, with_verdict: bool = True) -> Figure:
     with_verdict : bool
         Whether to print the verdict above the plot.
     """
+    if not judgement.errors:
+        raise ValueError(f"`judgement` must have errors by strength, got none: {judgement.verdict}")
     figure = figures.new_figure(7.2, 3.6)
     axes = figure.subplots()
     if with_verdict:
         words = "\n".join(textwrap.wrap(str(judgement.verdict), 86))
         axes.set_title(words, fontsize=9.5, color=figures.INK, loc="left")
-    if not judgement.errors:
-        axes.set_axis_off()
-        axes.text(
-            0.0, 0.9, "No errors by strength: nothing was held out.", fontsize=10,
-            color=figures.INK, transform=axes.transAxes,
-        )  # fmt: skip
-        return figure
     strengths = sorted(judgement.errors)
     errors = [judgement.errors[strength] for strength in strengths]
     spreads = [judgement.spreads.get(strength, 0.0) for strength in strengths]

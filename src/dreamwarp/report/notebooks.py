@@ -20,7 +20,8 @@ from dreamwarp.augment.subject import Look, as_sample
 from dreamwarp.core.samples import pixel_centers, spaced
 from dreamwarp.core.validation import check_choice
 from dreamwarp.model import WarpModel
-from dreamwarp.report import aligned, catalog, figures, model_plots, sheets
+from dreamwarp.report import aligned, figures, model_plots, sheets
+from dreamwarp.report.catalog import draw_figure
 from dreamwarp.report.galleries import draw_panels
 from dreamwarp.report.page import encode_figure
 from dreamwarp.report.study import study_of
@@ -30,8 +31,8 @@ from dreamwarp.space.warp import Warp
 if TYPE_CHECKING:
     from dreamwarp.augment.augmenter import Augmenter
 
-# Points per axis where displacements are evaluated, and the largest number of warps drawn.
-N_PROBES, MAX_DRAWN = 17, 4
+# Points per axis and largest number of warps at which displacements are evaluated; warps drawn.
+N_PROBES, MAX_PROBED, MAX_DRAWN = 17, 64, 4
 DPI = 110
 OF_MODELS = {"spectrum": model_plots.draw_spectrum, "similarity": model_plots.draw_class_similarity}
 
@@ -57,7 +58,10 @@ def summarize_model(model: WarpModel) -> str:
 
 def summarize_warp(warp: Warp) -> str:
     """Summarize a Warp: displacements and grid."""
-    moved = displacements(warp)
+    points = pixel_centers(warp.space.ndim * (N_PROBES,))
+    theta = np.atleast_2d(warp.theta)
+    some = theta[spaced(len(theta), MAX_PROBED)]
+    moved = np.linalg.norm(warp.space.flow(some, points) - points, axis=-1)
     facts = [
         ("space", repr(warp.space)),
         ("warps", f"{len(warp):,}"),
@@ -120,14 +124,6 @@ def _summary(
     )
 
 
-def displacements(warp: Warp) -> np.ndarray:
-    """Displacement of each point (n, m), as a fraction of the domain."""
-    points = pixel_centers(warp.space.ndim * (N_PROBES,))
-    theta = np.atleast_2d(warp.theta)
-    some = theta[spaced(len(theta), 64)]
-    return np.linalg.norm(warp.space.flow(some, points) - points, axis=-1)
-
-
 # -- pictures
 
 
@@ -138,13 +134,8 @@ def plot_model(model: WarpModel, name: str) -> Figure:
 
 def plot_augmenter(augmenter: Augmenter, name: str, options: dict[str, Any]) -> Figure:
     """Draw a figure of ``dreamwarp figure`` for a fitted augmenter, without aligning again."""
-    draw_fn = catalog.FIGURES[check_choice("name", name, list(catalog.FIGURES))]
-    known = ("component", "label", "seed", "strength")
-    for option in options:
-        if option not in known:
-            raise TypeError(f"`plot` takes the options {', '.join(known)}, got {option!r}.")
     data, study = augmenter.source_.data, study_of(augmenter)
-    return draw_fn(catalog.Request(augmenter.model_, data, known=study, **options))
+    return draw_figure(name, augmenter.model_, data, study=study, **options)
 
 
 def plot_warp(warp: Warp, x: ArrayLike | None = None) -> Figure:

@@ -20,17 +20,16 @@ from dreamwarp.augment.shapes import neighbor_edges, sample_shapes
 from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, N_NEIGHBORS
 from dreamwarp.core.progress import ProgressOption
 from dreamwarp.core.samples import spaced
-from dreamwarp.data.shapes import Box, ShapeSet
+from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.model import WarpModel
 from dreamwarp.report import figures, model_plots
 from dreamwarp.report.page import Page, check_page_path
 from dreamwarp.report.sheets import shorten
+from dreamwarp.report.warped import along_component, name_deviations
 from dreamwarp.space import Warp
 
 Array = NDArray[np.float64]
 
-# Figures of `dreamwarp figure` that meshes have.
-NAMES = ("samples", "components", "spectrum", "similarity")
 # Rows and columns of a figure, and inches of a cell.
 MAX_ROWS, N_COLUMNS, CELL = 6, 6, 1.5
 DEVIATIONS = (-2.0, -1.0, 0.0, 1.0, 2.0)
@@ -54,11 +53,11 @@ def draw_shape_samples(
 ) -> Figure:
     """Draw a shape of each class, left, and random samples of the class beside it."""
     rows = []
-    for code in _choose_classes(shapes, label):
-        members = np.flatnonzero(shapes.y == shapes.classes[code])
-        own = shapes.take(members)
+    for name in _choose_classes(shapes, label):
+        own = shapes.take(np.flatnonzero(shapes.y == name))
         made = sample_shapes(model, own, N_COLUMNS - 1, seed=seed, strength=strength)
-        rows.append((str(shapes.classes[code]), [_at(own, 0), *_each(made)]))
+        drawn = zip(made.points, map(made.faces, range(len(made))), strict=True)
+        rows.append((str(name), [(own.points[0], own.faces(0)), *drawn]))
     return _draw_rows(rows, shapes.ndim, ["original", "samples"])
 
 
@@ -67,23 +66,14 @@ def draw_shape_components(
 ) -> Figure:
     """Draw a shape of each class along a principal component of its warps."""
     rows = []
-    for code in _choose_classes(shapes, label):
-        name = shapes.classes[code].item()
-        found = model.components(name)
-        if not 1 <= component <= found.directions.shape[1]:
-            raise ValueError(
-                f"`component` must be from 1 to {found.directions.shape[1]}, got {component}."
-            )
-        direction = found.directions[:, component - 1] * found.standard_deviations[component - 1]
-        place = int(np.flatnonzero(shapes.y == shapes.classes[code])[0])
-        points, faces = _at(shapes, place)
-        moved = [
-            (_move(model, points, shapes.boxes[place], size * direction), faces)
-            for size in DEVIATIONS
-        ]
-        rows.append((str(name), moved))
-    titles = [f"{size:+g} σ".replace("-", "−") if size else "0" for size in DEVIATIONS]
-    return _draw_rows(rows, shapes.ndim, titles)
+    for name in _choose_classes(shapes, label):
+        place = int(np.flatnonzero(shapes.y == name)[0])
+        theta = along_component(model, name.item(), component - 1, np.array(DEVIATIONS))
+        box = shapes.boxes[place]
+        points = box.to_unit(shapes.points[place])
+        moved = [box.to_world(Warp(model.space, each).points(points)) for each in theta]
+        rows.append((str(name), [(each, shapes.faces(place)) for each in moved]))
+    return _draw_rows(rows, shapes.ndim, name_deviations(DEVIATIONS))
 
 
 def draw_shape_alignments(
@@ -113,31 +103,10 @@ def draw_shape_alignments(
     rows = []
     for name, place in {"best": 0, "median": len(order) // 2, "worst": -1}.items():
         source, target = (int(i) for i in edges[order[place]])
-        (_, faces), (_, others) = _at(shapes, source), _at(shapes, target)
-        moved = np.asarray(Warp(model.space, found.theta[order[place]]).points(points[source]))
-        drawn = [(points[source], faces), (moved, faces), (points[target], others)]
-        rows.append((name, drawn))
+        moved = Warp(model.space, found.theta[order[place]]).points(points[source])
+        drawn = [(points[source], source), (moved, source), (points[target], target)]
+        rows.append((name, [(each, shapes.faces(index)) for each, index in drawn]))
     return _draw_rows(rows, shapes.ndim, ["source", "aligned", "target"]), found
-
-
-def draw_shape_figure(name: str, model: WarpModel, shapes: ShapeSet, **options: Any) -> Figure:
-    """Draw a figure by its name."""
-    if name == "samples":
-        options.pop("component")
-        return draw_shape_samples(model, shapes, **options)
-    if name == "components":
-        return draw_shape_components(
-            model, shapes, label=options["label"], component=options["component"]
-        )
-    if name in NAMES:
-        draw = (
-            model_plots.draw_spectrum if name == "spectrum" else model_plots.draw_class_similarity
-        )
-        return draw(model)
-    raise ValueError(
-        f"the figure {name!r} needs series, images or volumes, got meshes in `{shapes.name}`. "
-        f"For meshes use {', '.join(NAMES)}."
-    )
 
 
 def write_shape_report(
@@ -213,11 +182,9 @@ def _draw_shape(
     for spine in axes.spines.values():
         spine.set_visible(False)
     if not len(faces):
-        chosen = np.linspace(0, len(page) - 1, min(len(page), MAX_DRAWN)).astype(np.int64)
-        axes.plot(*page[chosen].T, ".", color=figures.GRID, markersize=2.5)
+        axes.plot(*page[spaced(len(page), MAX_DRAWN)].T, ".", color=figures.GRID, markersize=2.5)
         return
-    chosen = np.linspace(0, len(faces) - 1, min(len(faces), MAX_DRAWN)).astype(np.int64)
-    some = faces[chosen]
+    some = faces[spaced(len(faces), MAX_DRAWN)]
     some = some[np.argsort(depth[some].mean(axis=1), kind="stable")]
     a, b, c = np.moveaxis(points[some], 1, 0)
     normals = np.cross(b - a, c - a)
@@ -237,27 +204,9 @@ def _project(points: Array, ndim: int) -> tuple[Array, Array]:
     return points @ np.stack([RIGHT, UP], axis=1), points @ np.cross(RIGHT, UP)
 
 
-# -- shapes
-
-
-def _choose_classes(shapes: ShapeSet, label: Any) -> list[int]:
-    if label is None:
-        return list(range(len(shapes.classes)))[:MAX_ROWS]
-    names = [str(each) for each in shapes.classes]
-    if str(label) not in names:
-        raise ValueError(f"`label` must be one of {', '.join(names)}, got {label!r}.")
-    return [names.index(str(label))]
-
-
-def _each(shapes: ShapeSet) -> list[Drawn]:
-    return [_at(shapes, k) for k in range(len(shapes))]
-
-
-def _at(shapes: ShapeSet, place: int) -> Drawn:
-    """Points (m, ndim) and faces (f, 3) of a shape; f = 0 if it has no faces."""
-    faces = getattr(shapes.meshes[place], "faces", None) if shapes.meshes else None
-    return shapes.points[place], np.asarray(np.empty((0, 3)) if faces is None else faces, np.int64)
-
-
-def _move(model: WarpModel, points: Array, box: Box, theta: Array) -> Array:
-    return box.to_world(Warp(model.space, theta).points(box.to_unit(points)))
+def _choose_classes(shapes: ShapeSet, label: Any) -> list[Any]:
+    chosen = [each for each in shapes.classes if label is None or str(each) == str(label)]
+    if not chosen:
+        names = ", ".join(map(str, shapes.classes))
+        raise ValueError(f"`label` must be one of {names}, got {label!r}.")
+    return chosen[:MAX_ROWS]

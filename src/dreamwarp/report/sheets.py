@@ -1,8 +1,8 @@
 """Draw samples and warps of 1, 2 or 3 axes into boxes on a sheet: axes that cover a figure.
 
-Positions are in inches from the top left corner, so that boxes never overlap. Signals are drawn as
-lines, volumes as three slices through their middle. ``draw_grid`` and ``draw_velocity`` show T^θ,
-which moves points; the content of a warped sample moves by the inverse, so pass -θ to draw that.
+Positions are in inches from the top left corner. Signals are drawn as lines, volumes as three
+slices through their middle. ``draw_grid`` and ``draw_velocity`` show T^θ, which moves points; the
+content of a warped sample moves by the inverse, so pass -θ to draw that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from dreamwarp.augment.subject import Look
@@ -60,16 +59,9 @@ class Plane(NamedTuple):
 def new_sheet(width: float, height: float) -> tuple[Figure, Axes]:
     """Make a figure of a size in inches, and axes that cover it."""
     figure = Figure(figsize=(width, height), facecolor="white")
-    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    prepare_sheet(axes, width, height)
-    return figure, axes
-
-
-def prepare_sheet(axes: Axes, width: float, height: float) -> None:
-    """Hide axes, and let them count from the top left corner."""
-    axes.set_xlim(0.0, width)
-    axes.set_ylim(height, 0.0)
+    axes = figure.add_axes((0.0, 0.0, 1.0, 1.0), xlim=(0.0, width), ylim=(height, 0.0))
     axes.set_axis_off()
+    return figure, axes
 
 
 def box_width(extent: tuple[float, ...], height: float) -> float:
@@ -86,10 +78,11 @@ def box_width(extent: tuple[float, ...], height: float) -> float:
 def planes(extent: tuple[float, ...], box: Area) -> list[Plane]:
     """The planes drawn of a domain: all of it in 2-D, slices through the middle in 3-D.
 
-    Slices have true proportions; the tallest has the height of the box.
+    They have true proportions. Of slices, the tallest has the height of the box.
     """
     if len(extent) == 2:
-        return [Plane(0, 1, box)]
+        scale = min(box.height / extent[0], box.width / extent[1])
+        return [Plane(0, 1, Area(box.x, box.y, scale * extent[1], scale * extent[0]))]
     highest = max(extent[0], extent[1])
     found, x = [], box.x
     for rows, columns in ((1, 2), (0, 2), (0, 1)):
@@ -125,22 +118,15 @@ def draw_sample(
         _show(axes, plane.box, image, colors, 0.0, 1.0)
 
 
-def draw_difference(
-    axes: Axes, box: Area, first: Array, second: Array, look: Look, scale: float = 1.0
-) -> None:
-    """Draw the difference of two samples; colours, or the box of a signal, end at ``scale``."""
-    difference = subtract(look.scale(first), look.scale(second))
+def draw_difference(axes: Axes, box: Area, first: Array, second: Array, look: Look) -> None:
+    """Draw the difference of two samples; of several channels the root mean square, unsigned."""
+    difference = look.scale(first) - look.scale(second)
+    if len(difference) > 1:
+        difference = np.sqrt((difference**2).mean(axis=0, keepdims=True))
     if first.ndim == 2:
-        _draw_area(axes, box, difference / scale)
-    else:
-        extent = look.extent(difference.shape)
-        draw_shades(axes, box, difference, DIFFERENCE, scale, low=-scale, extent=extent)
-
-
-def subtract(first: Array, second: Array) -> Array:
-    """Difference (*spatial) of samples; of several channels the root mean square, unsigned."""
-    difference = first - second
-    return difference[0] if len(difference) == 1 else np.sqrt((difference**2).mean(axis=0))
+        _draw_area(axes, box, difference[0])
+        return
+    draw_shades(axes, box, difference[0], DIFFERENCE, (-1.0, 1.0), look)
 
 
 def draw_shades(
@@ -148,25 +134,18 @@ def draw_shades(
     box: Area,
     values: Array,
     colors: Colormap,
-    high: float,
-    *,
-    low: float = 0.0,
-    extent: tuple[float, ...] = (),
+    limits: tuple[float, float],
+    look: Look,
 ) -> None:
-    """Draw values (*spatial) of 2 or 3 axes as shades; ``extent`` as in :func:`sections`."""
-    for plane, section in sections(values[None], box, extent):
-        _show(axes, plane.box, section[0], colors, low, high)
+    """Draw values (*spatial) of 2 or 3 axes as shades of the lowest to the highest colour."""
+    for plane, section in sections(values[None], box, look.extent(values.shape)):
+        _show(axes, plane.box, section[0], colors, *limits)
 
 
-def sections(
-    values: Array, box: Area, extent: tuple[float, ...] = ()
-) -> Iterator[tuple[Plane, Array]]:
-    """Yield the planes of (channels, *spatial) with 2 or 3 spatial axes, and their values.
-
-    ``extent`` is the size along each axis. Default: that of square pixels.
-    """
+def sections(values: Array, box: Area, extent: tuple[float, ...]) -> Iterator[tuple[Plane, Array]]:
+    """Yield the planes of (channels, *spatial) with 2 or 3 spatial axes, and their values."""
     spatial = values.shape[1:]
-    for plane in planes(extent or spatial, box):
+    for plane in planes(extent, box):
         if len(spatial) == 2:
             yield plane, values
             continue
@@ -197,7 +176,7 @@ def _draw_area(axes: Axes, box: Area, values: Array) -> None:
 def _show(axes: Axes, box: Area, image: Array, colors: Colormap, low: float, high: float) -> None:
     axes.imshow(
         image, cmap=colors, vmin=low, vmax=high, interpolation="antialiased", zorder=1,
-        extent=(box.x, box.x + box.width, box.y + box.height, box.y), aspect=axes.get_aspect(),
+        extent=(box.x, box.x + box.width, box.y + box.height, box.y), aspect="auto",
     )  # fmt: skip
     frame(axes, box)
 
@@ -220,25 +199,24 @@ def draw_grid(
     extent: tuple[float, ...],
     *,
     n_lines: int = 17,
-    clip: bool = True,
 ) -> None:
     """Draw a regular grid moved by T^θ; for signals, the graph of T^θ.
 
-    With a free boundary the grid leaves the box: ``clip`` cuts it off.
+    With a free boundary points leave the domain, whose frame then shrinks to make room for them.
     """
-    if space.ndim == 1:
-        points = np.linspace(0.0, 1.0, figures.POINTS_PER_LINE)
-        moved = space.flow(theta, points[:, None])[:, 0]
-        _draw_graphs(axes, box, points, [1.0 - points, 1.0 - moved])
-        return
     along = np.linspace(0.0, 1.0, figures.POINTS_PER_LINE)
+    if space.ndim == 1:
+        moved = space.flow(theta, along[:, None])[:, 0]
+        _draw_graphs(axes, box, along, [1.0 - along, 1.0 - moved])
+        return
     lines = np.stack(np.meshgrid(np.linspace(0.0, 1.0, n_lines), along, indexing="ij"), axis=-1)
     both = np.concatenate([lines, lines[..., ::-1]])
     for plane in planes(extent, box):
-        frame(axes, plane.box)
         points = _embed(both.reshape(-1, 2), plane, space.ndim)
         moved = _in_plane(space.flow(theta, points), plane).reshape(both.shape)
-        _add_lines(axes, plane.box, moved, figures.GRID, 0.7, clip=clip)
+        domain = _shrink(plane.box, moved)
+        frame(axes, domain)
+        _add_lines(axes, domain, moved, figures.GRID, 0.7)
 
 
 def draw_velocity(
@@ -282,35 +260,38 @@ def _draw_arrows(axes: Axes, box: Area, points: Array, velocity: Array, n_arrows
 
 def _draw_graphs(axes: Axes, box: Area, points: Array, rows: list[Array]) -> None:
     """Draw a faint reference and a graph; ``rows`` are their heights, from 0 on top to 1."""
-    frame(axes, box)
-    for values, color in zip(rows, (figures.FAINT, figures.GRID), strict=True):
-        _add_lines(axes, box, np.stack([values, points], axis=1)[None], color, 1.0)
+    lines = np.stack([np.stack([values, points], axis=1) for values in rows])
+    domain = _shrink(box, lines)
+    frame(axes, domain)
+    for line, color in zip(lines, (figures.FAINT, figures.GRID), strict=True):
+        _add_lines(axes, domain, line[None], color, 1.0)
 
 
-def draw_tessellation(
-    axes: Axes,
-    box: Area,
-    space: WarpSpace,
-    extent: tuple[float, ...],
-    *,
-    color: str = figures.GRID,
-) -> None:
+def _shrink(box: Area, points: Array) -> Area:
+    """Shrink a box until it holds points (..., 2) that may lie outside of the unit square."""
+    flat = points.reshape(-1, 2)
+    low, high = np.minimum(flat.min(axis=0), 0.0), np.maximum(flat.max(axis=0), 1.0)
+    scale = 1.0 / float((high - low).max())
+    top, left = -low * scale * (box.height, box.width)
+    return Area(box.x + left, box.y + top, scale * box.width, scale * box.height)
+
+
+def draw_tessellation(axes: Axes, box: Area, space: WarpSpace, extent: tuple[float, ...]) -> None:
     """Draw the cells on which velocities are affine; in volumes, the boxes that hold them."""
     if space.ndim == 1:
-        cuts = np.arange(1, space.cells[0]) / space.cells[0]
-        lines = np.stack([np.stack([[0.0, cut], [1.0, cut]]) for cut in cuts] or [np.zeros((2, 2))])
-        _add_lines(axes, box, lines, color, 0.5)
+        _add_lines(axes, box, _cuts(1, space.cells[0]), figures.GRID, 0.5)
         return
     for plane in planes(extent, box):
-        _add_lines(axes, plane.box, _edges(space, plane), color, 0.6)
+        lines = _cuts(space.cells[plane.rows], space.cells[plane.columns])
+        if space.ndim == 2:
+            corners = space.tessellation.simplices[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
+            edges = np.unique(np.sort(corners, axis=1), axis=0)
+            lines = space.tessellation.vertices[edges]
+        _add_lines(axes, plane.box, lines, figures.GRID, 0.6)
 
 
-def _edges(space: WarpSpace, plane: Plane) -> Array:
-    if space.ndim == 2:
-        tessellation = space.tessellation
-        corners = tessellation.simplices[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
-        return tessellation.vertices[np.unique(np.sort(corners, axis=1), axis=0)]
-    n_rows, n_columns = space.cells[plane.rows], space.cells[plane.columns]
+def _cuts(n_rows: int, n_columns: int) -> Array:
+    """Lines (n, 2, 2) that cut the unit square into rows and columns."""
     across = [[[k / n_rows, 0.0], [k / n_rows, 1.0]] for k in range(1, n_rows)]
     down = [[[0.0, k / n_columns], [1.0, k / n_columns]] for k in range(1, n_columns)]
     return np.array(across + down).reshape(-1, 2, 2)
@@ -327,28 +308,29 @@ def _in_plane(vectors: Array, plane: Plane) -> Array:
     return vectors[..., [plane.rows, plane.columns]]
 
 
-def _add_lines(
-    axes: Axes, box: Area, lines: Array, color: str, linewidth: float, *, clip: bool = True
-) -> None:
+def _add_lines(axes: Axes, box: Area, lines: Array, color: str, linewidth: float) -> None:
     """Draw lines (n, points, 2) of row, column positions in the unit square."""
     places = lines[..., ::-1] * (box.width, box.height) + (box.x, box.y)
-    drawn = LineCollection(list(places), colors=color, linewidths=linewidth, zorder=2)
-    axes.add_collection(drawn)
-    if clip:
-        inside = Rectangle((box.x, box.y), box.width, box.height, transform=axes.transData)
-        drawn.set_clip_path(inside)
+    axes.add_collection(LineCollection(list(places), colors=color, linewidths=linewidth, zorder=2))
 
 
 # -- text
 
 
 def write(
-    axes: Axes, x: float, y: float, words: str, *, size: float = 9.0, align: str = "center"
+    axes: Axes,
+    x: float,
+    y: float,
+    words: str,
+    *,
+    size: float = 9.0,
+    align: str = "center",
+    valign: str = "center",
 ) -> None:
-    """Write text at a position of a sheet, vertically centred."""
+    """Write text at a position of a sheet."""
     axes.text(
         x, y, words, fontsize=size, color=figures.INK, horizontalalignment=align,
-        verticalalignment="center",
+        verticalalignment=valign, linespacing=1.4,
     )  # fmt: skip
 
 

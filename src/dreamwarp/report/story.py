@@ -55,26 +55,19 @@ def write_report(
         Adds sections to the page after the summary.
     """
     target = check_page_path(path)
-    study.judgement  # noqa: B018  (computed here because it shows its own progress)
     outliers = find_odd(study)
     name = data_name or study.subject.source.data.name
     page = Page(f"What dreamwarp learned from {Path(name).name or name}")
-    names = (model_name or "MODEL", data_name or "DATA")
-    sections: list[Callable[[], None]] = [
-        lambda: add_summary(page, study, outliers),
-        lambda: None if preface is None else preface(page),
-        lambda: add_data(page, study),
-        lambda: add_samples(page, study),
-        lambda: add_components(page, study),
-        lambda: add_alignments(page, study),
-        lambda: add_strength(page, study),
-        lambda: add_warnings(page, study, outliers),
-        lambda: add_next_steps(page, study, outliers, *names),
-    ]
+    add_summary(page, study, outliers)
+    if preface is not None:
+        preface(page)
+    sections = (add_data, add_samples, add_components, add_alignments, add_strength)
     with track(len(sections), "drawing") as advance:
         for add_section in sections:
-            add_section()
+            add_section(page, study)
             advance(1)
+    add_warnings(page, study, outliers)
+    add_next_steps(page, study, model_name or "MODEL", data_name or "DATA")
     return page.save(target)
 
 
@@ -110,13 +103,12 @@ def add_data(page: Page, study: Study) -> None:
     )
     if len(subject.X) < study.n_all:
         page.text(
-            f"Pairs and strengths use {len(subject.X):,} of them, balanced over classes. Use a "
+            f"The pairs below are of {len(subject.X):,} of them, balanced over classes. Use a "
             "larger --max-samples for more."
         )
     page.figure(
         draw_members(study),
-        "Random samples of each class.",
-        alternative=f"A table of {kind}: one row per class, {join_labels(subject.labels)}.",
+        f"Random {kind} of each class.",
         is_photo=subject.is_color,
     )
 
@@ -147,7 +139,6 @@ def add_samples(page: Page, study: Study) -> None:
         figure,
         "Left: a typical sample of each class. Right: random warps of it, at strength "
         f"{strength:g}.",
-        alternative="A table: a typical sample of each class, and random warps of it.",
         is_photo=study.subject.is_color,
     )
 
@@ -167,34 +158,26 @@ def add_components(page: Page, study: Study) -> None:
     )  # fmt: skip
     page.figure(
         warped.draw_components(model, subject.source.data),
-        "The first component of each class, from −3 to +3 standard deviations.",
-        alternative="A table: a typical sample of each class, warped along the first principal "
-        "component, from minus 3 to plus 3 standard deviations.",
+        "A typical sample of each class along its first component, from −3 to +3 standard "
+        "deviations.",
         is_photo=subject.is_color,
     )
     page.subheading("How much each class varies")
     page.figure(
         model_plots.draw_spectrum(model),
         "Left: standard deviation by component. Right: cumulative fraction of the variance.",
-        alternative=_describe_spectrum(study),
     )
+    columns = ("class", "samples", "pairs", "first component", "components for 90 %")
     page.table(
-        (
-            "class",
-            "samples",
-            "pairs",
-            "first component",
-            "components for 90 %",
-            "weight of pooled classes",
-        ),
+        (*columns, "weight of pooled classes"),
         [_class_row(study, code) for code in range(len(subject.labels))][:50],
     )
     if len(model.classes) > 1:
         page.subheading("Which classes have similar warps")
         page.figure(
             model_plots.draw_class_similarity(model),
-            "The cosine of the covariances of two classes: 1 if their warps vary alike.",
-            alternative=_describe_similarity(study),
+            "The cosine of the covariances of two classes: 1 if their warps vary alike. "
+            + _describe_similarity(study),
         )
 
 
@@ -316,13 +299,12 @@ def add_warnings(page: Page, study: Study, outliers: list[Outlier]) -> None:
             "difference. If most of the nearest samples have another label, the sample may be "
             "mislabelled."
         )
+        shown = outliers[:N_OUTLIERS]
+        more = f" The first {N_OUTLIERS} of {len(outliers)}." if len(outliers) > N_OUTLIERS else ""
         page.figure(
-            draw_outliers(study, outliers[:N_OUTLIERS]),
-            "Left: the sample. Right: nearest neighbours in its class."
-            + (
-                f" The first {N_OUTLIERS} of {len(outliers)}." if len(outliers) > N_OUTLIERS else ""
-            ),
-            alternative="; ".join(_name_outlier(study, each) for each in outliers[:N_OUTLIERS]),
+            draw_outliers(study, shown),
+            f"Left: the sample. Right: nearest neighbours in its class.{more}",
+            alternative="; ".join(_reason(study, each).replace("\n", ", ") for each in shown),
             is_photo=study.subject.is_color,
         )
 
@@ -351,15 +333,6 @@ def _reason(study: Study, outlier: Outlier) -> str:
     return "\n".join(lines)
 
 
-def _name_outlier(study: Study, outlier: Outlier) -> str:
-    subject = study.subject
-    name = f"sample {study.numbers[outlier.sample]} of class "
-    name += str(subject.labels[subject.codes[outlier.sample]])
-    if outlier.looks_like is None:
-        return name
-    return f"{name}, looks like {subject.labels[outlier.looks_like]}"
-
-
 def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
     """Yield warnings about the data and the model."""
     model, subject = study.model, study.subject
@@ -375,14 +348,15 @@ def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
     if few:
         yield (
             f"{_count(len(few), 'class has', 'classes have')} fewer than {FEW_PAIRS} pairs: "
-            f"{join_labels(few)}. Their warps are mostly learned from the other classes."
+            f"{join_labels(few)}. Their warps are mostly learned from the other classes. Add "
+            "samples, or fit with more --neighbors."
         )
     poor = poor_classes(study)
     if poor:
         yield (
             f"In {_count(len(poor), 'class', 'classes')} most pairs keep over {POOR:.0%} of their "
             f"difference: {join_labels(poor)}. Their samples differ by more than smooth warps. "
-            "Try more cells, or split the classes."
+            "Fit with finer --cells, such as 6x6, or split the classes."
         )
     n_open, n = int((~study.alignments.converged).sum()), len(study.edges)
     if n_open > 0.01 * n:
@@ -396,7 +370,10 @@ def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
     suspects = [each for each in outliers if each.looks_like is not None]
     if suspects:
         n_suspects = _count(len(suspects), "sample looks", "samples look")
-        yield f"{n_suspects} like another class, and may be mislabelled or ambiguous: see below."
+        yield (
+            f"{n_suspects} like another class, and may be mislabelled or ambiguous. Check the "
+            "labels of those shown below, and fit again."
+        )
     others = len(outliers) - len(suspects)
     if others:
         yield f"{_count(others, 'sample is an outlier', 'samples are outliers')}: see below."
@@ -418,13 +395,12 @@ def poor_classes(study: Study) -> list[Label]:
     ]
 
 
-def add_next_steps(
-    page: Page, study: Study, outliers: list[Outlier], model: str, data: str
-) -> None:
+def add_next_steps(page: Page, study: Study, model: str, data: str) -> None:
     """Suggest next steps and commands."""
     page.heading("What to try next")
-    for words in give_advice(study, outliers):
+    for words in give_advice(study):
         page.text(words)
+    page.text("Explore components, alignments and landmarks on the interactive page:")
     # At strength 0, samples would be copies.
     strength = "" if study.model.strength else " --strength 1"
     page.code(
@@ -434,11 +410,9 @@ def add_next_steps(
     )
 
 
-def give_advice(study: Study, outliers: list[Outlier]) -> Iterator[str]:
-    """Yield suggestions that follow from the findings."""
+def give_advice(study: Study) -> Iterator[str]:
+    """Yield suggestions that follow from the judgement; warnings have remedies of their own."""
     judgement, model = study.judgement, study.model
-    if any(each.looks_like is not None for each in outliers):
-        yield "Check the labels of the samples shown above, and fit again."
     if judgement.verdict.probably:
         n = judgement.verdict.n_enough
         yield (
@@ -451,21 +425,16 @@ def give_advice(study: Study, outliers: list[Outlier]) -> Iterator[str]:
             "dreamwarp.torch.choose_strength: warps may help them where they don't help a nearest "
             "neighbour."
         )
-    if judgement.errors and judgement.strength >= 1.5:
+    if judgement.errors and judgement.strength >= 1.5 and model.settings.get("method") != "eb":
         yield (
             "Strong warps do best, so the learned ones are too small. Fit with --method eb, which "
             "learns warps of full size."
         )
-    if model.fallbacks or any(fit.n_pairs < FEW_PAIRS for fit in model.fits.values()):
-        yield "Collect more samples of the classes with few pairs, or fit with more --neighbors."
-    if poor_classes(study):
-        yield "Fit with finer --cells, such as 6x6, or with --boundary free."
     if model.kind == "gaussian" and len(study.edges) >= 50 * len(study.subject.labels):
         yield (
             "With this many pairs, --kind template, which warps each sample toward its own "
             "neighbours, may do better."
         )
-    yield "Explore components, alignments and landmarks on the interactive page:"
 
 
 # -- text
@@ -483,22 +452,12 @@ def _count(n: int, one: str, many: str) -> str:
     return f"{n:,} {one if n == 1 else many}"
 
 
-def _describe_spectrum(study: Study) -> str:
-    model = study.model
-    first = {label: model.components(label).share[0] for label in model.classes}
-    most = max(first, key=first.__getitem__)
-    return (
-        "Two plots with one line per class. The first component explains most of the variance in "
-        f"class {most}, {first[most]:.0%}."
-    )
-
-
 def _describe_similarity(study: Study) -> str:
     values = model_plots.class_similarities(study.model)
     np.fill_diagonal(values, np.nan)
     classes = study.model.classes
     low, high = (np.unravel_index(f(values), values.shape) for f in (np.nanargmin, np.nanargmax))
     return (
-        f"A table of similarities. Highest: {classes[high[0]]} and {classes[high[1]]}, "
-        f"{values[high]:.2f}. Lowest: {classes[low[0]]} and {classes[low[1]]}, {values[low]:.2f}."
+        f"Highest: {classes[high[0]]} and {classes[high[1]]}, {values[high]:.2f}. "
+        f"Lowest: {classes[low[0]]} and {classes[low[1]]}, {values[low]:.2f}."
     )

@@ -1,4 +1,4 @@
-"""Study: the data of a model, aligned again, with errors by strength, for figures and reports.
+"""Study: the data of a model, aligned again, for figures and reports.
 
 A model file holds distributions, not the pairs they were learned from. To draw pairs, a study
 aligns the data again with the settings in the file, on a balanced subset if there are many samples.
@@ -7,9 +7,9 @@ aligns the data again with the settings in the file, on a balanced subset if the
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,10 @@ from numpy.typing import NDArray
 from dreamwarp.align import Alignments, align_pairs
 from dreamwarp.align.pairs import choose_balanced
 from dreamwarp.augment.folds import shrink_images
-from dreamwarp.augment.judge_nearest import judge_strengths
 from dreamwarp.augment.learning import Learner, Settings
 from dreamwarp.augment.precompile import ensure_compiled
-from dreamwarp.augment.source import fingerprint
 from dreamwarp.augment.subject import Data, Subject
-from dreamwarp.augment.training_pairs import TrainingPairs
-from dreamwarp.augment.verdict import Judgement
+from dreamwarp.augment.verdict import Judgement, not_judged
 from dreamwarp.core.defaults import DISPLACEMENT, LENGTH
 from dreamwarp.core.progress import ProgressOption
 from dreamwarp.core.validation import check_integer
@@ -57,29 +54,22 @@ class Study:
     ----------
     subject : Subject
         The model and the samples used.
+    learner : Learner
+        Aligns pairs of these samples.
     edges : (e, 2)
     alignments : Alignments
-    pairs : TrainingPairs or None
-        Input for fitting a model; None if the errors by strength are known already.
-    settings : Settings
-        Settings of the alignment.
     counts : (n_classes,)
         Samples of each class in the data.
     numbers : (n,)
         Indices in the data of the samples used.
-    seed : int
     """
 
     subject: Subject
+    learner: Learner
     edges: Integers
     alignments: Alignments
-    pairs: TrainingPairs | None
-    settings: Settings
     counts: Integers
     numbers: Integers
-    seed: int = 0
-    progress: ProgressOption = None
-    known: Judgement | None = field(default=None, repr=False)
 
     @property
     def model(self) -> WarpModel:
@@ -91,16 +81,10 @@ class Study:
         """Number of samples in the data."""
         return int(self.counts.sum())
 
-    @cached_property
+    @property
     def judgement(self) -> Judgement:
-        """Errors by strength, and the verdict; computed at first use, which takes a while."""
-        if self.known is not None:
-            return self.known
-        assert self.pairs is not None
-        return judge_strengths(
-            self.pairs, self.subject.X, self.subject.codes, seed=self.seed,
-            progress=self.progress,
-        )  # fmt: skip
+        """Errors by strength, and the verdict, of the model's fit."""
+        return judgement_of(self.model)
 
     @cached_property
     def left_over(self) -> Array:
@@ -135,6 +119,23 @@ class Study:
             out[some] = np.sqrt((scaled**2).mean(axis=1))
         return out
 
+    def sample_chains(self, pairs: Integers) -> Alignments:
+        """Posterior chains of some pairs, by the sampler of the model or, if it has none, by HMC.
+
+        Samples are reduced as they were when the noise was estimated.
+        """
+        stored = self.model.settings.get("method")
+        images, settings = self.learner.simple_images, self.learner.settings
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # the figure shows R-hat
+            return align_pairs(
+                self.model.space, images, images, edges=self.edges[pairs],
+                method="metropolis" if stored == "metropolis" else "hmc",
+                prior=self.learner.smooth_prior, similarity=self.alignments.similarity,
+                seed=self.learner.seed, keep_chains=True, max_draws=settings.max_draws,
+                progress=self.learner.progress,
+            )  # fmt: skip
+
 
 def make_study(
     model: WarpModel,
@@ -146,8 +147,7 @@ def make_study(
 ) -> Study:
     """Align neighbours in the data again, with the settings stored in the model.
 
-    Strengths are judged again too, unless the model was judged when it was fitted. At most
-    ``MAX_VOLUME_PAIRS`` pairs of volumes are aligned, after averaging the volumes down to
+    At most ``MAX_VOLUME_PAIRS`` pairs of volumes are aligned, after averaging the volumes down to
     ``MAX_VOLUME_SIDE`` voxels per axis.
 
     Parameters
@@ -158,7 +158,7 @@ def make_study(
     max_samples : int
         Largest number of samples to use, balanced over classes.
     seed : int
-        Seed for judging strengths.
+        Seed of posterior draws.
     progress : bool or callable, optional
 
     Returns
@@ -178,34 +178,32 @@ def make_study(
     if model.space.ndim == 3:
         settings = replace(settings, max_pairs=MAX_VOLUME_PAIRS)
         images = shrink_images(images, 3, MAX_VOLUME_SIDE)
-    is_fitted = model.settings.get("samples") == fingerprint(whole.source.data.X)
-    known = Judgement.from_text(model.settings.get("judgement")) if is_fitted else None
     ensure_compiled(model.space)
     learner = Learner(model.space, images, subject.codes, subject.labels, settings, seed, progress)
     with warnings.catch_warnings():
         # The study shows what these warnings would say.
         warnings.simplefilter("ignore", RuntimeWarning)
-        if known is not None:
-            (edges, alignments), pairs = learner.align_neighbors(), None
-        else:
-            edges, alignments, _, pairs = learner.learn()
-    counts = np.bincount(whole.codes)
-    return Study(subject, edges, alignments, pairs, settings, counts, some, seed, progress, known)
+        edges, alignments = learner.align_neighbors()
+    return Study(subject, learner, edges, alignments, np.bincount(whole.codes), some)
 
 
 def study_of(augmenter: Augmenter) -> Study:
     """Make a study from a fitted augmenter, without aligning again."""
-    subject = Subject(augmenter.source_)
-    judgement = None
-    if augmenter.strength_errors_:
-        judgement = Judgement(
-            augmenter.strength_, dict(augmenter.strength_errors_), augmenter.verdict_
-        )
-    return Study(
-        subject, augmenter.edges_, augmenter.alignments_, augmenter.pairs_,
-        settings_of(augmenter.model_), np.bincount(subject.codes), np.arange(len(subject.X)),
-        augmenter.source_.key, augmenter.progress, judgement,
+    subject, model = Subject(augmenter.source_), augmenter.model_
+    learner = Learner(
+        model.space, subject.X, subject.codes, subject.labels, settings_of(model),
+        augmenter.source_.key, augmenter.progress,
     )  # fmt: skip
+    return Study(
+        subject, learner, augmenter.edges_, augmenter.alignments_, np.bincount(subject.codes),
+        np.arange(len(subject.X)),
+    )  # fmt: skip
+
+
+def judgement_of(model: WarpModel) -> Judgement:
+    """Errors by strength, and the verdict, that were stored when a model was fitted."""
+    found = Judgement.from_text(model.settings.get("judgement"))
+    return not_judged(model.strength) if found is None else found
 
 
 def settings_of(model: WarpModel) -> Settings:
@@ -221,18 +219,3 @@ def settings_of(model: WarpModel) -> Settings:
     if stored["pixels_per_cell"] == "all":
         stored["pixels_per_cell"] = None
     return Settings(model=model.kind, **stored)
-
-
-def sample_chains(
-    study: Study, indices: Integers, method: Literal["metropolis", "hmc"]
-) -> Alignments:
-    """Sample posterior chains of some pairs of a study."""
-    sources, targets = study.subject.X[study.edges[indices].T]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # the figure shows R-hat
-        return align_pairs(
-            study.model.space, sources, targets, method=method,
-            prior=study.settings.smooth_prior(study.model.space),
-            similarity=study.alignments.similarity, seed=study.seed, keep_chains=True,
-            max_draws=study.settings.max_draws, progress=study.progress,
-        )  # fmt: skip

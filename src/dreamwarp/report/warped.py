@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -93,12 +94,13 @@ def draw_components(
         moved = warp_along(subject, code, k, np.array(DEVIATIONS))
         rows.append((name, [show(subject, values) for values in moved]))
         notes.append(f"{model.components(subject.labels[code]).share[k]:.0%} of variance")
-    # With a typographic minus sign.
-    names = [f"{value:+g} σ".replace("-", "−") if value else "0" for value in DEVIATIONS]
-    return draw_table(
-        subject.extent, rows, list(enumerate(names)), height=box_height(subject), notes=notes,
-        are_centered=True,
-    )  # fmt: skip
+    titles = list(enumerate(name_deviations(DEVIATIONS)))
+    return draw_table(subject.extent, rows, titles, height=box_height(subject), notes=notes)
+
+
+def name_deviations(deviations: Sequence[float]) -> list[str]:
+    """Titles of columns that show deviations, with a typographic minus sign."""
+    return [f"{value:+g} σ".replace("-", "−") if value else "0" for value in deviations]
 
 
 def choose_rows(
@@ -117,14 +119,23 @@ def warp_along(
     subject: Subject, code: int, component: int, deviations: NDArray[Any]
 ) -> NDArray[Any]:
     """Warp a typical sample of a class along a component of that class, counted from 0."""
-    found = subject.model.components(subject.labels[code])
-    if component >= found.directions.shape[1]:
+    theta = along_component(subject.model, subject.labels[code], component, deviations)
+    return subject.warp(theta, int(subject.typical(code)[0]))
+
+
+def along_component(
+    model: WarpModel, label: Any, component: int, deviations: NDArray[Any]
+) -> NDArray[np.float64]:
+    """θ (n, d) at n standard deviations along a component of a class, counted from 0."""
+    found = model.components(label)
+    if not 0 <= component < found.directions.shape[1]:
         raise ValueError(
             f"`component` must be from 1 to {found.directions.shape[1]}, the dimension of "
-            f"{subject.model.space!r}, got {component + 1}."
+            f"{model.space!r}, got {component + 1}."
         )
-    along = found.standard_deviations[component] * found.directions[:, component]
-    return subject.warp(deviations[:, None] * along, int(subject.typical(code)[0]))
+    return np.outer(
+        deviations, found.standard_deviations[component] * found.directions[:, component]
+    )
 
 
 def shown_classes(subject: Subject) -> list[int]:

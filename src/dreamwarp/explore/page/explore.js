@@ -71,9 +71,9 @@ function layers(frame) {
 // -- the warp view
 
 const update = latest(async () => {
-  const start = performance.now(), { upload } = state;
+  const start = performance.now();
   const answer = await ask("/api/warp", {
-    class_number: state.classNumber, sample: state.sample, upload,
+    class_number: state.classNumber, sample: state.upload ?? state.sample,
     coefficients: trim(state.coefficients), strength: state.strength,
     landmarks: kind.hasLandmarks ? state.landmarks : [], ...view(),
   });
@@ -104,12 +104,8 @@ function drawWarp() {
 }
 
 async function loadOriginal() {
-  if (state.upload) {
-    shown.original = kind.unpack((await ask("/api/uploaded", { upload: state.upload, ...view() })).image);
-    return;
-  }
-  const answer = await ask("/api/members", { class_number: state.classNumber, first: state.sample, n: 1, ...view() });
-  [shown.original] = kind.unpackAll(answer.images);
+  const answer = await ask("/api/sample", { class_number: state.classNumber, sample: state.upload ?? state.sample, ...view() });
+  shown.original = kind.unpack(answer.image);
 }
 
 async function choose(sample) {
@@ -330,7 +326,7 @@ async function bring(file) {
   if (!file) return;
   if (file.size > 8 * 2 ** 20) throw new Error("The file must have at most 8 MB.");
   if (!model.uploads) throw new Error(`Your own ${model.plural} can't be dropped here: put them into the folder of the data.`);
-  state.upload = (await ask("/api/upload", file)).upload;
+  state.upload = (await ask("/api/upload", file)).sample;
   state.landmarks = [];
   await loadOriginal();
   show("warp");

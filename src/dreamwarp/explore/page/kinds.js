@@ -1,7 +1,7 @@
 "use strict";
 
 // One class for each kind of samples: how they are decoded and drawn. Their counterparts that encode
-// them are in the package kinds. `frame.below` and `frame.over` are the canvases of a picture.
+// them are in arrays.py and meshes.py. `frame.below` and `frame.over` are the canvases of a picture.
 
 const MARKS = ["#d1495b", "#e09f3e", "#2a9d8f", "#8053a0"];
 const style = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -1,17 +1,18 @@
-"""Meshes and sets of points, drawn as surfaces that can be turned."""
+"""Meshes and sets of points on the page, drawn as surfaces that can be turned."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from dreamwarp.align.points import Match, PointAlignments, align_points
+from dreamwarp.align import SmoothPrior
+from dreamwarp.align.points import Match, PointAlignments, align_points, thin
 from dreamwarp.augment.shapes import sample_shapes
 from dreamwarp.data.shapes import ShapeSet
-from dreamwarp.explore.kinds.base import Array, Kind, Numbers, View, pack, to_base64
-from dreamwarp.explore.kinds.surfaces import Surface, simplify, surface_of
+from dreamwarp.explore.arrays import Array, Landmarks, Numbers, View, pack, to_base64
 from dreamwarp.model import WarpModel
 from dreamwarp.model.labels import encode
 from dreamwarp.space.warp import Warp
@@ -19,12 +20,27 @@ from dreamwarp.space.warp import Warp
 # Triangles in one answer, and fewest per surface: a browser draws them in a few hundredths of a
 # second.
 MAX_FACES, MIN_FACES = 12_000, 800
+# Cells per axis of the finest grid that is tried, and the factor to the next.
+FINEST, COARSER = 128, 0.8
 
 
-class Meshes(Kind):
-    """Meshes or sets of points in space."""
+class Surface(NamedTuple):
+    """Points (m, 3) of the unit cube and triangles (f, 3); without triangles, a set of points."""
 
-    name, plural = "mesh", "meshes"
+    points: Numbers
+    faces: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, shapes: ShapeSet, index: int) -> Surface:
+        """A shape in the unit cube."""
+        points = shapes.boxes[index].to_unit(shapes.points[index])
+        return cls(points, shapes.faces(index))
+
+
+class Meshes:
+    """Meshes or sets of points in space, and their model; as :class:`~.arrays.Arrays`."""
+
+    name, plural, uploads = "mesh", "meshes", ""
 
     def __init__(self, model: WarpModel, shapes: ShapeSet) -> None:
         if shapes.ndim != 3 or model.space.ndim != 3:
@@ -37,9 +53,8 @@ class Meshes(Kind):
                 f"the model must have every class of `{shapes.name}`, {shapes.classes.tolist()}, "
                 f"got {list(model.classes)}. Use the meshes that it was fitted to."
             )
-        codes = np.searchsorted(shapes.classes, shapes.y).astype(np.int64)
-        super().__init__(model, codes, shapes.classes.tolist())
-        self.shapes = shapes
+        self.model, self.shapes, self.labels = model, shapes, shapes.classes.tolist()
+        self.codes = np.searchsorted(shapes.classes, shapes.y).astype(np.int64)
         self.sigma = model.settings.get("sigma", "auto")
         self.match: Match = "known" if shapes.corresponds else "nearest"
         self._surfaces: dict[int, Surface] = {}
@@ -51,10 +66,6 @@ class Meshes(Kind):
         distances = [np.linalg.norm(p - 0.5, axis=1).max() for p in self.shapes.unit_points()]
         return {"size": f"{counts[0]:,}{more} points", "radius": float(max(distances))}
 
-    def about(self) -> str:
-        """The data in one line."""
-        return self.shapes.describe()
-
     def typical(self, code: int) -> int:
         """The shape whose extent is nearest to the mean of its class."""
         members = np.flatnonzero(self.codes == code)
@@ -65,13 +76,12 @@ class Meshes(Kind):
     def sample(self, index: int) -> Surface:
         """A shape in the unit cube, in as much detail as the page draws."""
         if index not in self._surfaces:
-            self._surfaces[index] = simplify(surface_of(self.shapes, index), MAX_FACES)
+            self._surfaces[index] = simplify(Surface.of(self.shapes, index), MAX_FACES)
         return self._surfaces[index]
 
     def encode(self, sample: Surface, view: View) -> dict[str, Any]:
         """A surface for the browser."""
-        faces = np.asarray(sample.faces, "<u4")
-        return {"points": pack(sample.points), "faces": to_base64(faces.tobytes())}
+        return {"points": pack(sample.points), "faces": to_base64(sample.faces.astype("<u4"))}
 
     def encode_all(self, samples: Sequence[Surface], view: View) -> list[dict[str, Any]]:
         """Surfaces for the browser; the more there are, the fewer triangles each has."""
@@ -93,15 +103,27 @@ class Meshes(Kind):
         if code is not None:
             own = own.take(np.flatnonzero(self.codes == code))
         made = sample_shapes(self.model, own, n, seed=seed, strength=strength)
-        return [surface_of(made, k) for k in range(n)], made.y
+        return [Surface.of(made, k) for k in range(n)], made.y
 
-    def find_warp(self, source: int, target: int) -> PointAlignments:
+    def align(self, source: int, target: int, prior: SmoothPrior) -> PointAlignments:
         """Align a shape to another, by points that correspond or by the Chamfer distance."""
-        ends = ([surface_of(self.shapes, end).points] for end in (source, target))
+        ends = ([Surface.of(self.shapes, end).points] for end in (source, target))
         return align_points(
-            self.model.space, *ends, prior=self.prior, sigma=self.sigma, match=self.match,
+            self.model.space, *ends, prior=prior, sigma=self.sigma, match=self.match,
             progress=False,
         )  # fmt: skip
+
+    def show_field(self, theta: Numbers, sample: Surface, view: View) -> dict[str, Any]:
+        """Empty: the page shows how far each point moves."""
+        return {}
+
+    def move_landmarks(self, theta: Numbers, landmarks: Landmarks) -> dict[str, Any]:
+        """Empty: there are none."""
+        return {}
+
+    def read_upload(self, content: bytes) -> Surface:
+        """Refuse uploads."""
+        raise ValueError("meshes can't be uploaded. Put them into the folder of the data.")
 
     def load_code(self, name: str, options: dict[str, Any]) -> str:
         """Python code that loads the shapes."""
@@ -127,3 +149,25 @@ class Meshes(Kind):
             ")",
             "warped = dw.Warp(model.space, result.theta[0]).points(source)",
         ]
+
+
+def simplify(surface: Surface, n_most: int) -> Surface:
+    """A surface of at most ``n_most`` triangles, or points if it has no triangles.
+
+    Points in the same cell of a grid are merged into the first, and triangles that collapse are
+    dropped. The grid is made coarser until few enough are left.
+    """
+    points, faces = surface
+    if not len(faces):
+        return Surface(thin(points, n_most), faces)
+    n_cells = FINEST
+    while len(faces) > n_most and n_cells > 2:
+        cells = np.floor(surface.points * n_cells).astype(np.int64)
+        _, firsts, merged = np.unique(cells, axis=0, return_index=True, return_inverse=True)
+        faces = merged.ravel()[surface.faces]
+        a, b, c = faces.T
+        faces = faces[(a != b) & (b != c) & (c != a)]
+        # Triangles of the same corners, in whatever order, are one.
+        faces = faces[np.unique(np.sort(faces, axis=1), axis=0, return_index=True)[1]]
+        points, n_cells = surface.points[firsts], int(COARSER * n_cells)
+    return Surface(points, faces[:n_most])
