@@ -9,6 +9,7 @@ test images, and no default was chosen by this study.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dreamwarp as dw
+from dreamwarp.model import alignment_weights
 from experiments import classifiers, lab
 from experiments.rivals import Deform
 from experiments.tasks import Task, load_task
@@ -27,7 +29,8 @@ TASK = "mnist-100"
 DRAWS = (20, 21, 22)
 STRENGTHS = (0.7, 1.0, 1.4, 2.0)
 N_NEW, N_JUDGED = 30_000, 5_000
-# Options of ``Augmenter``; "pooled": warps of all classes together, learned on a data set.
+# Options of ``Augmenter``; "pooled": warps of all classes together, learned on a data set;
+# "weighted": poorly aligned pairs count less.
 BY_CLASS: dict[str, Any] = {"model": "gaussian"}
 POOLED = BY_CLASS | {"pooled": TASK}
 QUESTIONS: dict[str, dict[str, dict[str, Any]]] = {
@@ -46,7 +49,10 @@ QUESTIONS: dict[str, dict[str, dict[str, Any]]] = {
         **{f"{d:g}": {"displacement": d} for d in (0.02, 0.04, 0.08, 0.16)},
     },
     "prior, length": {f"{n:g}": {"length": n} for n in (0.15, 0.3, 0.6)},
-    "poor alignments": {"same weight": {}, "less weight": {"discount_poor": True}},
+    "poor alignments, MAP": {
+        "same weight": BY_CLASS | {"method": "map"},
+        "less weight": BY_CLASS | {"method": "map", "weighted": True},
+    },
     "pooled warps learned on": {
         "MNIST": POOLED,
         "Fashion-MNIST": BY_CLASS | {"pooled": "fashion-100"},
@@ -72,15 +78,18 @@ def run(trial: Trial) -> dict[str, Any]:
     """Validation errors of a nearest neighbour, by strength."""
     task = load_task(trial.task, trial.draw)
     options = dict(QUESTIONS[trial.question][trial.setting])
-    pooled = options.pop("pooled", None)
+    pooled, weighted = options.pop("pooled", None), options.pop("weighted", False)
     source = task if pooled in (None, TASK) else load_task(pooled, trial.draw)
     augmenter = dw.Augmenter(**options, strength=1.0, seed=trial.draw, progress=False)
     augmenter.fit(source.X, source.y)
-    prepare = _warp if pooled is None else _warp_pooled
+    if weighted:
+        prepare: Any = partial(_warp_by_model, fit_weighted(augmenter, source.y))
+    else:
+        prepare = partial(_warp if pooled is None else _warp_pooled, augmenter)
     judge = {"validation": tuple(part[:N_JUDGED] for part in task.validation)}
     errors = {}
     for strength in STRENGTHS:
-        deform = prepare(augmenter, task, strength)
+        deform = prepare(task, strength)
         found = classifiers.classify(
             "1-NN", task, deform, judge, seed=trial.draw, n_new=trial.n_new
         )
@@ -100,6 +109,26 @@ def _warp_pooled(augmenter: dw.Augmenter, task: Task, strength: float) -> Deform
 
     def deform(templates: Array, first: int) -> Array:
         theta = model.sample(len(templates), None, seed=np.random.default_rng([task.draw, first]))
+        return dw.Warp(model.space, strength * theta).image(task.X[templates])
+
+    return deform
+
+
+def fit_weighted(augmenter: dw.Augmenter, y: Array) -> dw.WarpModel:
+    """Gaussians of the alignments of an augmenter, weighted by how well they explain the pairs."""
+    found, labels = augmenter.alignments_, y[augmenter.edges_[:, 0]]
+    weights = alignment_weights(found.loss_before, found.loss_after)
+    by_class = [
+        {label: values[found.usable & (labels == label)] for label in np.unique(y).tolist()}
+        for values in (found.theta, weights)
+    ]
+    return dw.WarpModel.fit(augmenter.space_, by_class[0], weights=by_class[1])
+
+
+def _warp_by_model(model: dw.WarpModel, task: Task, strength: float) -> Deform:
+    def deform(templates: Array, first: int) -> Array:
+        numbers = np.arange(first, first + len(templates))
+        theta = model.draw(task.y[templates], numbers, seed=task.draw)
         return dw.Warp(model.space, strength * theta).image(task.X[templates])
 
     return deform
@@ -164,6 +193,7 @@ STUDY = lab.Study(
     smoke=[
         Trial("cells", "2 x 2", 0, "digits-10", 200),
         Trial("distribution", "pooled", 0, "digits-10", 200),
+        Trial("poor alignments, MAP", "less weight", 0, "digits-10", 200),
     ],
     run=run, format_table=format_table,
 )  # fmt: skip
