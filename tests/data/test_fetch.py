@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import tarfile
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -239,15 +240,18 @@ def test_a_full_disk_is_not_blamed_on_the_source(
 
 def test_a_folder_that_cant_be_made_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(OSError, match=r"can't be written to: Not a .*set DREAMWARP_DATA to one"):
+    with pytest.raises(OSError, match=r"can't be made: .*Or set DREAMWARP_DATA to one"):
         fetch("Data", FILES, [], tmp_path / "file" / "below")
 
 
 def test_a_folder_that_is_read_only_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    with pytest.raises(OSError, match=r"where data is kept, can't be written to: Permission"):
+    def refuse(**given: Any) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    with pytest.raises(OSError, match=r"can't be written: Permission .*Or set DREAMWARP_DATA"):
         fetch("Data", FILES, [], tmp_path)
 
 

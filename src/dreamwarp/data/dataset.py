@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.labels import as_labels
-from dreamwarp.core.progress import map_tracked
+from dreamwarp.core.progress import tracked
 from dreamwarp.data.guards import check_file, refuse_bomb
 
 Samples = NDArray[Any]
@@ -156,7 +156,7 @@ def read_files(
     files = sorted(given.glob(f"*{suffix}")) if given.is_dir() else [given]
     if not files:
         raise FileNotFoundError(f"`{given}` must hold {suffix} files, got none.")
-    parts = map_tracked("reading files", lambda file: read_fn(check_file(file), **options), files)
+    parts = [read_fn(check_file(file), **options) for file in tracked("reading files", files)]
     return DataSet(str(given), *join_parts(str(given), parts))
 
 
@@ -200,6 +200,18 @@ def check_forms(name: object, forms: Iterable[tuple[np.dtype[Any], tuple[int, ..
             f"`{name}` must have samples of one type and shape throughout, got "
             f"{list_some(found, 5)}."
         )
+
+
+def choose_field(where: object, found: Collection[str], usual: Sequence[str], what: str) -> str:
+    """The first of the usual names of ``what`` (samples or labels) that is found."""
+    for name in usual:
+        if name in found:
+            return name
+    raise ValueError(
+        f"`{where}` has no {what} under a known name ({', '.join(usual)}). It has: "
+        f"{list_some([name[:40] for name in found])}. Name samples and labels with `--fields A,B` "
+        "(`fields=('A', 'B')`)."
+    )
 
 
 def list_some(names: Collection[str], n_most: int = MAX_LISTED) -> str:

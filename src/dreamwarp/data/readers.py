@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ class DataKind:
 
 
 NAME = DataKind("named data sets", lambda name: NAMED[name]())
-IDX = DataKind("IDX files", read_idx_set, ("memory_map",))
+IDX = DataKind("IDX files", read_idx_set)
 PICTURES = DataKind("image folders", images.read_folder, ("resize",))
 NPZ = DataKind(".npz files", numpy_files.read_npz, ("fields", "shape"))
 NPY = DataKind(".npy files", numpy_files.map_npy, ("fields", "shape"))
@@ -56,8 +57,8 @@ SET_KINDS = {
     "npz": NPZ,
     "parquet": PARQUET,
     "webdataset": WEBDATASET,
-    "folder": replace(PICTURES, read_fn=images.read_numbered),
-    "nifti": replace(VOLUMES, read_fn=volumes.read_numbered),
+    "folder": replace(PICTURES, read_fn=partial(images.read_folder, numbered=True)),
+    "nifti": replace(VOLUMES, read_fn=partial(volumes.read_nifti_folder, numbered=True)),
 }
 SUFFIXES = {
     ".npz": NPZ,
@@ -86,7 +87,6 @@ def load(
     resize: tuple[int, ...] | None = None,
     pad: series.Pad | None = None,
     missing: series.Missing | None = None,
-    memory_map: bool = False,
 ) -> DataSet:
     """Read samples and labels.
 
@@ -115,14 +115,13 @@ def load(
         interpolate over the whole length.
     missing : {"interpolate"}
         Interpolate missing values of time series. Without it, they are an error.
-    memory_map : bool
-        Memory-map plain IDX images. ``.npy`` samples are always memory-mapped.
 
     Returns
     -------
     DataSet
         Samples (n, *spatial) or (n, channels, *spatial), in the stored dtype. Up to 4 channels
-        of series or images, stored last, are moved before the spatial axes.
+        of series or images, stored last, are moved before the spatial axes. ``.npy`` samples are
+        memory-mapped.
 
     Raises
     ------
@@ -132,7 +131,6 @@ def load(
     """
     given: dict[str, Any] = {
         "fields": fields, "shape": shape, "resize": resize, "pad": pad, "missing": missing,
-        "memory_map": memory_map or None,
     }  # fmt: skip
     options = {name: value for name, value in given.items() if value is not None}
     if is_address(source):
@@ -144,9 +142,9 @@ def load(
     for name in options:
         if name not in kind.options:
             takers = ", ".join(other.title for other in KINDS if name in other.options)
-            words = f"`{name}`" if name == "memory_map" else f"`--{name}` (`{name}`)"
             raise ValueError(
-                f"{words} is for {takers}; `{source}` is read as {kind.title}. Leave it out."
+                f"`--{name}` (`{name}`) is for {takers}; `{source}` is read as {kind.title}. Leave "
+                "it out."
             )
     sample_shape = options.pop("shape", None)
     data = kind.read_fn(source, **options)
