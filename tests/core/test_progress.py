@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dreamwarp.core import progress
-from dreamwarp.core.progress import Meter, silenced, track, tracked
+from dreamwarp.core.progress import Meter, map_tracked, silenced, track
 
 
 class Terminal(io.StringIO):
@@ -83,10 +83,11 @@ def test_life_shows_while_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) ->
         assert "0 of 100" in terminal.getvalue()
 
 
-def test_items_are_counted_once_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bar_goes_when_the_work_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
-    assert list(tracked("reading", [3, 1, 2])) == [3, 1, 2]
-    assert "3 of 3" in terminal.getvalue()
+    with pytest.raises(ZeroDivisionError):
+        map_tracked("reading", lambda k: 1 // k, [2, 1, 0])
+    assert "2 of 3" in terminal.getvalue() and progress._active == []
 
 
 def test_waiting_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # Values of the ``progress`` argument; see ``track``.
 ProgressOption = bool | Callable[[int, int], None] | None
 Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 # Work shorter than this shows no bar, or leaves no line in a log.
 PATIENCE_SECONDS, LOG_PATIENCE_SECONDS = 1.0, 5.0
@@ -161,12 +162,16 @@ def track(
         yield meter.advance
 
 
-def tracked(title: str, items: Collection[Item]) -> Iterator[Item]:
-    """Yield items, with a meter that counts those that have been used."""
+def map_tracked(
+    title: str, function: Callable[[Item], Result], items: Collection[Item]
+) -> list[Result]:
+    """``function(item)`` of every item, with a meter that counts items."""
+    results = []
     with Meter(title, len(items)) as meter:
         for item in items:
-            yield item
+            results.append(function(item))
             meter.advance(1)
+    return results
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.core.progress import tracked
+from dreamwarp.core.progress import Meter, map_tracked
 from dreamwarp.data.class_folders import list_classes
 from dreamwarp.data.dataset import DataSet, Part
 from dreamwarp.data.guards import check_file, reading_as, refuse_bomb
@@ -73,28 +73,38 @@ def read_folder(
     """
     root = Path(path)
     listed = list_classes(root, SUFFIXES, "images", refused=OTHER_SUFFIXES, numbered=numbered)
-    files = [file.path for part in listed for file in part]
-    forms = [read_form(check_file(file), file) for file in tracked("checking images", files)]
-    n_bytes = sum(file.stat().st_size for file in files)
-    mode, size = _common_form(root, files, forms, n_bytes, resize)
-    parts = []
-    for part in listed:
-        X = _empty_samples(len(part), mode, size)
-        for k, (file, _) in enumerate(tracked("reading images", part)):
-            X[k] = decode(file, file, mode, size)
-        parts.append(Part(X, np.array([file.label for file in part])))
-    return DataSet(str(root), *parts[0], *parts[1:], n_axes=2)
+    files = [file for part in listed for file in part]
+    paths = [file.path for file in files]
+    n_bytes = sum(check_file(path).stat().st_size for path in paths)
+    X = _read_all(root, paths, paths, n_bytes, resize)
+    y, n = np.array([file.label for file in files]), len(listed[0])
+    test = Part(X[n:], y[n:]) if len(listed) > 1 else None
+    return DataSet(str(root), X[:n], y[:n], test, n_axes=2)
 
 
 def decode_all(
     images: Sequence[bytes], names: Sequence[str], *, resize: tuple[int, int] | None
 ) -> NDArray[Any]:
     """Encoded images as one array of samples."""
-    forms = [read_form(io.BytesIO(data), n) for data, n in zip(images, names, strict=True)]
-    mode, size = _common_form(names[0], names, forms, sum(map(len, images)), resize)
-    samples = _empty_samples(len(images), mode, size)
-    for k, data in enumerate(images):
-        samples[k] = decode(io.BytesIO(data), names[k], mode, size)
+    streams = [io.BytesIO(image) for image in images]  # they share the memory of `images`
+    return _read_all(names[0], streams, names, sum(map(len, images)), resize)
+
+
+def _read_all(
+    what: object,
+    sources: Sequence[Path | BinaryIO],
+    names: Sequence[object],
+    n_bytes: int,
+    resize: tuple[int, int] | None,
+) -> NDArray[Any]:
+    named = list(zip(sources, names, strict=True))
+    forms = map_tracked("checking images", lambda image: read_form(*image), named)
+    mode, size = _common_form(what, names, forms, n_bytes, resize)
+    samples = _empty_samples(len(forms), mode, size)
+    with Meter("reading images", len(named)) as meter:
+        for k, image in enumerate(named):
+            samples[k] = decode(*image, mode, size)
+            meter.advance(1)
     return samples
 
 

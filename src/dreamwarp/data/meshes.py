@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.files import write_beside
-from dreamwarp.core.progress import tracked
+from dreamwarp.core.progress import map_tracked
 from dreamwarp.core.validation import as_finite_array
 from dreamwarp.data.class_folders import ClassFile, has_suffix, list_classes
 from dreamwarp.data.dataset import DataSet
-from dreamwarp.data.guards import check_file
+from dreamwarp.data.guards import check_file, reading_as
 from dreamwarp.data.shapes import MARGIN, Normalize, ShapeSet
 
 Array = NDArray[np.float64]
@@ -42,21 +42,17 @@ def read_mesh(path: str | os.PathLike[str]) -> Any:
             "Simplify the mesh first."
         )
     kind = file.suffix.lower()[1:]
-    try:
-        with file.open("rb") as stream, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            mesh = trimesh.load(
-                stream, file_type=kind, process=False, maintain_order=True, skip_materials=True
-            )
-            if isinstance(mesh, trimesh.Scene):
-                mesh = mesh.to_mesh() if len(mesh.geometry) else trimesh.Trimesh()
-    except MemoryError:
-        raise
-    except Exception as error:  # trimesh's parsers raise errors of any kind
-        raise ValueError(
-            f"`{file}` can't be read as a mesh: {type(error).__name__}: {error}. Replace or remove "
-            "it."
-        ) from error
+    with (
+        reading_as("a mesh", file, (Exception,)),  # trimesh's parsers raise errors of any kind
+        file.open("rb") as stream,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        mesh = trimesh.load(
+            stream, file_type=kind, process=False, maintain_order=True, skip_materials=True
+        )
+        if isinstance(mesh, trimesh.Scene):
+            mesh = mesh.to_mesh() if len(mesh.geometry) else trimesh.Trimesh()
     if kind == "stl":
         mesh.merge_vertices()
     return _check_mesh(file, mesh)
@@ -116,7 +112,7 @@ def load_shapes(
         How meshes are scaled to the unit cube: see :meth:`ShapeSet.of`.
     """
     root, listed = Path(path), list_meshes(path)
-    meshes = [read_mesh(file.path) for file in tracked("reading meshes", listed)]
+    meshes = map_tracked("reading meshes", read_mesh, [file.path for file in listed])
     return ShapeSet.of(
         [np.asarray(mesh.vertices, np.float64) for mesh in meshes],
         np.array([file.label for file in listed]),

@@ -60,9 +60,10 @@ SET_KINDS = {
     "folder": replace(PICTURES, read_fn=partial(images.read_folder, numbered=True)),
     "nifti": replace(VOLUMES, read_fn=partial(volumes.read_nifti_folder, numbered=True)),
 }
+# Kinds by the suffix of a file. If a folder holds several, the first is read.
 SUFFIXES = {
-    ".npz": NPZ,
     ".npy": NPY,
+    ".npz": NPZ,
     ".parquet": PARQUET,
     ".tar": WEBDATASET,
     ".ts": SERIES,
@@ -134,7 +135,11 @@ def load(
     }  # fmt: skip
     options = {name: value for name, value in given.items() if value is not None}
     if is_address(source):
-        check_address(str(source))
+        if not str(source).lower().endswith(SINGLE_FILES):
+            raise ValueError(
+                f"`{source}` is an address: data at an address must be one file, "
+                f"{', '.join(SINGLE_FILES)}. Copy folders and pairs of files to this machine first."
+            )
         with local_copy(source) as copy:
             return replace(load(copy, **options), name=str(source))
     found = find_set(source) if os.fspath(source) and not _is_name(source) else None
@@ -154,15 +159,6 @@ def load(
         data = _map_samples(data, lambda X: _reshape(data.name, X, sample_shape))
     # A manifest states the shape: channels need not be guessed.
     return _map_samples(data, _move_channels) if "shape" in kind.options and found is None else data
-
-
-def check_address(address: str) -> None:
-    """Raise unless a URL is that of a single file."""
-    if not address.lower().endswith(SINGLE_FILES):
-        raise ValueError(
-            f"`{address}` is an address: data at an address must be one file, "
-            f"{', '.join(SINGLE_FILES)}. Copy folders and pairs of files to this machine first."
-        )
 
 
 def find_kind(source: str | os.PathLike[str]) -> DataKind:
@@ -200,16 +196,9 @@ def _is_name(source: str | os.PathLike[str]) -> bool:
 def _find_folder_kind(path: Path) -> DataKind | None:
     if list_images(path):
         return IDX
-    for kind, pattern in (
-        (NPY, "*.npy"),
-        (NPZ, "*.npz"),
-        (PARQUET, "*.parquet"),
-        (WEBDATASET, "*.tar"),
-        (SERIES, "*_TRAIN.ts"),
-        (SERIES, "*_TRAIN.tsv"),
-        (SERIES, "*_TRAIN.txt"),
-    ):
-        if any(path.glob(pattern)):
+    for suffix, kind in SUFFIXES.items():
+        # Other text files may be notes.
+        if any(path.glob(f"*_TRAIN{suffix}" if kind is SERIES else f"*{suffix}")):
             return kind
     for kind, suffixes in CLASS_FOLDERS:
         if has_class_folders(path, suffixes):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.files import write_beside
-from dreamwarp.core.progress import tracked
+from dreamwarp.core.progress import Meter, map_tracked
 from dreamwarp.core.validation import as_finite_array, warn_user
 from dreamwarp.data.class_folders import list_classes
 from dreamwarp.data.dataset import DataSet, Part
@@ -159,7 +159,7 @@ def read_nifti_folder(
     root = Path(path)
     listed = list_classes(root, SUFFIXES, "NIfTI volumes", numbered=numbered)
     files = [file.path for part in listed for file in part]
-    forms = [_read_form(check_file(file)) for file in tracked("checking volumes", files)]
+    forms = map_tracked("checking volumes", lambda file: _read_form(check_file(file)), files)
     _check_affines(files, forms)
     _check_alike(files, forms, is_resized=resize is not None)
     if resize is None:
@@ -168,10 +168,12 @@ def read_nifti_folder(
         grid, dtype = _common_grid(forms, _check_resize(resize)), np.dtype(np.float32)
     channels = () if forms[0].n_channels == 1 else (forms[0].n_channels,)
     X = np.empty((len(files), *channels, *grid.shape), dtype)
-    for k, file in enumerate(tracked("reading volumes", files)):
-        values = _read_values(file, forms[k])
-        _check_voxels(file, values)
-        X[k] = values if resize is None else _place(values, forms[k].grid, grid)
+    with Meter("reading volumes", len(files)) as meter:
+        for k, (file, form) in enumerate(zip(files, forms, strict=True)):
+            values = _read_values(file, form)
+            _check_voxels(file, values)
+            X[k] = values if resize is None else _place(values, form.grid, grid)
+            meter.advance(1)
     y, n = np.array([file.label for part in listed for file in part]), len(listed[0])
     test = Part(X[n:], y[n:]) if len(listed) > 1 else None
     return DataSet(str(root), X[:n], y[:n], test, n_axes=3, affine=grid.affine)
