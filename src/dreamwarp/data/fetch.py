@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import os
 import threading
 from collections.abc import Sequence
@@ -12,8 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, Protocol, cast
 
-from dreamwarp.core.files import check_writable, write_beside
-from dreamwarp.core.progress import Meter
+from dreamwarp.core.files import check_writable, copy_chunks, write_beside
 from dreamwarp.data.guards import CHUNK
 from dreamwarp.data.idx import GZIP_ERRORS, GZIP_MAGIC
 
@@ -108,36 +106,24 @@ def is_sound(path: Path, file: KnownFile) -> bool:
 def store_verified(stream: Any, file: KnownFile, folder: Path) -> None:
     """Decompress a buffered stream if necessary, verify it, and store it in a folder.
 
-    At most one byte more than the expected size is decompressed.
+    Not much more than the expected size is decompressed.
     """
     is_packed = stream.peek(2)[:2] == GZIP_MAGIC
     content = cast(IO[bytes], gzip.GzipFile(fileobj=stream) if is_packed else stream)
+    chunks = iter(lambda: content.read(CHUNK), b"")
     with write_beside(folder / file.name) as temporary:
         with temporary.open("wb") as target:
             try:
-                n_bytes, sha256 = _copy(content, target, file)
+                n_bytes = copy_chunks(
+                    chunks, target, f"checking {file.name}", file.n_bytes, at_most=file.n_bytes,
+                    too_large=SourceError(f"{file.name} has more than {file.n_bytes:,} bytes"),
+                )  # fmt: skip
             except GZIP_ERRORS as error:
                 raise SourceError(f"{file.name} is damaged gzip ({error})") from error
         if n_bytes != file.n_bytes:
-            amount = "more" if n_bytes > file.n_bytes else f"{n_bytes:,}"
-            raise SourceError(f"{file.name} has {amount} bytes, not {file.n_bytes:,}")
-        if sha256 != file.sha256:
-            raise SourceError(f"{file.name} has SHA-256 {sha256}, not {file.sha256}")
-
-
-def _copy(stream: IO[bytes], target: IO[bytes], file: KnownFile) -> tuple[int, str]:
-    """Copy at most one byte more than expected; return the number of bytes and their SHA-256."""
-    digest, n_bytes = hashlib.sha256(), 0
-    with Meter(f"checking {file.name}", file.n_bytes, in_bytes=True) as meter:
-        while n_bytes <= file.n_bytes:
-            chunk = stream.read(min(CHUNK, file.n_bytes + 1 - n_bytes))
-            if not chunk:
-                break
-            digest.update(chunk)
-            target.write(chunk)
-            n_bytes += len(chunk)
-            meter.advance(len(chunk))
-    return n_bytes, digest.hexdigest()
+            raise SourceError(f"{file.name} has {n_bytes:,} bytes, not {file.n_bytes:,}")
+        if not is_sound(temporary, file):
+            raise SourceError(f"{file.name} does not have the SHA-256 {file.sha256}")
 
 
 def explain(error: BaseException) -> str:
@@ -226,6 +212,7 @@ def _download(address: str, packed: IO[bytes], max_bytes: int) -> None:
     import requests
 
     # No compression on the way: the file is compressed already.
+    name = address.rpartition("/")[2]
     options: Any = {"timeout": TIMEOUT_SECONDS, "headers": {"Accept-Encoding": "identity"}}
     for attempt in range(1, ATTEMPTS + 1):
         packed.seek(0)
@@ -233,20 +220,14 @@ def _download(address: str, packed: IO[bytes], max_bytes: int) -> None:
         try:
             with requests.get(address, stream=True, **options) as answer:
                 answer.raise_for_status()
-                _receive(answer, packed, max_bytes)
+                length = answer.headers.get("Content-Length", "")
+                copy_chunks(
+                    answer.iter_content(2**16), packed, f"fetching {name}",
+                    int(length) if length.isdigit() else None, at_most=max_bytes,
+                    too_large=SourceError(f"{name} has more than {max_bytes:,} bytes"),
+                )  # fmt: skip
             break
         except requests.RequestException as error:
             if attempt == ATTEMPTS or isinstance(error, requests.HTTPError):
                 raise SourceError(explain(error)) from error
     packed.seek(0)
-
-
-def _receive(answer: Any, packed: IO[bytes], max_bytes: int) -> None:
-    length = answer.headers.get("Content-Length", "")
-    total = int(length) if length.isdigit() else None
-    with Meter(f"fetching {answer.url.rpartition('/')[2]}", total, in_bytes=True) as meter:
-        for chunk in answer.iter_content(2**16):
-            if meter.done + len(chunk) > max_bytes:
-                raise SourceError(f"sent more than {max_bytes:,} bytes")
-            packed.write(chunk)
-            meter.advance(len(chunk))
