@@ -53,7 +53,9 @@ class SampleSet:
 
     def restore(self, data: DataSet, *, is_resized: bool = False) -> DataSet:
         """Samples and labels as generated, from data as read from the files."""
-        found = (len(data.X), data.X.dtype.newbyteorder("="))
+        n_axes = data.n_axes or 2
+        is_float = is_resized and n_axes == 3  # volumes are interpolated
+        found = (len(data.X), self.dtype if is_float else data.X.dtype.newbyteorder("="))
         if found != (self.n, self.dtype):
             raise ValueError(
                 f"`{data.name}` must hold {self.n:,} samples of {self.dtype}, as its {MANIFEST} "
@@ -61,7 +63,7 @@ class SampleSet:
                 "changed files, and `dreamwarp sample --resume` makes them again."
             )
         stored = data.X.shape[1:]
-        shape = (*self.shape[:-2], *stored[-2:]) if is_resized else self.shape
+        shape = (*self.shape[:-n_axes], *stored[-n_axes:]) if is_resized else self.shape
         if np.prod(stored) != np.prod(shape):
             raise ValueError(
                 f"`{data.name}` must hold samples of shape {shape}, as its {MANIFEST} says, got "
