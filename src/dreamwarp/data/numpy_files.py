@@ -78,13 +78,8 @@ class NpyHeader(NamedTuple):
 def read_npz(path: str | os.PathLike[str], *, fields: tuple[str, str] | None = None) -> DataSet:
     """Samples and labels of an ``.npz`` archive, or of all archives of a folder in order.
 
-    Parameters
-    ----------
-    path : path
-        From a folder of archives, test parts are not read.
-    fields : (str, str)
-        Names of the arrays of samples and labels. Default: the first names in ``FIELD_NAMES`` that
-        exist, with their test part.
+    ``fields`` names the two arrays; without it, the first of ``FIELD_NAMES`` that exist are read,
+    with their test part. From a folder of archives, test parts are not read.
     """
 
     def read_training(file: Path) -> Part:
@@ -111,12 +106,8 @@ def _read_archive(file: Path, fields: tuple[str, str] | None) -> DataSet:
 def map_npy(path: str | os.PathLike[str], *, fields: tuple[str, str] | None = None) -> DataSet:
     """Memory-mapped samples of a ``.npy`` file, with labels from another file beside it.
 
-    Parameters
-    ----------
-    path : path
-        The samples' file, such as ``X.npy``, or the folder that holds it and ``y.npy``.
-    fields : (str, str)
-        Names of the files of samples and labels, without ``.npy``.
+    ``path`` is the samples' file, such as ``X.npy``, or the folder that holds it and ``y.npy``.
+    ``fields`` names both files, without ``.npy``.
     """
     given = Path(path)
     folder, samples = (given, None) if given.is_dir() else (given.parent, check_file(given).stem)
