@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dreamwarp.core import progress
-from dreamwarp.core.progress import Meter, show_waiting, silenced, track
+from dreamwarp.core.progress import Meter, map_tracked, silenced, track
 
 
 class Terminal(io.StringIO):
@@ -58,10 +58,11 @@ def test_rates_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     with Meter("samples", 10) as meter:
         time.sleep(0.05)
         meter._first = (0.0, 0)  # an update, however busy the machine is
-        meter.advance(10)
+        meter.advance(5)
+        meter._update()
     assert "per second" in terminal.getvalue()
-    rates = [progress.describe_rate(rate) for rate in (0.123, 9.87, 28_712.4)]
-    assert rates == ["0.12", "9.9", "28,712"]
+    numbers = [progress.describe_number(number) for number in (0, 7, 0.123, 9.87, 10, 28_712.4)]
+    assert numbers == ["0", "7", "0.12", "9.9", "10", "28,712"]
 
 
 def test_bars_share_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,9 +83,16 @@ def test_life_shows_while_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) ->
         assert "0 of 100" in terminal.getvalue()
 
 
+def test_a_bar_goes_when_the_work_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = open_terminal(monkeypatch)
+    with pytest.raises(ZeroDivisionError):
+        map_tracked("reading", lambda k: 1 // k, [2, 1, 0])
+    assert "2 of 3" in terminal.getvalue() and progress._active == []
+
+
 def test_waiting_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
-    with show_waiting("waiting for npm"):
+    with track(None, "waiting for npm"):
         time.sleep(2 * progress.TICK_SECONDS)
     assert "waiting for npm" in terminal.getvalue()
 
@@ -102,7 +110,7 @@ def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_short_work_leaves_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LOG_PATIENCE_SECONDS", 5.0)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    with show_waiting("waiting"), Meter("reading", 10) as meter:
+    with track(None, "waiting"), Meter("reading", 10) as meter:
         meter.advance(10)
     assert sys.stderr.getvalue() == ""
 

@@ -164,14 +164,6 @@ def test_mutated_idx_files(tmp_path: Path, n: int) -> None:
 
 
 @pytest.mark.parametrize("n", AMOUNTS)
-def test_mutated_idx_files_as_maps(tmp_path: Path, n: int) -> None:
-    def read(path: Path) -> None:
-        read_idx(path, memory_map=True)
-
-    assert 0 < fuzz(tmp_path / "mutant", read, list(seeds_of_idx(tmp_path)), n, expands=False) < n
-
-
-@pytest.mark.parametrize("n", AMOUNTS)
 def test_mutated_npz_files(tmp_path: Path, n: int) -> None:
     assert (
         0

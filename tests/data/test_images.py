@@ -134,7 +134,7 @@ def test_mixed_sizes_are_refused_by_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize("resize", [(0, 5), (5, -1), (2**20, 2**20)])
 def test_impossible_sizes_are_refused(tmp_path: Path, resize: tuple[int, int]) -> None:
     save(tmp_path / "a" / "1.png", GREY[0])
-    with pytest.raises(ValueError, match=r"`--resize` \(`resize`\) must be rows and columns, pos"):
+    with pytest.raises(ValueError, match=r"`--resize` \(`resize`\) must be rows and columns for"):
         read_folder(tmp_path, resize=resize)
 
 
@@ -178,7 +178,7 @@ def test_other_pictures_are_not_left_out_in_silence(tmp_path: Path) -> None:
     ("size", "message"),
     [
         ((10_000, 9_000), r"1\.png` must have at most 67,108,864 pixels in all, got 9000 x 10000"),
-        ((60_000, 60_000), r"1\.png` is far too large for an image"),
+        ((60_000, 60_000), r"1\.png` can't be read as .*exceeds limit"),
     ],
 )
 def test_bombs_are_refused_by_their_head(

@@ -113,7 +113,10 @@ def test_landmarks_as_arrays() -> None:
     assert Box.around(np.zeros((1, 3))).size == 1.0
     with pytest.raises(ValueError, match=r"points\[0\]` must have shape"):
         ShapeSet.of(rng.normal(size=(2, 10, 5)), [0, 0])
-    with pytest.raises(ValueError, match="a label for each of the 4 shapes"):
+    with pytest.raises(ValueError, match=r"`y` must have shape \(4,\), a label for each"):
         ShapeSet.of(rng.normal(size=(4, 10, 2)), [0])
+    assert ShapeSet.of(rng.normal(size=(2, 10, 2)), [0.0, 1.0]).y.dtype == np.int64
+    with pytest.raises(ValueError, match=r"`y` must hold classes.*Leave out samples without"):
+        ShapeSet.of(rng.normal(size=(2, 10, 2)), [0.0, np.nan])
     with pytest.raises(ValueError, match=r"points\[1\]` must be finite"):
         ShapeSet.of([[[0.0, 0.0]], [[np.nan, 0.0]]], [0, 0])

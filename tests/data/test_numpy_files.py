@@ -114,7 +114,7 @@ def test_npy_files_of_other_names(tmp_path: Path) -> None:
     np.save(tmp_path / "faces", X)
     np.save(tmp_path / "people", Y)
     np.testing.assert_array_equal(map_npy(tmp_path, fields=("faces", "people")).X, X)
-    with pytest.raises(FileNotFoundError, match=r"needs its labels beside it, as y\.npy\. For"):
+    with pytest.raises(ValueError, match=r"such as 'faces' and 'y'\. It has: faces, people\."):
         map_npy(tmp_path / "faces.npy")
     np.save(tmp_path / "y", Y)
     np.testing.assert_array_equal(map_npy(tmp_path / "faces.npy").y, Y)
@@ -125,7 +125,7 @@ def test_npy_files_of_other_names(tmp_path: Path) -> None:
 
 def test_names_that_are_not_there_are_listed(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", pictures=X, people=Y)
-    with pytest.raises(ValueError, match=r"no samples and labels under .* has: people, pictures\."):
+    with pytest.raises(ValueError, match=r"samples and labels under .* has: people, pictures\."):
         read_npz(tmp_path / "a.npz")
     with pytest.raises(ValueError, match=r"has no 'X' and no 'y'\. It has: people, pictures\."):
         read_npz(tmp_path / "a.npz", fields=("X", "y"))
@@ -222,7 +222,7 @@ def test_a_directory_that_lies_is_refused(tmp_path: Path) -> None:
     content = with_header(head, bytes(1000))
     size = len(content) - 1000 + n
     path = zip_whose_directory_says(tmp_path / "a.npz", file_size=size, content=content)
-    with pytest.raises(ValueError, match=r"declares 3,221,225,472 bytes, more than its \d+ compr"):
+    with pytest.raises(ValueError, match=r"declares 3,221,225,472 bytes, more than its \d+ bytes"):
         read_npz(path)
 
 
@@ -249,7 +249,7 @@ def test_a_stored_member_bigger_than_its_archive_is_refused(tmp_path: Path) -> N
     struct.pack_into("<II", data, entry + 20, len(content) + n, len(content) + n)
     path.write_bytes(data)
     with pytest.raises(
-        ValueError, match=r"declares uint8 of shape \(100000,\), more than the arch"
+        ValueError, match=r"declares 100,000 bytes, more than its [\d,]+ bytes on disk"
     ):
         read_npz(path)
 
@@ -270,5 +270,5 @@ def test_damaged_archives_are_refused(tmp_path: Path) -> None:
         encrypted[start] |= 1
     for content in (b"", b"words", whole[:-30], bytes(flipped), bytes(encrypted)):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"is not a valid \.npz archive: .*Make or fetch"):
+        with pytest.raises(ValueError, match=r"can't be read as an \.npz archive: .*replace"):
             read_npz(path)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dreamwarp.data import load
+from dreamwarp.data import load, write_volume
 from dreamwarp.data.readers import SET_KINDS
 from dreamwarp.data.sample_sets import FORMATS, MANIFEST, MAX_BYTES, find_set
 from dreamwarp.generation import formats, generate
@@ -37,6 +37,20 @@ def change(folder: Path, path: str, value: Any) -> None:
 
 def test_formats_are_those_that_are_written_and_read() -> None:
     assert set(FORMATS) == set(formats.FORMATS) == set(SET_KINDS)
+
+
+def test_a_set_of_volumes_can_be_resized(made: Path) -> None:
+    pytest.importorskip("nibabel", reason="volumes need nibabel")
+    change(made, "settings.format", "nifti")
+    change(made, "settings.shape", [1, 4, 5, 6])
+    for k in range(N):
+        (made / str(k % 3)).mkdir(exist_ok=True)
+        volume = np.full((4, 5, 6), k, np.uint8)
+        write_volume(made / str(k % 3) / f"{k}.nii.gz", volume, np.eye(4))
+    assert load(made).X.shape == (N, 1, 4, 5, 6) and load(made).X.dtype == np.uint8
+    data = load(made, resize=(2, 3, 2))
+    assert data.X.shape == (N, 1, 2, 3, 2)
+    assert data.y.tolist() == [k % 3 for k in range(N)]
 
 
 def test_what_a_manifest_says(made: Path) -> None:

@@ -142,14 +142,6 @@ def test_options_of_a_format_are_those_of_its_sets(tmp_path: Path, name: str) ->
         load(tmp_path, pad="edge")
 
 
-def test_one_shard_may_stay_on_disk(tmp_path: Path) -> None:
-    model, data = make_model(NUMBERS), make_data("float32")
-    generate(model, data, tmp_path, n=N, format="idx", progress=False)
-    mapped = load(tmp_path, memory_map=True)
-    assert isinstance(mapped.X, np.memmap)
-    np.testing.assert_array_equal(mapped.X, SampleSource(model, data).make(0, N)[0])
-
-
 # -- what is refused
 
 

@@ -29,7 +29,7 @@ from dreamwarp.core.defaults import (
     TOLERANCE,
 )
 from dreamwarp.core.labels import Label
-from dreamwarp.core.progress import ProgressOption, show_waiting, without_callback
+from dreamwarp.core.progress import ProgressOption, track, without_callback
 from dreamwarp.core.validation import check_choice, check_integer, warn_user
 from dreamwarp.model import WarpModel, empirical_bayes
 from dreamwarp.model.fitting import KINDS, HyperParameters
@@ -305,7 +305,7 @@ class Learner:
             n_threads=self.n_threads,
         )  # fmt: skip
         candidates = empirical_bayes.DISPLACEMENTS if settings.displacement == "auto" else ()
-        with show_waiting("estimating noise and scale", self.progress):
+        with track(None, "estimating noise and scale", self.progress):
             return empirical_bayes.find_pool(
                 finder, edges, self.codes[edges[:, 0]], displacements=candidates,
                 fixed_sigma=settings.sigma != "auto", n_threads=self.n_threads,

@@ -15,7 +15,7 @@ from dreamwarp.align import SmoothPrior, align_pairs, neighbor_pairs
 from dreamwarp.align.evidence import EvidenceFinder
 from dreamwarp.align.image_kernels import trace
 from dreamwarp.augment.source import SampleSource
-from dreamwarp.core.compiled import TELL_SECONDS, mark_of, thread_count
+from dreamwarp.core.compiled import mark_of, thread_count
 from dreamwarp.core.draws import normals
 from dreamwarp.core.progress import Meter, silenced
 from dreamwarp.model import WarpModel
@@ -34,7 +34,7 @@ def compile_ahead(cells: tuple[int, ...] = (4, 4)) -> None:
     WarpSpace(cells)  # raises here, not in another process
     mark = mark_of(trace, f"compiled-{len(cells)}")
     command = [sys.executable, "-m", "dreamwarp.augment.precompile", ",".join(map(str, cells))]
-    with Meter("compiling (half a minute to a minute, once)", None, patience=TELL_SECONDS):
+    with Meter("compiling (half a minute to a minute, once)", None):
         # New sessions: Ctrl-C should reach this process only.
         processes = [
             subprocess.Popen([*command, part], start_new_session=True, stdin=subprocess.DEVNULL)

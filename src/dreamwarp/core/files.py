@@ -7,10 +7,10 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from dreamwarp.core.progress import Meter
 
@@ -219,18 +219,35 @@ def _copy(address: str, system: Any, path: str, copy: Path) -> None:
         stream = system.open(path, "rb")
     except FileNotFoundError:
         raise FileNotFoundError(f"`{address}` does not exist.") from None
-    with (
-        stream,
-        copy.open("wb") as target,
-        Meter(f"fetching {copy.name}", getattr(stream, "size", None), in_bytes=True) as meter,
-    ):
-        n_free = shutil.disk_usage(copy.parent).free
-        # Do not trust the size that a server reports.
-        while chunk := stream.read(CHUNK):
-            if max(meter.done + len(chunk), meter.total or 0) > n_free:
-                raise OSError(
-                    f"`{address}` must fit into {copy.parent.parent}, which has {n_free:,} free "
-                    "bytes. Set TMPDIR to a larger disk."
-                )
+    n_free = shutil.disk_usage(copy.parent).free
+    too_large = OSError(
+        f"`{address}` must fit into {copy.parent.parent}, which has {n_free:,} free bytes. Set "
+        "TMPDIR to a larger disk."
+    )
+    title, total = f"fetching {copy.name}", getattr(stream, "size", None)
+    with stream, copy.open("wb") as target:
+        chunks = iter(lambda: stream.read(CHUNK), b"")
+        copy_chunks(chunks, target, title, total, at_most=n_free, too_large=too_large)
+
+
+def copy_chunks(
+    chunks: Iterable[bytes],
+    target: IO[bytes],
+    title: str,
+    total: int | None,
+    *,
+    at_most: int,
+    too_large: Exception,
+) -> int:
+    """Write chunks to a file, with a meter; return the number of bytes.
+
+    ``too_large`` is raised before more than ``at_most`` bytes are written, whatever ``total`` a
+    server declares.
+    """
+    with Meter(title, total, in_bytes=True) as meter:
+        for chunk in chunks:
+            if max(meter.done + len(chunk), total or 0) > at_most:
+                raise too_large
             target.write(chunk)
             meter.advance(len(chunk))
+        return meter.done

@@ -2,10 +2,8 @@
 
 Workers call ``Meter.advance``, which only adds a number. Each meter has a thread that redraws it a
 few times per second, so a bar moves even while nothing can be counted. Output goes to standard
-error, or to the notebook's cell.
-
-Why not rich or tqdm alone: neither writes plain lines to logs, and both need ipywidgets in
-notebooks.
+error, or to the notebook's cell. Rich alone does not do: it writes no lines to logs, and needs
+ipywidgets in notebooks.
 """
 
 from __future__ import annotations
@@ -16,7 +14,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -35,7 +33,7 @@ TICK_SECONDS = 0.2
 # A log gets a line each time the elapsed time doubles, and at least this often.
 LOG_GAP_SECONDS = 1800.0
 
-_lock = threading.RLock()  # guards the three below and all drawing
+_lock = threading.RLock()  # guards the two below and all drawing
 _active: list[Meter] = []
 _n_silent = 0
 
@@ -50,24 +48,15 @@ class Meter:
         Amount of work, if known.
     in_bytes : bool
         Show amounts as file sizes.
-    patience : float, optional
-        Seconds before it shows. Default: 1 for a bar, 5 for a log.
     """
 
-    def __init__(
-        self,
-        title: str,
-        total: int | None,
-        *,
-        in_bytes: bool = False,
-        patience: float | None = None,
-    ) -> None:
-        self.title, self.total, self.in_bytes, self.done = title, total, in_bytes, 0
-        self.patience = patience
+    def __init__(self, title: str, total: int | None, *, in_bytes: bool = False) -> None:
+        self.title, self.total, self.done = title, total, 0
+        self._show_number = describe_bytes if in_bytes else describe_number
         self._start = time.monotonic()
         self._first: tuple[float, int] | None = None
-        self._view: _Lines | _Cell | _Bar | None = None
-        self._is_closed = threading.Event()
+        self._view: _Log | _Cell | _Bar | None = None
+        self._closed = threading.Event()
 
     def advance(self, amount: int) -> None:
         """Count work just done."""
@@ -86,17 +75,36 @@ class Meter:
         seconds, done = self.seconds - self._first[0], self.done - self._first[1]
         return done / seconds if seconds > 0.0 and done > 0 else None
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether the work has ended."""
+        return self._closed.is_set()
+
+    def describe(self) -> str:
+        """Amount done, then rate and estimated time left, or the time taken."""
+        show, rate, parts = self._show_number, self.rate, []
+        if self.total is not None:
+            share = f" ({self.done / self.total:.0%})" if self.total else ""
+            parts.append(f"{show(self.done)} of {show(self.total)}{share}")
+        elif self.done:
+            parts.append(show(self.done))
+        if self.is_closed:
+            return " ".join([*parts, f"after {describe_time(self.seconds)}"])
+        if rate is not None:
+            parts.append(f"{show(rate)} per second")
+        if rate is None or self.total is None:
+            parts.append(f"{describe_time(self.seconds)} so far")
+        else:
+            parts.append(f"about {describe_time((self.total - self.done) / rate)} left")
+        return ", ".join(parts)
+
     def close(self) -> None:
-        """Draw the final state and remove the bar. May be called twice, and from any thread."""
+        """Show the final state and remove the bar. May be called twice, and from any thread."""
         with _lock:
-            if self not in _active:
-                return
-            _active.remove(self)
-            self._is_closed.set()
-            self._update()
-            if self._view is not None:
-                with suppress(OSError, ValueError):  # the output is closed
-                    self._view.close(self)
+            if self in _active:
+                _active.remove(self)
+                self._closed.set()
+                self._update()
 
     def __enter__(self) -> Meter:
         with _lock:
@@ -108,37 +116,34 @@ class Meter:
         self.close()
 
     def _watch(self) -> None:
-        while not self._is_closed.wait(TICK_SECONDS):
+        while not self._closed.wait(TICK_SECONDS):
             with _lock:
-                if not self._is_closed.is_set():
+                if not self.is_closed:
                     self._update()
 
     def _update(self) -> None:
         if self._first is None:
             self._first = self.seconds, self.done
         if self._view is None:
-            patience = self.patience
-            if patience is None:
-                patience = PATIENCE_SECONDS if shows_bars() else LOG_PATIENCE_SECONDS
-            if self.seconds <= patience:
+            display, is_terminal = _notebook_display(), sys.stderr and sys.stderr.isatty()
+            shows_bars = display or is_terminal
+            if self.seconds <= (PATIENCE_SECONDS if shows_bars else LOG_PATIENCE_SECONDS):
                 return
-            display = _notebook_display()
-            if display is not None:
-                self._view = _Cell(display)
-            else:
-                self._view = _Bar(self) if _is_terminal() else _Lines()
+            self._view = _Cell(display) if display else _Bar(self) if is_terminal else _Log()
         with suppress(OSError, ValueError):  # the output is closed
-            self._view.update(self)
+            self._view.show(self)
 
 
 @contextmanager
 def track(
-    total: int, title: str, progress: ProgressOption = None
+    total: int | None, title: str, progress: ProgressOption = None
 ) -> Iterator[Callable[[int], None]]:
     """Yield a function to call with the amount of work just done.
 
     Parameters
     ----------
+    total : int or None
+        Amount of work; None if it can't be counted.
     progress : bool or callable, optional
         False: show nothing. A callable is called with (done, total). Otherwise a :class:`Meter`.
     """
@@ -147,7 +152,7 @@ def track(
     def report(amount: int) -> None:
         nonlocal done
         done += amount
-        if callable(progress):
+        if callable(progress) and total is not None:
             progress(done, total)
 
     if progress is False or callable(progress):
@@ -158,7 +163,7 @@ def track(
 
 
 def map_tracked(
-    title: str, function: Callable[[Item], Result], items: Sequence[Item]
+    title: str, function: Callable[[Item], Result], items: Collection[Item]
 ) -> list[Result]:
     """``function(item)`` of every item, with a meter that counts items."""
     results = []
@@ -167,16 +172,6 @@ def map_tracked(
             results.append(function(item))
             meter.advance(1)
     return results
-
-
-@contextmanager
-def show_waiting(title: str, progress: ProgressOption = None) -> Iterator[None]:
-    """Show a title and the elapsed time during work that can't be counted."""
-    if progress is False or callable(progress):
-        yield
-        return
-    with Meter(title, None, patience=0.0 if shows_bars() else None):
-        yield
 
 
 @contextmanager
@@ -222,16 +217,7 @@ if hasattr(os, "register_at_fork"):  # Windows does not fork
     os.register_at_fork(after_in_child=_forget)
 
 
-# -- views
-
-
-def shows_bars() -> bool:
-    """Whether output goes to a terminal or a notebook rather than a log."""
-    return _is_terminal() or _notebook_display() is not None
-
-
-def _is_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
+# -- views: where a meter is shown
 
 
 def _notebook_display() -> Callable[..., Any] | None:
@@ -244,23 +230,16 @@ def _notebook_display() -> Callable[..., Any] | None:
     return display
 
 
-class _Lines:
+class _Log:
     """Plain lines at growing intervals."""
 
-    def __init__(self) -> None:
-        self._next = 0.0
+    _next = 0.0
 
-    def update(self, meter: Meter) -> None:
+    def show(self, meter: Meter) -> None:
         seconds = meter.seconds
-        if seconds >= self._next:
-            self._write(meter, describe_progress(meter))
+        if seconds >= self._next or meter.is_closed:
+            print(f"dreamwarp: {meter.title}: {meter.describe()}", file=sys.stderr, flush=True)
             self._next = seconds + min(max(seconds, LOG_PATIENCE_SECONDS), LOG_GAP_SECONDS)
-
-    def close(self, meter: Meter) -> None:
-        self._write(meter, describe_end(meter))
-
-    def _write(self, meter: Meter, text: str) -> None:
-        print(f"dreamwarp: {meter.title}: {text}", file=sys.stderr, flush=True)
 
 
 class _Cell:
@@ -270,17 +249,13 @@ class _Cell:
         self._display = display
         self._handle: Any = None
 
-    def update(self, meter: Meter) -> None:
+    def show(self, meter: Meter) -> None:
         known = f' value="{meter.done}" max="{meter.total}"' if meter.total else ""
-        self._show(meter.title, describe_progress(meter), f"<progress{known}></progress> ")
-
-    def close(self, meter: Meter) -> None:
-        self._show(meter.title, describe_end(meter), "")
-
-    def _show(self, title: str, text: str, bar: str) -> None:
+        bar = "" if meter.is_closed else f"<progress{known}></progress> "
+        text = meter.describe()
         content = {
-            "text/plain": f"{title}: {text}",
-            "text/html": f"<div>{html.escape(title)} {bar}{html.escape(text)}</div>",
+            "text/plain": f"{meter.title}: {text}",
+            "text/html": f"<div>{html.escape(meter.title)} {bar}{html.escape(text)}</div>",
         }
         if self._handle is None:
             self._handle = self._display(content, raw=True, display_id=True)
@@ -300,17 +275,13 @@ class _Bar:
         self._block = _Bar.block
         self._task: TaskID = self._block.add_task(meter.title, total=meter.total, text="")
 
-    def update(self, meter: Meter) -> None:
-        text = describe_progress(meter)
-        self._block.update(
-            self._task, completed=meter.done, total=meter.total, text=text, refresh=True
-        )
-
-    def close(self, meter: Meter) -> None:
-        self._block.remove_task(self._task)
-        if not self._block.tasks:
-            self._block.stop()
-            _Bar.block = None
+    def show(self, meter: Meter) -> None:
+        self._block.update(self._task, completed=meter.done, text=meter.describe(), refresh=True)
+        if meter.is_closed:
+            self._block.remove_task(self._task)
+            if not self._block.tasks:
+                self._block.stop()
+                _Bar.block = None
 
 
 def _make_block() -> Progress:
@@ -332,32 +303,6 @@ def _make_block() -> Progress:
 # -- text
 
 
-def describe_progress(meter: Meter) -> str:
-    """Amount done, rate, and estimated time left."""
-    rate, parts = meter.rate, [describe_amount(meter)]
-    if rate is not None:
-        parts.append(f"{(describe_bytes if meter.in_bytes else describe_rate)(rate)} per second")
-    if rate is None or meter.total is None:
-        parts.append(f"{describe_time(meter.seconds)} so far")
-    else:
-        parts.append(f"about {describe_time((meter.total - meter.done) / rate)} left")
-    return ", ".join(part for part in parts if part)
-
-
-def describe_end(meter: Meter) -> str:
-    """Amount done and time taken."""
-    return f"{describe_amount(meter)} after {describe_time(meter.seconds)}".strip()
-
-
-def describe_amount(meter: Meter) -> str:
-    """Amount done, out of the total if known; empty if nothing is counted."""
-    show = describe_bytes if meter.in_bytes else "{:,}".format
-    if meter.total is None:
-        return show(meter.done) if meter.done else ""
-    share = f" ({meter.done / meter.total:.0%})" if meter.total else ""
-    return f"{show(meter.done)} of {show(meter.total)}{share}"
-
-
 def describe_bytes(n: float) -> str:
     """A file size with its unit."""
     from rich.filesize import decimal
@@ -365,9 +310,9 @@ def describe_bytes(n: float) -> str:
     return decimal(int(n))
 
 
-def describe_rate(rate: float) -> str:
-    """A rate, to two digits below 10."""
-    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
+def describe_number(number: float) -> str:
+    """A count or a rate, to two digits below 10."""
+    return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
 
 def describe_time(seconds: float) -> str:
@@ -376,6 +321,9 @@ def describe_time(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes = seconds / 60.0
     return f"{minutes:.0f} min" if minutes < 99.5 else f"{minutes / 60.0:.1f} h"
+
+
+# -- the ``progress`` argument
 
 
 def without_callback(progress: ProgressOption) -> ProgressOption:

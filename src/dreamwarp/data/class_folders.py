@@ -16,24 +16,17 @@ class ClassFile(NamedTuple):
 
 
 def list_classes(
-    root: Path, suffixes: tuple[str, ...], what: str, refused: tuple[str, ...] = ()
+    root: Path,
+    suffixes: tuple[str, ...],
+    what: str,
+    *,
+    refused: tuple[str, ...] = (),
+    numbered: bool = False,
 ) -> list[list[ClassFile]]:
     """Files of the training part and of the test part, if there is one; sorted by name.
 
     If ``root`` holds ``train`` and ``test`` (or ``val``), each with a folder per class, the second
-    is the test part. Other arguments as for :func:`list_part`.
-    """
-    folders = [root]
-    if (root / "train").is_dir() and not _list_files(root / "train", suffixes, what, refused):
-        tests = [root / name for name in TEST_NAMES if (root / name).is_dir()]
-        folders = [root / "train", *tests[:1]]
-    return [list_part(folder, suffixes, what, refused) for folder in folders]
-
-
-def list_part(
-    root: Path, suffixes: tuple[str, ...], what: str, refused: tuple[str, ...] = ()
-) -> list[ClassFile]:
-    """Files of all classes, sorted by name.
+    is the test part.
 
     Parameters
     ----------
@@ -41,18 +34,38 @@ def list_part(
         What the files hold, for errors.
     refused : tuple of str
         Suffixes that raise an error. Files with other suffixes are ignored.
+    numbered : bool
+        Files are named by numbers: sort them by number over all classes. Every folder is a class,
+        even ``train`` and ``test``.
     """
-    folders = sorted(p for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
-    listed = [
-        ClassFile(file, folder.name)
-        for folder in folders
-        for file in _list_files(folder, suffixes, what, refused)
-    ]
-    if not listed:
-        raise ValueError(
-            f"`{root}` must hold a folder of {what} ({', '.join(suffixes)}) per class, got none."
-        )
-    return listed
+
+    def list_files(folder: Path) -> list[Path]:
+        files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
+        for file in files:
+            if refused and has_suffix(file, refused):
+                raise ValueError(
+                    f"`{file}` is not supported: {what} must be {', '.join(suffixes)}. Convert or "
+                    "remove it."
+                )
+        return [file for file in files if has_suffix(file, suffixes)]
+
+    def list_part(part: Path) -> list[ClassFile]:
+        folders = sorted(p for p in part.iterdir() if p.is_dir() and not p.name.startswith("."))
+        listed = [ClassFile(file, folder.name) for folder in folders for file in list_files(folder)]
+        if not listed:
+            raise ValueError(
+                f"`{part}` must hold a folder of {what} ({', '.join(suffixes)}) per class, got "
+                "none."
+            )
+        return listed
+
+    if numbered:
+        # Numbers are padded with zeros; longer ones are larger.
+        return [sorted(list_part(root), key=lambda file: (len(file.path.name), file.path.name))]
+    if (root / "train").is_dir() and not list_files(root / "train"):
+        tests = [root / name for name in TEST_NAMES if (root / name).is_dir()]
+        return [list_part(root / "train"), *map(list_part, tests[:1])]
+    return [list_part(root)]
 
 
 def has_class_folders(root: Path, suffixes: tuple[str, ...]) -> bool:
@@ -65,16 +78,3 @@ def has_class_folders(root: Path, suffixes: tuple[str, ...]) -> bool:
 def has_suffix(file: Path, suffixes: tuple[str, ...]) -> bool:
     """Whether a name ends in one of ``suffixes``, in any case."""
     return file.name.lower().endswith(suffixes)
-
-
-def _list_files(
-    folder: Path, suffixes: tuple[str, ...], what: str, refused: tuple[str, ...]
-) -> list[Path]:
-    files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
-    for file in files:
-        if refused and has_suffix(file, refused):
-            raise ValueError(
-                f"`{file}` is not supported: {what} must be {', '.join(suffixes)}. Convert or "
-                "remove it."
-            )
-    return [file for file in files if has_suffix(file, suffixes)]

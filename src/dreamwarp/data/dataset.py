@@ -202,6 +202,18 @@ def check_forms(name: object, forms: Iterable[tuple[np.dtype[Any], tuple[int, ..
         )
 
 
+def choose_field(where: object, found: Collection[str], usual: Sequence[str], what: str) -> str:
+    """The first of the usual names of ``what`` (samples or labels) that is found."""
+    for name in usual:
+        if name in found:
+            return name
+    raise ValueError(
+        f"`{where}` has no {what} under a known name ({', '.join(usual)}). It has: "
+        f"{list_some([name[:40] for name in found])}. Name samples and labels with `--fields A,B` "
+        "(`fields=('A', 'B')`)."
+    )
+
+
 def list_some(names: Collection[str], n_most: int = MAX_LISTED) -> str:
     """The first names, separated by commas."""
     few = ", ".join(list(names)[:n_most])

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import gzip
-import hashlib
 import os
 import threading
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, Protocol, cast
 
-from dreamwarp.core.files import write_beside
-from dreamwarp.core.progress import Meter
+from dreamwarp.core.files import check_writable, copy_chunks, write_beside
 from dreamwarp.data.guards import CHUNK
-from dreamwarp.data.idx import GZIP_MAGIC
+from dreamwarp.data.idx import GZIP_ERRORS, GZIP_MAGIC
 
 CACHE_VARIABLE = "DREAMWARP_DATA"
 # A mirror that does not answer within this time is skipped.
@@ -44,11 +40,7 @@ class KnownFile:
 
 
 class FileSource(Protocol):
-    """A source of files."""
-
-    @property
-    def title(self) -> str:
-        """Name of the source in messages."""
+    """A source of files. Its ``str`` is its name in messages."""
 
     def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:
         """Put files into a folder by calling ``store_verified``, or raise SourceError."""
@@ -79,7 +71,10 @@ def fetch(
     """
     missing = [file for file in files if not is_sound(folder / file.name, file)]
     if missing:
-        _check_writable(folder)
+        try:
+            check_writable(folder / missing[0].name)
+        except OSError as error:
+            raise OSError(f"{error} Or set {CACHE_VARIABLE} to one.") from error
     tried = []
     for source in sources:
         if not missing:
@@ -87,7 +82,7 @@ def fetch(
         try:
             source.fetch(missing, folder)
         except SourceError as error:
-            tried.append(f"{source.title}: {error}")
+            tried.append(f"{source}: {error}")
         missing = [file for file in missing if not is_sound(folder / file.name, file)]
     if missing:
         names = ", ".join(file.name for file in missing)
@@ -111,36 +106,24 @@ def is_sound(path: Path, file: KnownFile) -> bool:
 def store_verified(stream: Any, file: KnownFile, folder: Path) -> None:
     """Decompress a buffered stream if necessary, verify it, and store it in a folder.
 
-    At most one byte more than the expected size is decompressed.
+    Not much more than the expected size is decompressed.
     """
     is_packed = stream.peek(2)[:2] == GZIP_MAGIC
     content = cast(IO[bytes], gzip.GzipFile(fileobj=stream) if is_packed else stream)
+    chunks = iter(lambda: content.read(CHUNK), b"")
     with write_beside(folder / file.name) as temporary:
         with temporary.open("wb") as target:
             try:
-                n_bytes, sha256 = _copy(content, target, file)
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                n_bytes = copy_chunks(
+                    chunks, target, f"checking {file.name}", file.n_bytes, at_most=file.n_bytes,
+                    too_large=SourceError(f"{file.name} has more than {file.n_bytes:,} bytes"),
+                )  # fmt: skip
+            except GZIP_ERRORS as error:
                 raise SourceError(f"{file.name} is damaged gzip ({error})") from error
         if n_bytes != file.n_bytes:
-            amount = "more" if n_bytes > file.n_bytes else f"{n_bytes:,}"
-            raise SourceError(f"{file.name} has {amount} bytes, not {file.n_bytes:,}")
-        if sha256 != file.sha256:
-            raise SourceError(f"{file.name} has SHA-256 {sha256}, not {file.sha256}")
-
-
-def _copy(stream: IO[bytes], target: IO[bytes], file: KnownFile) -> tuple[int, str]:
-    """Copy at most one byte more than expected; return the number of bytes and their SHA-256."""
-    digest, n_bytes = hashlib.sha256(), 0
-    with Meter(f"checking {file.name}", file.n_bytes, in_bytes=True) as meter:
-        while n_bytes <= file.n_bytes:
-            chunk = stream.read(min(CHUNK, file.n_bytes + 1 - n_bytes))
-            if not chunk:
-                break
-            digest.update(chunk)
-            target.write(chunk)
-            n_bytes += len(chunk)
-            meter.advance(len(chunk))
-    return n_bytes, digest.hexdigest()
+            raise SourceError(f"{file.name} has {n_bytes:,} bytes, not {file.n_bytes:,}")
+        if not is_sound(temporary, file):
+            raise SourceError(f"{file.name} does not have the SHA-256 {file.sha256}")
 
 
 def explain(error: BaseException) -> str:
@@ -148,18 +131,6 @@ def explain(error: BaseException) -> str:
     while isinstance(error.__context__, Exception):
         error = error.__context__
     return " ".join(str(error).split())[:200] or type(error).__name__
-
-
-def _check_writable(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except OSError as error:
-        raise OSError(
-            f"`{folder}`, where data is kept, can't be written to: {error.strerror}. Choose "
-            f"another folder, or set {CACHE_VARIABLE} to one."
-        ) from error
 
 
 # -- folders and mirrors
@@ -171,9 +142,7 @@ class Folder:
 
     path: Path
 
-    @property
-    def title(self) -> str:
-        """The folder's path."""
+    def __str__(self) -> str:
         return f"folder {self.path}"
 
     def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:
@@ -201,9 +170,7 @@ class Mirror:
 
     address: str
 
-    @property
-    def title(self) -> str:
-        """The URL."""
+    def __str__(self) -> str:
         return self.address
 
     def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:
@@ -244,29 +211,23 @@ def _download(address: str, packed: IO[bytes], max_bytes: int) -> None:
     """Download to an empty file; retry if the connection breaks."""
     import requests
 
+    # No compression on the way: the file is compressed already.
+    name = address.rpartition("/")[2]
+    options: Any = {"timeout": TIMEOUT_SECONDS, "headers": {"Accept-Encoding": "identity"}}
     for attempt in range(1, ATTEMPTS + 1):
         packed.seek(0)
         packed.truncate()
         try:
-            _download_once(address, packed, max_bytes)
+            with requests.get(address, stream=True, **options) as answer:
+                answer.raise_for_status()
+                length = answer.headers.get("Content-Length", "")
+                copy_chunks(
+                    answer.iter_content(2**16), packed, f"fetching {name}",
+                    int(length) if length.isdigit() else None, at_most=max_bytes,
+                    too_large=SourceError(f"{name} has more than {max_bytes:,} bytes"),
+                )  # fmt: skip
             break
         except requests.RequestException as error:
             if attempt == ATTEMPTS or isinstance(error, requests.HTTPError):
                 raise SourceError(explain(error)) from error
     packed.seek(0)
-
-
-def _download_once(address: str, packed: IO[bytes], max_bytes: int) -> None:
-    import requests
-
-    headers = {"Accept-Encoding": "identity"}  # do not decompress on the way
-    with requests.get(address, stream=True, timeout=TIMEOUT_SECONDS, headers=headers) as answer:
-        answer.raise_for_status()
-        length = answer.headers.get("Content-Length", "")
-        total = int(length) if length.isdigit() else None
-        with Meter(f"fetching {address.rpartition('/')[2]}", total, in_bytes=True) as meter:
-            for chunk in answer.iter_content(2**16):
-                if meter.done + len(chunk) > max_bytes:
-                    raise SourceError(f"sent more than {max_bytes:,} bytes")
-                packed.write(chunk)
-                meter.advance(len(chunk))

@@ -23,8 +23,10 @@ from dreamwarp.data.guards import (
     MAX_AXES,
     check_expansion,
     check_file,
+    check_size,
     count_bytes,
     fill_array,
+    reading_as,
     refuse_bomb,
 )
 
@@ -34,6 +36,7 @@ TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">
 WORDS = {"u1": "ubyte", "i1": "byte", ">i2": "short", ">i4": "int", ">f4": "float", ">f8": "double"}
 CODES = {np.dtype(name).newbyteorder("="): code for code, name in TYPES.items()}
 GZIP_MAGIC = b"\x1f\x8b"
+GZIP_ERRORS = (EOFError, zlib.error, gzip.BadGzipFile)
 # Names of IDX files: MNIST's "images-idx3-ubyte", others' "images.idx".
 IDX_NAME = re.compile(r"[-_.]idx\d?([-_.]|$)", re.IGNORECASE)
 # Names of the files of a test part.
@@ -48,24 +51,12 @@ class IdxHeader(NamedTuple):
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
 
-    @property
-    def n_bytes(self) -> int:
-        """Size of the header itself."""
-        return 4 + 4 * len(self.shape)
-
     def __str__(self) -> str:
         return f"{' x '.join(map(str, self.shape))} values of {self.dtype.name}"
 
 
-def read_idx(path: str | os.PathLike[str], *, memory_map: bool = False) -> NDArray[Any]:
-    """The array of an IDX file, plain or gzip.
-
-    Parameters
-    ----------
-    path : path
-        Compression is detected by the content, not by the name.
-    memory_map : bool
-        Return a read-only memory map in the format's byte order. Plain files only.
+def read_idx(path: str | os.PathLike[str]) -> NDArray[Any]:
+    """The array of an IDX file, plain or gzip; compression is detected by the content.
 
     Returns
     -------
@@ -77,7 +68,7 @@ def read_idx(path: str | os.PathLike[str], *, memory_map: bool = False) -> NDArr
         If the file is not IDX, or its size differs from that in its header. Sizes are compared
         before memory is allocated.
     """
-    return _map(check_file(path)) if memory_map else read_idx_files(path, [path])
+    return read_idx_files(path, [path])
 
 
 def read_idx_files(name: object, paths: Sequence[str | os.PathLike[str]]) -> NDArray[Any]:
@@ -88,8 +79,8 @@ def read_idx_files(name: object, paths: Sequence[str | os.PathLike[str]]) -> NDA
     files = [check_file(path) for path in paths]
     headers = []
     for file in files:
-        with _open_values(file) as (header, _):
-            headers.append(header)
+        with _open_plain(file) as stream:
+            headers.append(_read_header(file, stream))
     dtype, (_, *rest) = headers[0]
     check_forms(name, ((header.dtype, header.shape[1:]) for header in headers))
     shape = (sum(header.shape[0] for header in headers), *rest)
@@ -110,7 +101,7 @@ def is_idx(path: str | os.PathLike[str]) -> bool:
     if IDX_NAME.search(file.name):
         return True
     try:
-        with file.open("rb") as raw, unpack(file, raw) if _is_packed(raw) else raw as stream:
+        with _open_plain(file) as stream:
             return _is_start(stream.read(4))
     except ValueError:
         return False
@@ -119,7 +110,7 @@ def is_idx(path: str | os.PathLike[str]) -> bool:
 # -- data sets
 
 
-def read_idx_set(path: str | os.PathLike[str], *, memory_map: bool = False) -> DataSet:
+def read_idx_set(path: str | os.PathLike[str]) -> DataSet:
     """Images and labels from IDX files, plain or gzip.
 
     Parameters
@@ -129,19 +120,14 @@ def read_idx_set(path: str | os.PathLike[str], *, memory_map: bool = False) -> D
         beside them under the same name with ``labels`` and ``idx1``, and their own type, such as
         ``ubyte``. In a folder, files named ``t10k`` or ``test`` are the test part, and numbered
         files are joined.
-    memory_map : bool
-        Memory-map the images.
     """
     given = Path(path)
     if not given.is_dir():
-        return DataSet(str(given), *_read_pairs(given, [check_file(given)], memory_map))
+        return DataSet(str(given), *_read_pairs(given, [check_file(given)]))
     files = list_images(given)
     tests = [file for file in files if TEST_NAME.search(file.name)]
-    parts = [
-        _read_pairs(given, part, memory_map)
-        for part in ([file for file in files if file not in tests], tests)
-        if part
-    ]
+    rest = [file for file in files if file not in tests]
+    parts = [_read_pairs(given, part) for part in (rest, tests) if part]
     return DataSet(str(given), *parts[0], *parts[1:])
 
 
@@ -157,19 +143,14 @@ def list_images(folder: Path) -> list[Path]:
     ]
 
 
-def _read_pairs(given: Path, files: list[Path], memory_map: bool) -> Part:
+def _read_pairs(given: Path, files: list[Path]) -> Part:
     patterns = {re.sub(r"\d+", "#", file.name.removesuffix(".gz")) for file in files}
     if len(patterns) > 1:
         raise ValueError(
             f"`{given}` must hold one data set, got {', '.join(f.name for f in files)}. Give "
             "one of these files."
         )
-    if memory_map and len(files) > 1:
-        raise ValueError(
-            f"`{given}` must hold one file of images for `memory_map`, got {len(files)}. Give one "
-            "of these files, or leave `memory_map` out."
-        )
-    images = read_idx(files[0], memory_map=True) if memory_map else read_idx_files(given, files)
+    images = read_idx_files(given, files)
     labels = [_find_labels(file) for file in files]
     return Part(images, read_idx_files(f"{given} (labels)", labels))
 
@@ -199,42 +180,28 @@ def _find_labels(images: Path) -> Path:
 
 
 @contextmanager
-def _open_values(file: Path) -> Iterator[tuple[IdxHeader, BufferedIOBase]]:
-    """Header of a file, checked against its size, and a stream of its values."""
+def _open_plain(file: Path) -> Iterator[BufferedIOBase]:
+    """The content of a file, decompressed if it is gzip."""
     with file.open("rb") as raw:
-        n_bytes = os.fstat(raw.fileno()).st_size
-        if not _is_packed(raw):
-            header = _read_header(file, raw)
-            _check_size(file, header, n_bytes - header.n_bytes)
-            yield header, raw
+        if raw.peek(2)[:2] != GZIP_MAGIC:
+            yield raw
             return
-        with unpack(file, raw) as stream:
-            header = _read_header(file, stream)
-            declared = count_bytes(file, header.shape, header.dtype)
-            check_expansion(file, packed=n_bytes, unpacked=declared)
-            yield header, stream
-
-
-def _map(file: Path) -> NDArray[Any]:
-    with _open_values(file) as (header, stream):
-        if isinstance(stream, gzip.GzipFile):
-            raise ValueError(f"`{file}` is compressed and can't be mapped. Unpack it with gunzip.")
-        if 0 in header.shape:  # can't be mapped
-            return np.empty(header.shape, header.dtype)
-        return np.memmap(stream, header.dtype, "r", header.n_bytes, header.shape)
+        with reading_as("gzip", file, GZIP_ERRORS), gzip.GzipFile(fileobj=raw) as stream:
+            yield stream
 
 
 def _fill(file: Path, header: IdxHeader, array: NDArray[Any]) -> None:
     """Read a file's values into an array of the declared shape."""
-    with _open_values(file) as (found, stream):
-        if found != header:
+    with _open_plain(file) as stream:
+        if _read_header(file, stream) != header:
             raise ValueError(f"`{file}` has changed while it was read. Wait until it is complete.")
-        _check_size(file, header, fill_array(file, stream, array))
+        check_size(file, header, declared=array.nbytes, found=fill_array(file, stream, array))
         if stream.read(1):
             raise ValueError(f"`{file}` declares {header}, but holds more.")
 
 
 def _read_header(file: Path, stream: BufferedIOBase) -> IdxHeader:
+    """The header, checked against the size of the file."""
     start = stream.read(4)
     if not _is_start(start):
         raise ValueError(
@@ -251,38 +218,19 @@ def _read_header(file: Path, stream: BufferedIOBase) -> IdxHeader:
             f"`{file}` declares {n_axes} axes, but ends before their sizes. It is truncated: make "
             "or fetch it again."
         )
-    return IdxHeader(np.dtype(TYPES[start[2]]), tuple(np.frombuffer(sizes, ">u4").tolist()))
-
-
-def _check_size(file: Path, header: IdxHeader, found: int) -> None:
+    header = IdxHeader(np.dtype(TYPES[start[2]]), tuple(np.frombuffer(sizes, ">u4").tolist()))
     declared = count_bytes(file, header.shape, header.dtype)
-    if found != declared:
-        state = "truncated" if found < declared else "longer than its header declares"
-        raise ValueError(
-            f"`{file}` declares {header}, {declared:,} bytes, but holds {found:,}. It is {state}: "
-            "make or fetch it again."
-        )
+    n_bytes = os.fstat(stream.fileno()).st_size
+    if isinstance(stream, gzip.GzipFile):
+        check_expansion(file, packed=n_bytes, unpacked=declared)
+    else:
+        check_size(file, header, declared=declared, found=n_bytes - 4 - 4 * n_axes)
+    return header
 
 
 def _is_start(start: bytes) -> bool:
     """Whether these are the first four bytes of an IDX file."""
     return len(start) == 4 and start[:2] == b"\0\0" and start[2] in TYPES
-
-
-def _is_packed(raw: BufferedIOBase) -> bool:
-    start = raw.read(2)
-    raw.seek(0)
-    return start == GZIP_MAGIC
-
-
-@contextmanager
-def unpack(file: object, raw: BufferedIOBase) -> Iterator[BufferedIOBase]:
-    """The decompressed stream; damaged gzip is a ValueError."""
-    try:
-        with gzip.GzipFile(fileobj=raw, mode="rb") as stream:
-            yield stream
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ValueError(f"`{file}` is damaged gzip: {error}. Make or fetch it again.") from error
 
 
 # -- writing

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.core.progress import Meter, map_tracked
-from dreamwarp.data.class_folders import ClassFile, list_classes, list_part
+from dreamwarp.data.class_folders import list_classes
 from dreamwarp.data.dataset import DataSet, Part
-from dreamwarp.data.guards import check_file, refuse_bomb
+from dreamwarp.data.guards import check_file, reading_as, refuse_bomb
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -59,70 +59,52 @@ def read_image(path: str | os.PathLike[str]) -> NDArray[Any]:
     return decode(file, file, mode, None)
 
 
-def read_folder(path: str | os.PathLike[str], *, resize: tuple[int, int] | None = None) -> DataSet:
-    """PNG, JPEG, TIFF and WebP images of a folder that holds one folder per class.
+def read_folder(
+    path: str | os.PathLike[str],
+    *,
+    resize: tuple[int, int] | None = None,
+    numbered: bool = False,
+) -> DataSet:
+    """Images of a folder that holds one folder per class, as :func:`list_classes` finds them.
 
-    Parameters
-    ----------
-    path : path
-        The names of its folders are the classes. If they are ``train`` and ``test`` (or ``val``),
-        with a folder per class in each, the second is the test part.
-    resize : (rows, columns)
-        Resize every image to this size. Without it, all must have the same size.
-
-    Returns
-    -------
-    DataSet
-        X is (n, rows, columns) if all images are grey, else (n, 3, rows, columns), uint8; uint16
-        if all are 16-bit grey, float32 if all hold real numbers. y are the class names. Sorted by
-        name.
+    X is (n, rows, columns) if all images are grey, else (n, 3, rows, columns), uint8; uint16 if all
+    are 16-bit grey, float32 if all hold real numbers. Without ``resize``, all must have the same
+    size.
     """
     root = Path(path)
-    return _read_listed(root, list_classes(root, SUFFIXES, "images", OTHER_SUFFIXES), resize)
-
-
-def read_numbered(
-    path: str | os.PathLike[str], *, resize: tuple[int, int] | None = None
-) -> DataSet:
-    """As :func:`read_folder`, for files named by numbers: sorted by number over all classes.
-
-    Every folder is a class, even ``train`` and ``test``.
-    """
-    root = Path(path)
-    listed = list_part(root, SUFFIXES, "images", OTHER_SUFFIXES)
-    # Numbers are padded with zeros; longer ones are larger.
-    listed.sort(key=lambda file: (len(file.path.name), file.path.name))
-    return _read_listed(root, [listed], resize)
-
-
-def _read_listed(
-    root: Path, listed: list[list[ClassFile]], resize: tuple[int, int] | None
-) -> DataSet:
-    """Images and their classes, of one part or two."""
-    files = [file.path for part in listed for file in part]
-    forms = map_tracked("checking images", lambda file: read_form(check_file(file), file), files)
-    n_bytes = sum(file.stat().st_size for file in files)
-    mode, size = _common_form(root, files, forms, n_bytes, resize)
-    parts = []
-    for part in listed:
-        X = _empty_samples(len(part), mode, size)
-        with Meter("reading images", len(part)) as meter:
-            for k, (file, _) in enumerate(part):
-                X[k] = decode(file, file, mode, size)
-                meter.advance(1)
-        parts.append(Part(X, np.array([file.label for file in part])))
-    return DataSet(str(root), *parts[0], *parts[1:], n_axes=2)
+    listed = list_classes(root, SUFFIXES, "images", refused=OTHER_SUFFIXES, numbered=numbered)
+    files = [file for part in listed for file in part]
+    paths = [file.path for file in files]
+    n_bytes = sum(check_file(path).stat().st_size for path in paths)
+    X = _read_all(root, paths, paths, n_bytes, resize)
+    y, n = np.array([file.label for file in files]), len(listed[0])
+    test = Part(X[n:], y[n:]) if len(listed) > 1 else None
+    return DataSet(str(root), X[:n], y[:n], test, n_axes=2)
 
 
 def decode_all(
     images: Sequence[bytes], names: Sequence[str], *, resize: tuple[int, int] | None
 ) -> NDArray[Any]:
     """Encoded images as one array of samples."""
-    forms = [read_form(io.BytesIO(data), n) for data, n in zip(images, names, strict=True)]
-    mode, size = _common_form(names[0], names, forms, sum(map(len, images)), resize)
-    samples = _empty_samples(len(images), mode, size)
-    for k, data in enumerate(images):
-        samples[k] = decode(io.BytesIO(data), names[k], mode, size)
+    streams = [io.BytesIO(image) for image in images]  # they share the memory of `images`
+    return _read_all(names[0], streams, names, sum(map(len, images)), resize)
+
+
+def _read_all(
+    what: object,
+    sources: Sequence[Path | BinaryIO],
+    names: Sequence[object],
+    n_bytes: int,
+    resize: tuple[int, int] | None,
+) -> NDArray[Any]:
+    named = list(zip(sources, names, strict=True))
+    forms = map_tracked("checking images", lambda image: read_form(*image), named)
+    mode, size = _common_form(what, names, forms, n_bytes, resize)
+    samples = _empty_samples(len(forms), mode, size)
+    with Meter("reading images", len(named)) as meter:
+        for k, image in enumerate(named):
+            samples[k] = decode(*image, mode, size)
+            meter.advance(1)
     return samples
 
 
@@ -176,21 +158,12 @@ def _open_image(source: Path | BinaryIO, name: object) -> Iterator[Image]:
     """Open an image; errors in the file become a ValueError that names it."""
     from PIL import Image
 
-    try:
-        with warnings.catch_warnings():
-            # Harmless defects of metadata. The size is checked by read_form.
-            warnings.simplefilter("ignore")
-            with Image.open(source, formats=FORMATS) as image:
-                yield image
-    except Image.DecompressionBombError as error:
-        raise ValueError(f"`{name}` is far too large for an image: {error}") from error
-    except UNREADABLE as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the disk's fault, not the image's
-        raise ValueError(
-            f"`{name}` can't be read as a PNG, JPEG, TIFF or WebP image: {error}. Replace or "
-            "remove it."
-        ) from error
+    unreadable = (*UNREADABLE, Image.DecompressionBombError)
+    with reading_as("a PNG, JPEG, TIFF or WebP image", name, unreadable), warnings.catch_warnings():
+        # Harmless defects of metadata. The size is checked by read_form.
+        warnings.simplefilter("ignore")
+        with Image.open(source, formats=FORMATS) as image:
+            yield image
 
 
 def _common_form(
@@ -201,22 +174,9 @@ def _common_form(
     resize: tuple[int, ...] | None,
 ) -> tuple[str, tuple[int, int]]:
     """Mode and size (rows, columns) of all images; raise if they would take too much memory."""
-    mode = _common_mode(forms)
+    mode, first = _common_mode(forms), forms[0]
     if resize is not None:
         return mode, _check_resize(resize)
-    size = _check_sizes(names, forms)
-    refuse_bomb(
-        what,
-        packed=n_bytes,
-        unpacked=len(forms) * _empty_samples(1, mode, size).nbytes,
-        remedy="make the images smaller with `--resize 28x28` (`resize=(28, 28)`)",
-    )
-    return mode, size
-
-
-def _check_sizes(names: Sequence[object], forms: Sequence[ImageForm]) -> tuple[int, int]:
-    """Return the size (rows, columns) of all images; raise if sizes differ."""
-    first = forms[0]
     for name, form in zip(names, forms, strict=True):
         if form[:2] != first[:2]:
             n_sizes = len({form[:2] for form in forms})
@@ -225,22 +185,22 @@ def _check_sizes(names: Sequence[object], forms: Sequence[ImageForm]) -> tuple[i
                 f"`{name}` is {form.size}. Use `--resize 28x28` (`resize=(28, 28)`), with the "
                 "rows and columns you want."
             )
-    return first[:2]
+    refuse_bomb(
+        what,
+        packed=n_bytes,
+        unpacked=len(forms) * _empty_samples(1, mode, first[:2]).nbytes,
+        remedy="make the images smaller with `--resize 28x28` (`resize=(28, 28)`)",
+    )
+    return mode, first[:2]
 
 
 def _check_resize(resize: tuple[int, ...]) -> tuple[int, int]:
-    if len(resize) != 2:
+    if len(resize) != 2 or min(resize) < 1 or resize[0] * resize[1] > MAX_PIXELS:
         raise ValueError(
-            "`--resize` (`resize`) must be two integers for images, such as 28x28, got "
-            f"{'x'.join(map(str, resize))}."
+            "`--resize` (`resize`) must be rows and columns for images, such as 28x28, positive, "
+            f"of at most {MAX_PIXELS:,} pixels, got {'x'.join(map(str, resize))}."
         )
-    rows, columns = resize
-    if min(rows, columns) < 1 or rows * columns > MAX_PIXELS:
-        raise ValueError(
-            f"`--resize` (`resize`) must be rows and columns, positive, of at most {MAX_PIXELS:,} "
-            f"pixels, got {resize}."
-        )
-    return rows, columns
+    return resize[0], resize[1]
 
 
 def _common_mode(forms: Sequence[ImageForm]) -> str:

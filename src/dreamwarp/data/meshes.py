@@ -15,7 +15,7 @@ from dreamwarp.core.progress import map_tracked
 from dreamwarp.core.validation import as_finite_array
 from dreamwarp.data.class_folders import ClassFile, has_suffix, list_classes
 from dreamwarp.data.dataset import DataSet
-from dreamwarp.data.guards import check_file
+from dreamwarp.data.guards import check_file, reading_as
 from dreamwarp.data.shapes import MARGIN, Normalize, ShapeSet
 
 Array = NDArray[np.float64]
@@ -42,21 +42,17 @@ def read_mesh(path: str | os.PathLike[str]) -> Any:
             "Simplify the mesh first."
         )
     kind = file.suffix.lower()[1:]
-    try:
-        with file.open("rb") as stream, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            mesh = trimesh.load(
-                stream, file_type=kind, process=False, maintain_order=True, skip_materials=True
-            )
-            if isinstance(mesh, trimesh.Scene):
-                mesh = mesh.to_mesh() if len(mesh.geometry) else trimesh.Trimesh()
-    except MemoryError:
-        raise
-    except Exception as error:  # trimesh's parsers raise errors of any kind
-        raise ValueError(
-            f"`{file}` can't be read as a mesh: {type(error).__name__}: {error}. Replace or remove "
-            "it."
-        ) from error
+    with (
+        reading_as("a mesh", file, (Exception,)),  # trimesh's parsers raise errors of any kind
+        file.open("rb") as stream,
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        mesh = trimesh.load(
+            stream, file_type=kind, process=False, maintain_order=True, skip_materials=True
+        )
+        if isinstance(mesh, trimesh.Scene):
+            mesh = mesh.to_mesh() if len(mesh.geometry) else trimesh.Trimesh()
     if kind == "stl":
         mesh.merge_vertices()
     return _check_mesh(file, mesh)

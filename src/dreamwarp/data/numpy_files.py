@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from io import BufferedIOBase
 from pathlib import Path
 from tokenize import TokenError
@@ -20,7 +20,15 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from dreamwarp.data.dataset import DataSet, Part, list_some, read_files
-from dreamwarp.data.guards import check_expansion, check_file, count_bytes, fill_array
+from dreamwarp.data.guards import (
+    MOST_EXPANSION,
+    check_expansion,
+    check_file,
+    check_size,
+    count_bytes,
+    fill_array,
+    reading_as,
+)
 
 # Names of samples, labels, test samples and test labels: ours, then those of Keras, MedMNIST and
 # others.
@@ -45,6 +53,13 @@ HEADER_ERRORS = (
 )  # fmt: skip
 
 
+# What zipfile raises for malformed archives: unknown compression, encryption, impossible sizes.
+ZIP_ERRORS = (
+    zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OverflowError, struct.error,
+    zlib.error,
+)  # fmt: skip
+
+
 class NpyHeader(NamedTuple):
     """Header of a ``.npy`` file."""
 
@@ -57,16 +72,14 @@ class NpyHeader(NamedTuple):
         return f"{self.dtype.name} of shape {self.shape}"
 
 
+# -- data sets
+
+
 def read_npz(path: str | os.PathLike[str], *, fields: tuple[str, str] | None = None) -> DataSet:
     """Samples and labels of an ``.npz`` archive, or of all archives of a folder in order.
 
-    Parameters
-    ----------
-    path : path
-        From a folder of archives, test parts are not read.
-    fields : (str, str)
-        Names of the arrays of samples and labels. Default: the first names in ``FIELD_NAMES`` that
-        exist, with their test part.
+    ``fields`` names the two arrays; without it, the first of ``FIELD_NAMES`` that exist are read,
+    with their test part. From a folder of archives, test parts are not read.
     """
 
     def read_training(file: Path) -> Part:
@@ -79,65 +92,41 @@ def read_npz(path: str | os.PathLike[str], *, fields: tuple[str, str] | None = N
 
 
 def _read_archive(file: Path, fields: tuple[str, str] | None) -> DataSet:
-    with _open_zip(file) as archive:
+    with reading_as("an .npz archive", file, ZIP_ERRORS), zipfile.ZipFile(file) as archive:
         members = {
             info.filename.removesuffix(".npy"): info
             for info in archive.infolist()
             if info.filename.endswith(".npy")
         }
-        names = choose_names(file, members, fields)
-        arrays = [_read_member(file, archive, members[name]) for name in names]
-    return as_data_set(str(file), arrays)
+        names = _choose_names(file, members, fields)
+        X, y, *test = (_read_member(file, archive, members[name]) for name in names)
+    return DataSet(str(file), X, y, Part(*test) if test else None)
 
 
 def map_npy(path: str | os.PathLike[str], *, fields: tuple[str, str] | None = None) -> DataSet:
     """Memory-mapped samples of a ``.npy`` file, with labels from another file beside it.
 
-    Parameters
-    ----------
-    path : path
-        The samples' file, such as ``X.npy``, or the folder that holds it and ``y.npy``.
-    fields : (str, str)
-        Names of the files of samples and labels, without ``.npy``.
+    ``path`` is the samples' file, such as ``X.npy``, or the folder that holds it and ``y.npy``.
+    ``fields`` names both files, without ``.npy``.
     """
     given = Path(path)
-    folder = given if given.is_dir() else given.parent
+    folder, samples = (given, None) if given.is_dir() else (given.parent, check_file(given).stem)
     found = {file.stem for file in folder.glob("*.npy")}
-    if fields is None and not given.is_dir():
-        names = _fields_with(check_file(given), found)
-    else:
-        names = choose_names(folder, found, fields)
-    arrays = [read_npy(folder / f"{name}.npy", memory_map=True) for name in names]
-    return as_data_set(str(given), arrays)
+    names = _choose_names(given, found, fields, samples)
+    X, y, *test = (read_npy(folder / f"{name}.npy", memory_map=True) for name in names)
+    return DataSet(str(given), X, y, Part(*test) if test else None)
 
 
-def read_npy(path: str | os.PathLike[str], *, memory_map: bool = False) -> NDArray[Any]:
-    """The array of a ``.npy`` file of plain numbers or strings. Its size is checked first."""
-    file = check_file(path)
-    with file.open("rb") as stream:
-        header = _read_header(file, stream)
-        declared = count_bytes(file, header.shape, header.dtype)
-        _check_size(file, header, declared, os.fstat(stream.fileno()).st_size - header.n_bytes)
-        if memory_map and declared > 0:
-            order: Literal["C", "F"] = "F" if header.columns_first else "C"
-            return np.memmap(stream, header.dtype, "r", header.n_bytes, header.shape, order)
-        return _read_values(file, header, stream)
-
-
-def decode_npy(what: object, content: bytes) -> NDArray[Any]:
-    """The array in the content of a ``.npy`` file; a view if possible."""
-    header = _read_header(what, io.BytesIO(content))
-    declared = count_bytes(what, header.shape, header.dtype)
-    _check_size(what, header, declared, len(content) - header.n_bytes)
-    values = np.frombuffer(content, header.dtype, offset=header.n_bytes)
-    shape = header.shape[::-1] if header.columns_first else header.shape
-    return _arrange_values(header, values.reshape(shape))
-
-
-def choose_names(
-    where: Path, found: Collection[str], fields: tuple[str, str] | None
+def _choose_names(
+    where: Path,
+    found: Collection[str],
+    fields: tuple[str, str] | None,
+    samples: str | None = None,
 ) -> tuple[str, ...]:
-    """Names of samples and labels among those found, and of the test part if there is one."""
+    """Names of samples and labels among those found, and of the test part if there is one.
+
+    ``samples`` is the name of the samples, if it is known.
+    """
     listed = list_some(sorted(found))
     if fields is not None:
         missing = [name for name in fields if name not in found]
@@ -146,59 +135,39 @@ def choose_names(
                 f"`{where}` has no {' and no '.join(map(repr, missing))}. It has: {listed}."
             )
         return tuple(fields)
-    for names in FIELD_NAMES:
-        if set(names) <= set(found):
-            return names
-        if set(names[:2]) <= set(found):
-            return names[:2]
+    usual: list[tuple[str, ...]] = list(FIELD_NAMES)
+    if samples is not None:
+        usual = [*(names for names in FIELD_NAMES if names[0] == samples), (samples, "y")]
+    for names in usual:
+        for chosen in (names, names[:2]):
+            if set(chosen) <= set(found):
+                return chosen
     raise ValueError(
-        f"`{where}` has no samples and labels under a known name, such as 'X' and 'y'. It has: "
-        f"{listed}. Name two of them with `--fields X,y` (`fields=('X', 'y')`)."
+        f"`{where}` must have samples and labels under known names, such as {usual[0][0]!r} and "
+        f"{usual[0][1]!r}. It has: {listed}. Name two of them with `--fields A,B` "
+        "(`fields=('A', 'B')`)."
     )
 
 
-def as_data_set(name: str, arrays: list[NDArray[Any]]) -> DataSet:
-    """A data set of two or four arrays: samples, labels, test samples, test labels."""
-    X, y, *test = arrays
-    return DataSet(name, X, y, Part(*test) if test else None)
+# -- arrays
 
 
-def _fields_with(file: Path, found: Collection[str]) -> tuple[str, ...]:
-    """The names that belong to a file of samples."""
-    usual = {names[1] for names in FIELD_NAMES if names[0] == file.stem} or {"y"}
-    labels = sorted(usual & set(found))
-    if not labels:
-        names = ", ".join(f"{name}.npy" for name in sorted(usual))
-        raise FileNotFoundError(
-            f"`{file}` needs its labels beside it, as {names}. "
-            "For files of other names, give both with `--fields X,y` (`fields=('X', 'y')`)."
-        )
-    pair = (file.stem, labels[0])
-    return next((n for n in FIELD_NAMES if n[:2] == pair and set(n) <= set(found)), pair)
+def read_npy(path: str | os.PathLike[str], *, memory_map: bool = False) -> NDArray[Any]:
+    """The array of a ``.npy`` file of plain numbers or strings. Its size is checked first."""
+    file = check_file(path)
+    with file.open("rb") as stream:
+        header = _read_header(file, stream, os.fstat(stream.fileno()).st_size)
+        if memory_map and 0 not in header.shape:
+            order: Literal["C", "F"] = "F" if header.columns_first else "C"
+            return np.memmap(stream, header.dtype, "r", header.n_bytes, header.shape, order)
+        return _read_values(file, header, stream)
 
 
-# -- members of an archive
-
-
-@contextmanager
-def _open_zip(file: Path) -> Iterator[zipfile.ZipFile]:
-    """Open an archive; errors in the file become a ValueError."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            yield archive
-    except (
-        zipfile.BadZipFile,
-        EOFError,
-        NotImplementedError,  # unknown compression or zip version
-        RuntimeError,  # encryption
-        OverflowError,  # impossible sizes and offsets
-        struct.error,
-        zlib.error,
-    ) as error:
-        raise ValueError(
-            f"`{file}` is not a valid .npz archive: {error or 'it ends too soon'}. Make or fetch "
-            "it again."
-        ) from error
+def decode_npy(what: object, content: bytes) -> NDArray[Any]:
+    """The array in the content of a ``.npy`` file; a view if possible."""
+    header = _read_header(what, io.BytesIO(content), len(content))
+    values = np.frombuffer(content, header.dtype, offset=header.n_bytes)
+    return _arrange_values(header, values)
 
 
 def _read_member(file: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
@@ -210,19 +179,21 @@ def _read_member(file: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) 
         )
     with archive.open(member) as opened:
         stream = cast(BufferedIOBase, opened)
-        header = _read_header(what, stream)
-        declared = count_bytes(what, header.shape, header.dtype)
-        _check_size(what, header, declared, member.file_size - header.n_bytes)
-        packed = min(member.compress_size, file.stat().st_size)
-        if member.compress_type == zipfile.ZIP_STORED and declared > packed:
-            raise ValueError(f"`{what}` declares {header}, more than the archive's own size.")
-        check_expansion(what, packed=packed, unpacked=declared)
+        header = _read_header(what, stream, member.file_size)
+        check_expansion(
+            what,
+            packed=min(member.compress_size, file.stat().st_size),
+            unpacked=count_bytes(what, header.shape, header.dtype),
+            at_most=1 if member.compress_type == zipfile.ZIP_STORED else MOST_EXPANSION,
+        )
         array = _read_values(what, header, stream)
         stream.read(1)  # at its end, the member's checksum is compared
     return array
 
 
-def _read_header(what: object, stream: BufferedIOBase) -> NpyHeader:
+def _read_header(what: object, stream: BufferedIOBase, n_bytes: int) -> NpyHeader:
+    """The header of a file of ``n_bytes``; raise if they are not what it declares."""
+
     def read(n: int) -> bytes:
         if n > MAX_HEADER:  # do not allocate a false length
             raise ValueError(f"it declares a header of {n:,} bytes")
@@ -244,25 +215,19 @@ def _read_header(what: object, stream: BufferedIOBase) -> NpyHeader:
             f"`{what}` holds {kind}, which are not read: it must hold plain numbers or strings. "
             "Save it again as such an array."
         )
-    return NpyHeader(dtype, tuple(map(int, shape)), columns_first, stream.tell())
-
-
-def _check_size(what: object, header: NpyHeader, declared: int, found: int) -> None:
-    if found != declared:
-        raise ValueError(
-            f"`{what}` declares {header}, {declared:,} bytes, but holds {found:,}. It is truncated "
-            "or damaged: make or fetch it again."
-        )
+    header = NpyHeader(dtype, tuple(map(int, shape)), columns_first, stream.tell())
+    declared = count_bytes(what, header.shape, dtype)
+    check_size(what, header, declared=declared, found=n_bytes - header.n_bytes)
+    return header
 
 
 def _read_values(what: object, header: NpyHeader, stream: BufferedIOBase) -> NDArray[Any]:
-    shape = header.shape[::-1] if header.columns_first else header.shape
-    array = np.empty(shape, header.dtype)
-    _check_size(what, header, array.nbytes, fill_array(what, stream, array))
-    return _arrange_values(header, array)
+    values = np.empty(math.prod(header.shape), header.dtype)
+    check_size(what, header, declared=values.nbytes, found=fill_array(what, stream, values))
+    return _arrange_values(header, values)
 
 
-def _arrange_values(header: NpyHeader, array: NDArray[Any]) -> NDArray[Any]:
-    """Values in the declared axis order and in native byte order."""
-    array = array.T if header.columns_first else array
+def _arrange_values(header: NpyHeader, values: NDArray[Any]) -> NDArray[Any]:
+    """Values (n,) in the declared shape and in native byte order."""
+    array = values.reshape(header.shape, order="F" if header.columns_first else "C")
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

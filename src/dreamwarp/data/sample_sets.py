@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dreamwarp.core.labels import check_label
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.guards import count_bytes
 from dreamwarp.space.resample import INTERPOLATIONS
@@ -28,8 +29,8 @@ MAX_BYTES = 64 * 2**20
 # Sample numbers are below this.
 MAX_NUMBER = 2**62
 MAX_AXES = 4
-# Largest integer label, and largest size of the array of class names in bytes.
-MAX_LABEL, MAX_CLASSES_BYTES = 2**63 - 2, 2**28
+# Largest size of the array of class names in bytes.
+MAX_CLASSES_BYTES = 2**28
 # Dtypes of samples.
 DTYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
 # Longest value that an error quotes in full, such as a hash.
@@ -52,7 +53,9 @@ class SampleSet:
 
     def restore(self, data: DataSet, *, is_resized: bool = False) -> DataSet:
         """Samples and labels as generated, from data as read from the files."""
-        found = (len(data.X), data.X.dtype.newbyteorder("="))
+        n_axes = data.n_axes or 2
+        is_float = is_resized and n_axes == 3  # volumes are interpolated
+        found = (len(data.X), self.dtype if is_float else data.X.dtype.newbyteorder("="))
         if found != (self.n, self.dtype):
             raise ValueError(
                 f"`{data.name}` must hold {self.n:,} samples of {self.dtype}, as its {MANIFEST} "
@@ -60,7 +63,7 @@ class SampleSet:
                 "changed files, and `dreamwarp sample --resume` makes them again."
             )
         stored = data.X.shape[1:]
-        shape = (*self.shape[:-2], *stored[-2:]) if is_resized else self.shape
+        shape = (*self.shape[:-n_axes], *stored[-n_axes:]) if is_resized else self.shape
         if np.prod(stored) != np.prod(shape):
             raise ValueError(
                 f"`{data.name}` must hold samples of shape {shape}, as its {MANIFEST} says, got "
@@ -193,15 +196,16 @@ def _is_shape(value: Any) -> bool:
 
 
 def _are_classes(value: Any) -> bool:
-    if not isinstance(value, list) or not value:
+    """Whether a value is a list of distinct labels, all strings or all integers."""
+    if not isinstance(value, list) or {type(label) for label in value} not in ({str}, {int}):
         return False
-    if all(isinstance(label, str) for label in value):
-        # In an array, every name takes as much memory as the longest.
-        fit = 4 * len(value) * max(map(len, value)) <= MAX_CLASSES_BYTES
-        are_names = fit and not any(label.endswith("\0") for label in value)
-    else:
-        are_names = all(is_whole(label) and abs(label) <= MAX_LABEL for label in value)
-    return are_names and len(set(value)) == len(value)
+    try:
+        names = [str(check_label(label)) for label in value]
+    except ValueError:
+        return False
+    # In an array, every name takes as much memory as the longest.
+    n_bytes = 4 * len(names) * max(map(len, names))
+    return n_bytes <= MAX_CLASSES_BYTES and len(set(names)) == len(names)
 
 
 def _is_real(value: Any) -> bool:

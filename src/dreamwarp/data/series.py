@@ -37,15 +37,8 @@ def read_series(
 ) -> DataSet:
     """Labelled series of a ``.ts``, ``.tsv`` or ``.txt`` file, or of a folder of train and test.
 
-    Parameters
-    ----------
-    path : path
-        A file, or a folder that holds ``NAME_TRAIN.ts`` (or ``.tsv``) and ``NAME_TEST.ts``.
-    pad : {"edge", "zero", "stretch"}
-        Extend series to the length of the longest: repeat their last value, append zeros, or
-        interpolate linearly over the whole length. Without it, all must have the same length.
-    missing : {"interpolate"}
-        Interpolate missing values (NaN or ``?``) linearly. Without it, they are an error.
+    The folder holds ``NAME_TRAIN.ts`` (or another suffix) and ``NAME_TEST.ts``. ``pad`` and
+    ``missing`` as for :func:`load`; without ``pad``, all series must have the same length.
 
     Returns
     -------

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dreamwarp.core.labels import as_labels
 from dreamwarp.core.validation import as_finite_array, check_choice
 
 Array = NDArray[np.float64]
@@ -102,12 +103,9 @@ class ShapeSet:
         if not 0.0 <= margin < 0.5:
             raise ValueError(f"`margin` must be at least 0 and below 0.5, got {margin}.")
         shapes = tuple(_check_points(k, shape) for k, shape in enumerate(points))
-        labels = np.asarray(y)
-        if not shapes or labels.shape != (len(shapes),):
-            raise ValueError(
-                f"`y` must have a label for each of the {len(shapes)} shapes, at least one, got "
-                f"shape {labels.shape}."
-            )
+        if not shapes:
+            raise ValueError("`points` must hold at least one shape, got none.")
+        labels = as_labels(y, len(shapes))
         if len({shape.shape[1] for shape in shapes}) > 1:
             raise ValueError("shapes must all be 2-D or all 3-D, got both. Split them into two.")
         if normalize == "set":

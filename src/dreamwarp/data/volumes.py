@@ -18,9 +18,15 @@ from numpy.typing import ArrayLike, NDArray
 from dreamwarp.core.files import write_beside
 from dreamwarp.core.progress import Meter, map_tracked
 from dreamwarp.core.validation import as_finite_array, warn_user
-from dreamwarp.data.class_folders import ClassFile, list_classes, list_part
+from dreamwarp.data.class_folders import list_classes
 from dreamwarp.data.dataset import DataSet, Part
-from dreamwarp.data.guards import check_expansion, check_file, count_bytes
+from dreamwarp.data.guards import (
+    MOST_EXPANSION,
+    check_expansion,
+    check_file,
+    count_bytes,
+    reading_as,
+)
 
 Array = NDArray[np.float64]
 
@@ -129,14 +135,15 @@ def encode_volume(values: NDArray[Any], affine: ArrayLike, *, packed: bool = Tru
 
 
 def read_nifti_folder(
-    path: str | os.PathLike[str], *, resize: tuple[int, ...] | None = None
+    path: str | os.PathLike[str],
+    *,
+    resize: tuple[int, ...] | None = None,
+    numbered: bool = False,
 ) -> DataSet:
-    """NIfTI volumes of a folder that holds one folder per class.
+    """NIfTI volumes of a folder with one folder per class, as :func:`list_classes` finds them.
 
     Parameters
     ----------
-    path : path
-        The names of its folders are the classes; ``train`` and ``test`` as for images.
     resize : (3,)
         Resample all volumes to this many voxels along each axis. All share one box in
         millimetres, as large as the largest volume, and are centred in it, so sizes in millimetres
@@ -150,42 +157,26 @@ def read_nifti_folder(
         scaled or resized. ``affine`` is that of the first volume.
     """
     root = Path(path)
-    return _read_listed(root, list_classes(root, SUFFIXES, "NIfTI volumes"), resize)
-
-
-def read_numbered(
-    path: str | os.PathLike[str], *, resize: tuple[int, ...] | None = None
-) -> DataSet:
-    """As :func:`read_nifti_folder`, for files named by numbers: sorted by number over all classes.
-
-    Every folder is a class, even ``train`` and ``test``.
-    """
-    root = Path(path)
-    listed = list_part(root, SUFFIXES, "NIfTI volumes")
-    # Numbers are padded with zeros; longer ones are larger.
-    listed.sort(key=lambda file: (len(file.path.name), file.path.name))
-    return _read_listed(root, [listed], resize)
-
-
-def _read_listed(
-    root: Path, listed: list[list[ClassFile]], resize: tuple[int, ...] | None
-) -> DataSet:
-    """Volumes and their classes, of one part or two."""
-    files = [file for part in listed for file in part]
-    forms = map_tracked("checking volumes", lambda file: _read_form(check_file(file.path)), files)
+    listed = list_classes(root, SUFFIXES, "NIfTI volumes", numbered=numbered)
+    files = [file.path for part in listed for file in part]
+    forms = map_tracked("checking volumes", lambda file: _read_form(check_file(file)), files)
     _check_affines(files, forms)
     _check_alike(files, forms, is_resized=resize is not None)
-    grid = forms[0].grid if resize is None else _common_grid(forms, _check_resize(resize))
-    dtype = np.result_type(*(form.dtype for form in forms)) if resize is None else np.dtype("f4")
-    counts = np.cumsum([0] + [len(part) for part in listed])
-    parts = [
-        Part(
-            _read_all(part, forms[first:], grid, dtype, resize is not None),
-            np.array([file.label for file in part]),
-        )
-        for part, first in zip(listed, counts, strict=False)
-    ]
-    return DataSet(str(root), *parts[0], *parts[1:], n_axes=3, affine=grid.affine)
+    if resize is None:
+        grid, dtype = forms[0].grid, np.result_type(*(form.dtype for form in forms))
+    else:
+        grid, dtype = _common_grid(forms, _check_resize(resize)), np.dtype(np.float32)
+    channels = () if forms[0].n_channels == 1 else (forms[0].n_channels,)
+    X = np.empty((len(files), *channels, *grid.shape), dtype)
+    with Meter("reading volumes", len(files)) as meter:
+        for k, (file, form) in enumerate(zip(files, forms, strict=True)):
+            values = _read_values(file, form)
+            _check_voxels(file, values)
+            X[k] = values if resize is None else _place(values, form.grid, grid)
+            meter.advance(1)
+    y, n = np.array([file.label for part in listed for file in part]), len(listed[0])
+    test = Part(X[n:], y[n:]) if len(listed) > 1 else None
+    return DataSet(str(root), X[:n], y[:n], test, n_axes=3, affine=grid.affine)
 
 
 # -- headers
@@ -203,30 +194,16 @@ def _import_nibabel() -> Any:
 def _open_volume(file: Path) -> Iterator[Any]:
     """Open a NIfTI image without reading its values; errors in the file become a ValueError."""
     nibabel = _import_nibabel()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # harmless defects of headers
-            image = nibabel.load(file)
-            if not isinstance(image, nibabel.Nifti1Image):
-                raise ValueError(f"it is of type {type(image).__name__}")
-            yield image
-    except (
-        nibabel.filebasedimages.ImageFileError,
-        nibabel.spatialimages.HeaderDataError,
-        EOFError,
-        ValueError,
-        OSError,
-        TypeError,
-        OverflowError,
-        zlib.error,
-    ) as error:
-        if isinstance(error, OSError) and error.errno is not None:
-            raise  # the disk's fault, not the volume's
-        if str(error).startswith(f"`{file}`"):
-            raise
-        raise ValueError(
-            f"`{file}` can't be read as a NIfTI volume: {error}. Replace or remove it."
-        ) from error
+    unreadable = (
+        nibabel.filebasedimages.ImageFileError, nibabel.spatialimages.HeaderDataError, EOFError,
+        ValueError, OSError, TypeError, OverflowError, zlib.error,
+    )  # fmt: skip
+    with reading_as("a NIfTI volume", file, unreadable), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # harmless defects of headers
+        image = nibabel.load(file)
+        if not isinstance(image, nibabel.Nifti1Image):
+            raise ValueError(f"it is of type {type(image).__name__}")
+        yield image
 
 
 def _read_form(file: Path) -> VolumeForm:
@@ -235,7 +212,12 @@ def _read_form(file: Path) -> VolumeForm:
         dtype = np.dtype(header.get_data_dtype())
         if dtype.kind not in "buif":
             raise ValueError(f"`{file}` must hold real numbers, got {dtype}. Convert it.")
-        _check_size(file, shape, dtype, int(image.dataobj.offset))
+        check_expansion(
+            file,
+            packed=file.stat().st_size,
+            unpacked=count_bytes(file, shape, dtype) + int(image.dataobj.offset),
+            at_most=MOST_EXPANSION if file.name.lower().endswith(".gz") else 1,
+        )
         is_scaled = (image.dataobj.slope, image.dataobj.inter) != (1.0, 0.0)
         has_affine = bool(header["sform_code"] > 0 or header["qform_code"] > 0)
         affine = image.affine if has_affine else np.diag([*header.get_zooms()[:3], 1.0])
@@ -251,18 +233,6 @@ def _read_form(file: Path) -> VolumeForm:
             grid = _orient(grid)
     stored = np.dtype(np.float32) if is_scaled else dtype.newbyteorder("=")
     return VolumeForm(grid, n_channels, stored, has_affine)
-
-
-def _check_size(file: Path, shape: tuple[int, ...], dtype: np.dtype[Any], offset: int) -> None:
-    """Raise if a file is too small for its header, before memory is allocated."""
-    declared, n_bytes = count_bytes(file, shape, dtype), file.stat().st_size
-    if file.name.lower().endswith(".gz"):
-        check_expansion(file, packed=n_bytes, unpacked=declared)
-    elif n_bytes < declared + offset:
-        raise ValueError(
-            f"`{file}` declares {declared:,} bytes of values, but has {n_bytes - offset:,}. It is "
-            "truncated or damaged: make or fetch it again."
-        )
 
 
 def _split_axes(file: Path, shape: tuple[int, ...]) -> tuple[tuple[int, int, int], int]:
@@ -306,8 +276,7 @@ def _read_values(file: Path, form: VolumeForm) -> NDArray[Any]:
             values = np.asarray(image.get_fdata(dtype=form.dtype, caching="unchanged"))
         else:
             values = np.asarray(image.dataobj)
-        shape = tuple(n for n in image.shape[:3])
-        values = values.reshape(*shape, form.n_channels)
+        values = values.reshape(*image.shape[:3], form.n_channels)
         if form.has_affine:
             from nibabel import orientations
 
@@ -321,15 +290,15 @@ def _read_values(file: Path, form: VolumeForm) -> NDArray[Any]:
 # -- folders
 
 
-def _check_affines(files: Sequence[ClassFile], forms: Sequence[VolumeForm]) -> None:
+def _check_affines(files: Sequence[Path], forms: Sequence[VolumeForm]) -> None:
     known = [form.has_affine for form in forms]
     if all(known):
         return
-    without = files[known.index(False)].path
+    without = files[known.index(False)]
     if any(known):
         raise ValueError(
             f"volumes must all have an affine or none, but `{without}` has none (sform_code and "
-            f"qform_code are 0) while `{files[known.index(True)].path}` has one. Set it, for "
+            f"qform_code are 0) while `{files[known.index(True)]}` has one. Set it, for "
             "example by `nibabel.Nifti1Image(values, affine)`."
         )
     warn_user(
@@ -339,17 +308,15 @@ def _check_affines(files: Sequence[ClassFile], forms: Sequence[VolumeForm]) -> N
     )
 
 
-def _check_alike(
-    files: Sequence[ClassFile], forms: Sequence[VolumeForm], *, is_resized: bool
-) -> None:
+def _check_alike(files: Sequence[Path], forms: Sequence[VolumeForm], *, is_resized: bool) -> None:
     """Raise if volumes differ in channels or, unless resized, in shape or voxel size."""
-    first, start = forms[0], f"`{files[0].path}` has"
+    first, start = forms[0], f"`{files[0]}` has"
     size = first.grid.shape
     remedy = (
         f"Use `--resize {'x'.join(map(str, size))}` (`resize={size}`), or another number of voxels."
     )
     for file, form in zip(files, forms, strict=True):
-        other = f"`{file.path}` has"
+        other = f"`{file}` has"
         if form.n_channels != first.n_channels:
             raise ValueError(
                 f"volumes must have the same number of channels: {start} {first.n_channels}, "
@@ -392,24 +359,6 @@ def _common_grid(forms: Sequence[VolumeForm], shape: tuple[int, int, int]) -> Vo
     affine[:3, :3] = directions * spacing
     affine[:3, 3] = center - affine[:3, :3] @ (np.array(shape) / 2.0 - 0.5)
     return VoxelGrid(shape, affine)
-
-
-def _read_all(
-    files: Sequence[ClassFile],
-    forms: Sequence[VolumeForm],
-    grid: VoxelGrid,
-    dtype: np.dtype[Any],
-    is_resized: bool,
-) -> NDArray[Any]:
-    channels = () if forms[0].n_channels == 1 else (forms[0].n_channels,)
-    samples = np.empty((len(files), *channels, *grid.shape), dtype)
-    with Meter("reading volumes", len(files)) as meter:
-        for k, (file, form) in enumerate(zip(files, forms, strict=False)):
-            values = _read_values(file.path, form)
-            _check_voxels(file.path, values)
-            samples[k] = _place(values, form.grid, grid) if is_resized else values
-            meter.advance(1)
-    return samples
 
 
 def _check_voxels(file: Path, values: NDArray[Any]) -> None:

@@ -9,12 +9,20 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.data.dataset import Part, as_words, check_forms, list_some, read_files
+from dreamwarp.data.dataset import (
+    Part,
+    as_words,
+    check_forms,
+    choose_field,
+    list_some,
+    read_files,
+)
+from dreamwarp.data.guards import reading_as
 from dreamwarp.data.images import decode_all
 from dreamwarp.data.numpy_files import decode_npy
 
@@ -25,7 +33,6 @@ NUMBER_ENDINGS = ("cls", "class", "id", "index")
 WHOLE = re.compile(rb"\s*[+-]?\d{1,19}\s*")
 # Largest size of an extended header in bytes. It holds little more than a long name.
 MAX_HEADER = 2**14
-COMPRESSED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 # What tarfile raises for malformed headers, besides its own errors.
 TAR_ERRORS = (tarfile.TarError, ValueError, LookupError, ArithmeticError, RecursionError)
 
@@ -39,29 +46,26 @@ def _read_archive(
     """Samples and labels of a tar archive that is not compressed. Nothing is unpacked to disk.
 
     Samples are PNG or JPEG images, or arrays in ``.npy`` files. Labels are integers (``.cls``) or
-    text (``.txt``), used as it is.
-
-    Parameters
-    ----------
-    fields : (str, str)
-        Endings of samples and labels, such as ``("png", "cls")``. Default: the usual ones are
-        tried.
-    resize : (rows, columns)
-        Resize images to this size.
+    text (``.txt``), used as it is. ``fields`` are their endings; without it, the usual ones are
+    tried.
     """
     names: list[str] = []
     contents: tuple[list[bytes], list[bytes]] = ([], [])
     with file.open("rb") as stream:
         for key, members in _list_samples(file):
-            fields = fields or _choose_fields(file, members)
+            fields = fields or (
+                choose_field(file, members, SAMPLE_ENDINGS, "samples"),
+                choose_field(file, members, LABEL_ENDINGS, "labels"),
+            )
             for ending, part in zip(fields, contents, strict=True):
                 if ending not in members:
                     raise ValueError(
                         f"`{file}` must have .{fields[0]} and .{fields[1]} for every sample, but "
-                        f"`{key}` has {_list_endings(members)}. Make or fetch it again, or name "
-                        "others with `--fields png,cls` (`fields=('png', 'cls')`)."
+                        f"`{key}` has {list_some([f'.{name}'[:40] for name in members])}. Make or "
+                        "fetch it again, or name others with `--fields png,cls` "
+                        "(`fields=('png', 'cls')`)."
                     )
-                stream.seek(members[ending].offset)
+                stream.seek(members[ending].offset_data)
                 part.append(stream.read(members[ending].size))
             names.append(f"{file}[{members[fields[0]].name}]")
     if fields is None or not names:
@@ -78,14 +82,6 @@ read_webdataset = partial(read_files, suffix=".tar", read_fn=_read_archive)
 # -- the archive
 
 
-class ArchiveFile(NamedTuple):
-    """Name of a file in an archive, and position of its content."""
-
-    name: str
-    offset: int
-    size: int
-
-
 class _BoundedReader(io.BufferedReader):
     """Raises on long reads: tarfile would allocate any size that an extended header declares."""
 
@@ -95,54 +91,37 @@ class _BoundedReader(io.BufferedReader):
         return super().read(size)
 
 
-def list_members(file: Path) -> Iterator[ArchiveFile]:
+def list_members(file: Path) -> Iterator[tarfile.TarInfo]:
     """The plain files of an archive; ValueError if it is damaged or truncated."""
     n_bytes = file.stat().st_size
-    with _BoundedReader(io.FileIO(file)) as stream:
-        try:
-            archive = tarfile.TarFile(fileobj=stream)
-            while (info := archive.next()) is not None:
-                archive.members = []  # type: ignore[attr-defined]  # else tarfile keeps them all
-                yield from _check_member(file, info, n_bytes)
-        except TAR_ERRORS as error:
-            if str(error).startswith(f"`{file}`"):
-                raise
-            raise _damaged(file, error) from error
+    with (
+        reading_as("an uncompressed tar archive", file, TAR_ERRORS),
+        _BoundedReader(io.FileIO(file)) as stream,
+    ):
+        archive = tarfile.TarFile(fileobj=stream)
+        while (info := archive.next()) is not None:
+            archive.members = []  # type: ignore[attr-defined]  # else tarfile keeps them all
+            if info.issparse() or info.type not in tarfile.SUPPORTED_TYPES:
+                raise ValueError(f"`{info.name}` is of type {info.type!r}, not a plain file")
+            if info.isreg():  # not a folder, link or device
+                if not 0 <= info.size <= n_bytes - info.offset_data:
+                    raise ValueError(f"`{info.name}` declares {info.size:,} bytes, beyond the end")
+                yield info
         # tarfile takes a damaged header for the end of the archive.
         stream.seek(archive.offset)
         block = stream.read(tarfile.BLOCKSIZE)
         if len(block) < tarfile.BLOCKSIZE or any(block):
-            raise _damaged(file, f"no header and no end mark at byte {archive.offset:,}")
-
-
-def _check_member(file: Path, info: tarfile.TarInfo, n_bytes: int) -> Iterator[ArchiveFile]:
-    if info.issparse() or info.type not in tarfile.SUPPORTED_TYPES:
-        raise ValueError(
-            f"`{file}` must hold plain files, but `{info.name}` is of type {info.type!r}. Pack it "
-            "again without sparse files."
-        )
-    if not info.isreg():
-        return  # folders, links and devices
-    if not 0 <= info.size <= n_bytes - info.offset_data:
-        raise _damaged(file, f"`{info.name}` declares {info.size:,} bytes, beyond the end")
-    yield ArchiveFile(info.name, info.offset_data, info.size)
-
-
-def _damaged(file: Path, reason: object) -> ValueError:
-    with file.open("rb") as stream:
-        is_compressed = stream.read(6).startswith(COMPRESSED)
-    remedy = "It is compressed: unpack it first" if is_compressed else "Make or fetch it again"
-    return ValueError(f"`{file}` is a damaged or truncated tar archive: {reason}. {remedy}.")
+            raise ValueError(f"no header and no end mark at byte {archive.offset:,}")
 
 
 # -- samples
 
 
-def _list_samples(file: Path) -> Iterator[tuple[str, dict[str, ArchiveFile]]]:
+def _list_samples(file: Path) -> Iterator[tuple[str, dict[str, tarfile.TarInfo]]]:
     """Name of each sample, and its files by ending. Files of a sample are adjacent."""
     named = ((*_split(member.name), member) for member in list_members(file))
     for key, group in groupby((entry for entry in named if entry[1]), lambda entry: entry[0]):
-        members: dict[str, ArchiveFile] = {}
+        members: dict[str, tarfile.TarInfo] = {}
         for _, ending, member in group:
             if members.setdefault(ending, member) is not member:
                 raise ValueError(f"`{file}` has `{member.name}` twice. Make or fetch it again.")
@@ -154,24 +133,6 @@ def _split(name: str) -> tuple[str, str]:
     folder, slash, base = name.rpartition("/")
     stem, _, ending = base.partition(".")
     return folder + slash + stem, ending.lower() if stem else ""
-
-
-def _choose_fields(file: Path, members: dict[str, ArchiveFile]) -> tuple[str, str]:
-    chosen = []
-    for what, usual in (("samples", SAMPLE_ENDINGS), ("labels", LABEL_ENDINGS)):
-        found = [ending for ending in usual if ending in members]
-        if not found:
-            raise ValueError(
-                f"`{file}` has no {what} under a known ending ({', '.join(usual)}). Its first "
-                f"sample has {_list_endings(members)}. Name the endings of samples and labels with "
-                "`--fields png,cls` (`fields=('png', 'cls')`)."
-            )
-        chosen.append(found[0])
-    return chosen[0], chosen[1]
-
-
-def _list_endings(members: dict[str, ArchiveFile]) -> str:
-    return list_some([f".{ending}"[:40] for ending in members])
 
 
 def _decode_samples(
