@@ -68,10 +68,10 @@ def fit(
         warp_option(help=f"{BOUNDARY_HELP} Default: free.", show_default=False),
     ] = None,
     kind: Annotated[
-        Literal["gaussian", "kde", "template"],
+        Literal["gaussian", "template"],
         warp_option(
             help="Distribution of the warps. template: depends on the sample that is warped; "
-            "gaussian: one per class, as in the paper; kde: kernel density estimate."
+            "gaussian: one per class, as in the paper."
         ),
     ] = "template",
     strength: Annotated[

@@ -16,28 +16,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.labels import Label, check_label
 from dreamwarp.core.validation import as_finite_array
-from dreamwarp.model.distribution import Array, Integers
+from dreamwarp.model.gaussian import Array, Integers
 from dreamwarp.model.labels import check_classes
 from dreamwarp.space import WarpSpace
 
 
 @dataclass(frozen=True, eq=False)
 class PosteriorCovariances:
-    """Posterior covariances of θ for n pairs: F V Fᵀ + C.
+    """Posterior covariances of θ for n pairs: F V Fᵀ + C."""
 
-    Attributes
-    ----------
-    covariances : (n_pairs, r, r), float32
-        V.
-    matrix : (d, r)
-        F, of the frame.
-    rest : (d, d)
-        C, the same for all pairs.
-    """
-
-    covariances: NDArray[np.float32]
-    matrix: Array
-    rest: Array
+    covariances: NDArray[np.float32]  # (n_pairs, r, r), V
+    matrix: Array  # (d, r), F of the frame
+    rest: Array  # (d, d), C, the same for all pairs
 
     def only(self, chosen: Any) -> PosteriorCovariances:
         """Those of some pairs."""
