@@ -126,21 +126,12 @@ class Frame:
         return Prior(self.space, root, whitener)
 
 
-class Posteriors(NamedTuple):
-    """Posteriors of n pairs under one prior.
+class Conditioned(NamedTuple):
+    """Posteriors of n pairs under one prior: the result of :meth:`Evidence.condition`."""
 
-    Attributes
-    ----------
-    means : (n, r)
-    moment : (r, r)
-        Sum over pairs of the posterior mean of u uᵀ.
-    log_marginals : (n,)
-        Marginal log-likelihoods, without c.
-    """
-
-    means: Array
-    moment: Array
-    log_marginals: Array
+    means: Array  # (n, r), of u
+    moment: Array  # (r, r), the sum over pairs of the posterior mean of u uᵀ
+    log_marginals: Array  # (n,), marginal log-likelihoods without c
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +183,7 @@ class Evidence:
         weight: float = 1.0,
         covariances_out: NDArray[np.float32] | None = None,
         n_threads: int | None = None,
-    ) -> Posteriors:
+    ) -> Conditioned:
         """Posteriors of the chosen pairs under u ~ N(0, covariance).
 
         Their covariances are written to the rows ``chosen`` of ``covariances_out`` (n, r, r).
@@ -222,7 +213,7 @@ class Evidence:
         blocks = [slice(i, min(i + size, len(rows))) for i in range(0, len(rows), size or 1)]
         with limit_algebra():
             moment = sum(map_on_threads(work, blocks, n_threads), np.zeros_like(precision))
-        return Posteriors(means, moment, log_marginals)
+        return Conditioned(means, moment, log_marginals)
 
 
 class EvidenceFinder:
