@@ -85,6 +85,21 @@ class Gaussian:
         covariance = self.factor @ self.factor.T
         return (covariance + covariance.T) / 2.0
 
+    @cached_property
+    def components(self) -> Components:
+        """Principal components of the covariance."""
+        values, vectors = np.linalg.eigh(self.covariance)
+        variances = np.maximum(values[::-1], 0.0)
+        share = variances / max(float(variances.sum()), np.finfo(np.float64).tiny)
+        directions = np.ascontiguousarray(vectors[:, ::-1])
+        # Eigenvectors have no sign of their own: make the largest entry positive.
+        largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=0)[None], axis=0)
+        directions *= np.where(largest < 0.0, -1.0, 1.0)
+        deviations = np.sqrt(variances)
+        for array in (directions, deviations, share):
+            array.setflags(write=False)  # callers share them
+        return Components(directions, deviations, share)
+
     @property
     def lower(self) -> Array:
         """The factor; raises if the covariance is singular."""
@@ -160,14 +175,3 @@ def log_density(white: Array, lower: Array) -> Array:
     """Log of N(θ; 0, L Lᵀ) for whitened θ (n, d): (n,)."""
     constant = 0.5 * len(lower) * np.log(2.0 * np.pi) + np.log(np.diag(lower)).sum()
     return -0.5 * np.einsum("nd,nd->n", white, white) - constant
-
-
-def components(covariance: Array) -> Components:
-    """Principal components of a covariance (d, d)."""
-    values, vectors = np.linalg.eigh(covariance)
-    variances = np.maximum(values[::-1], 0.0)
-    share = variances / max(float(variances.sum()), np.finfo(np.float64).tiny)
-    directions = np.ascontiguousarray(vectors[:, ::-1])
-    # Eigenvectors have no sign of their own: make the largest entry positive.
-    largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=0)[None], axis=0)
-    return Components(directions * np.where(largest < 0.0, -1.0, 1.0), np.sqrt(variances), share)

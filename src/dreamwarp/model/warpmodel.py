@@ -22,7 +22,7 @@ from dreamwarp.model.fitting import (
     fit_classes,
     warn_of_fallbacks,
 )
-from dreamwarp.model.gaussian import Array, Batch, Components, Gaussian, Integers, components
+from dreamwarp.model.gaussian import Array, Batch, Components, Gaussian, Integers
 from dreamwarp.model.labels import USE_NONE, encode, label_key, refuse_unknown
 from dreamwarp.model.pairs import check_pairs
 from dreamwarp.model.selection import choose_hyperparameters
@@ -91,7 +91,6 @@ class WarpModel:
         self.pooled = pooled
         self.fits = dict(fits)
         self.settings = dict(settings)
-        self._components: dict[Label | None, Components] = {}
         self.strength = strength
         self._distributions = dict(distributions)
 
@@ -181,12 +180,7 @@ class WarpModel:
 
     def components(self, label: Label | None) -> Components:
         """Principal components of the warps of a class; None: of all classes."""
-        if label not in self._components:
-            found = components(self.distribution(label).covariance)
-            for array in (found.directions, found.standard_deviations, found.share):
-                array.setflags(write=False)  # callers share them
-            self._components[label] = found
-        return self._components[label]
+        return self.distribution(label).components
 
     def log_prob(
         self, theta: ArrayLike, label: Label | None, *, templates: ArrayLike | None = None
