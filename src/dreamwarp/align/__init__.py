@@ -1,4 +1,15 @@
-"""Alignment of pairs: neighbour graphs, priors, posteriors and their inference."""
+"""Alignment of pairs: neighbour graphs, priors, posteriors and their inference.
+
+The way of a pair from ``neighbor_pairs`` through ``align_pairs`` to its θ:
+
+pairs, nearest         which samples to align
+alignment              checks; calibrates the similarity (``noise``); divides pairs into blocks
+block                  aligns a block of pairs (``images``: at several resolutions)
+posterior              log-density and derivatives (``prior``, ``similarity``, ``image_kernels``)
+search, algebra        its mode
+chains, samplers       draws from it (``surrogate``: its Gaussian approximation)
+evidence               its quadratic approximation, from which empirical Bayes learns
+"""
 
 from dreamwarp.align.alignment import Alignments, align_pairs
 from dreamwarp.align.distance import warp_distance

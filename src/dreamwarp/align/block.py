@@ -54,32 +54,15 @@ MAX_PER_CELL, MAX_PER_CELL_FOR_NOISE = 16, 8
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The settings shared by all pairs.
-
-    Attributes
-    ----------
-    coordinates : VertexCoordinates
-    precision : (d, d)
-        Precision of the prior, for the coordinates x.
-    similarity : Similarity
-    grids : list of PixelGrid
-        Resolutions, from coarse to fine.
-    method : str
-    max_steps : int
-        Largest number of steps per stage of the search. Each resolution and noise level is a stage.
-    tolerance : float
-        Predicted gain of a step, in nats, below which the search ends.
-    chains : ChainOptions
-    seed : int
-    """
+    """The settings shared by all pairs."""
 
     coordinates: VertexCoordinates
-    precision: Array
+    precision: Array  # (d, d), of the prior, for the coordinates x
     similarity: Similarity
-    grids: list[kernels.PixelGrid]
+    grids: list[kernels.PixelGrid]  # resolutions, from coarse to fine
     method: str = "map"
-    max_steps: int = MAX_STEPS
-    tolerance: float = SEARCH_TOLERANCE
+    max_steps: int = MAX_STEPS  # per stage of the search: each resolution and noise level
+    tolerance: float = SEARCH_TOLERANCE  # predicted gain of a step that ends the search, in nats
     chains: ChainOptions = field(default_factory=ChainOptions)
     seed: int = 0
 

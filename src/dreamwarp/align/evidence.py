@@ -54,25 +54,15 @@ BLOCK = 32
 class Frame:
     """Coordinates u of the leading components of a prior, θ = F u.
 
-    Attributes
-    ----------
-    space : WarpSpace
-    matrix : (d, r)
-        F, ordered by decreasing mean square displacement.
-    inverse : (r, d)
-        u = inverse θ.
-    rest_matrix, rest_inverse : (d, d - r), (d - r, d)
-        The same for the other components, which keep the prior's distribution.
-    squares : (r,)
-        Mean square displacement of each component.
+    The other components keep the prior's distribution.
     """
 
     space: WarpSpace
-    matrix: Array
-    inverse: Array
-    rest_matrix: Array
-    rest_inverse: Array
-    squares: Array
+    matrix: Array  # (d, r), F, ordered by decreasing mean square displacement
+    inverse: Array  # (r, d): u = inverse θ
+    rest_matrix: Array  # (d, d - r), F of the other components
+    rest_inverse: Array  # (d - r, d)
+    squares: Array  # (r,), mean square displacement of each component
 
     @classmethod
     def of(cls, prior: Prior, negligible: float = 0.0, n_least: int = 1) -> Frame:
@@ -138,23 +128,14 @@ class Conditioned(NamedTuple):
 class Evidence:
     """Quadratic log-likelihoods of n pairs.
 
-    Attributes
-    ----------
-    theta : (n, d)
-        Points of approximation, the modes.
-    linear : (n, r)
-        b.
-    curvatures : (n, r, r)
-        H. float32 for images, to save memory; float64 for points, which determine
-        some components a million times better than others.
-    constants : (n,)
-        c, up to a term that depends on the noise alone.
+    H is float32 for images, to save memory. It is float64 for points, which determine some
+    components a million times better than others.
     """
 
-    theta: Array
-    linear: Array
-    curvatures: NDArray[np.floating]
-    constants: Array
+    theta: Array  # (n, d), points of approximation: the modes
+    linear: Array  # (n, r), b
+    curvatures: NDArray[np.floating]  # (n, r, r), H
+    constants: Array  # (n,), c, up to a term that depends on the noise alone
 
     def __len__(self) -> int:
         return len(self.linear)

@@ -41,24 +41,12 @@ class PosteriorCovariances:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The aligned pairs of a class.
+    """The aligned pairs of a class."""
 
-    Attributes
-    ----------
-    theta : (n_pairs, d)
-        One direction each.
-    weights : (n_pairs,)
-        Positive.
-    edges : (n_pairs, 2) int64 or None
-        Samples of each pair: θ aligns the first to the second.
-    posterior : PosteriorCovariances or None
-        Covariances, if θ are posterior means.
-    """
-
-    theta: Array
-    weights: Array
-    edges: Integers | None = None
-    posterior: PosteriorCovariances | None = None
+    theta: Array  # (n_pairs, d), one direction each
+    weights: Array  # (n_pairs,), positive
+    edges: Integers | None = None  # (n_pairs, 2): θ aligns the first sample to the second
+    posterior: PosteriorCovariances | None = None  # if θ are posterior means
 
     def __len__(self) -> int:
         return len(self.theta)
