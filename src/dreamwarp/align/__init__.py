@@ -11,7 +11,8 @@ chains, samplers       draws from it (``surrogate``: its Gaussian approximation)
 evidence               its quadratic approximation, from which empirical Bayes learns
 """
 
-from dreamwarp.align.alignment import Alignments, align_pairs
+from dreamwarp.align.alignment import align_pairs
+from dreamwarp.align.block import Alignments
 from dreamwarp.align.distance import warp_distance
 from dreamwarp.align.mean import FrechetMean, frechet_mean
 from dreamwarp.align.pairs import neighbor_pairs
