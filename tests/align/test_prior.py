@@ -384,7 +384,6 @@ def test_bad_numbers_of_draws_are_refused(kind, n):
 
 
 @over_priors
-@pytest.mark.parametrize("name", ["log_prob", "gradient"])
-def test_theta_of_other_spaces_are_refused(kind, name):
+def test_theta_of_other_spaces_are_refused(kind):
     with pytest.raises(ValueError, match=r"`theta` must have shape \(n, 50\) .* got \(2, 62\)"):
-        getattr(kind(make_space((4, 4), "zero")), name)(np.zeros((2, 62)))
+        kind(make_space((4, 4), "zero")).log_prob(np.zeros((2, 62)))
