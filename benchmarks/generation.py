@@ -29,7 +29,7 @@ from dreamwarp.generation.formats import make_format
 from dreamwarp.generation.shards import Shard
 from dreamwarp.generation.stores import LocalStore
 from dreamwarp.space.resample import resample
-from dreamwarp.space.warp import PIXEL_TOLERANCE, TOLERANCE
+from dreamwarp.space.warp import default_tolerance
 
 Array = NDArray[Any]
 
@@ -79,7 +79,7 @@ def time_stages(source: SampleSource, folder: Path, n_rounds: int) -> list[Timin
     templates = source.choose(numbers, n_threads=1)
     codes = source.codes[templates]
     theta = source.model.draw(codes, numbers, seed=source.key, n_threads=1)
-    tolerance = min(TOLERANCE, PIXEL_TOLERANCE / max(SHAPE))
+    tolerance = default_tolerance(SHAPE)
     moved = space.flow(theta, centers, tolerance=tolerance, n_threads=1)
     images = source.data.X[templates]
     X, y = source.make(0, n, n_threads=1)

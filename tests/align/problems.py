@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dreamwarp import Warp, WarpSpace
 from dreamwarp.align import SmoothPrior
-from dreamwarp.align.posterior import Coordinates, PairBlock, Posterior, build_grid
+from dreamwarp.align.posterior import PairBlock, Posterior, VertexCoordinates, build_grid
 from dreamwarp.align.prior import Prior
 from tests import oracle
 from tests.space.cases import Array, pixel_grid
@@ -51,7 +51,7 @@ def make_posterior(
 ) -> Posterior:
     """The posterior of pairs (n, channels, *spatial)."""
     n, channels, *shape = sources.shape
-    coordinates = Coordinates(space)
+    coordinates = VertexCoordinates(space)
     flat = [
         np.ascontiguousarray(a, np.float32).reshape(n, channels, -1) for a in (sources, targets)
     ]

@@ -13,13 +13,12 @@ from dreamwarp import Warp, align_pairs
 from dreamwarp.align import SmoothPrior
 from dreamwarp.align.chains import (
     N_READAPT,
-    Chains,
+    ChainOptions,
     effective_size,
     sample_posterior,
     split_r_hat,
 )
-from dreamwarp.align.hamiltonian import Hamiltonian
-from dreamwarp.align.metropolis import Metropolis
+from dreamwarp.align.samplers import Hamiltonian, Metropolis
 from dreamwarp.align.search import find_maximum
 from dreamwarp.align.similarity import SquaredError
 from dreamwarp.align.surrogate import Surrogate
@@ -341,7 +340,7 @@ def sample_two_pairs(method, options):
 
 @over_samplers
 def test_there_are_more_draws_until_chains_have_mixed(method):
-    posterior, found = sample_two_pairs(method, Chains(2, 32, 8, 32, 1.0001))
+    posterior, found = sample_two_pairs(method, ChainOptions(2, 32, 8, 32, 1.0001))
     assert [draws.shape for draws in found.draws] == 2 * [(2, 32, posterior.coordinates.dim)]
     assert [heights.shape for heights in found.densities] == 2 * [(2, 32)]
     np.testing.assert_array_equal(found.n_sweeps, 64)
@@ -351,7 +350,7 @@ def test_there_are_more_draws_until_chains_have_mixed(method):
 @over_samplers
 def test_chains_that_do_not_mix_begin_anew_with_a_better_surrogate(method):
     # Looked at after 4, 6, 9, 13, 19 and 28 draws, seven times the first; then 72 are left.
-    posterior, found = sample_two_pairs(method, Chains(2, 32, 4, 100, 0.5))
+    posterior, found = sample_two_pairs(method, ChainOptions(2, 32, 4, 100, 0.5))
     assert [draws.shape for draws in found.draws] == 2 * [(2, 72, posterior.coordinates.dim)]
     np.testing.assert_array_equal(found.n_sweeps, 32 + 100 + N_READAPT)
     assert ((found.acceptance > 0.05) & (found.acceptance <= 1.0)).all()
@@ -370,7 +369,7 @@ def test_only_chosen_surrogates_are_fitted_anew():
 
 @over_samplers
 def test_recorded_densities_are_those_of_the_draws(method):
-    posterior, found = sample_two_pairs(method, Chains(1, 16, 8, 8, 9.0))
+    posterior, found = sample_two_pairs(method, ChainOptions(1, 16, 8, 8, 9.0))
     for draw in range(8):
         x = np.stack([draws[0, draw] for draws in found.draws])
         expected = posterior.log_density(x, np.arange(2))
@@ -400,8 +399,8 @@ def test_chains_stop_when_told(method):
     stop.set()
     with pytest.raises(InterruptedError):
         sample_posterior(
-            method, posterior, np.zeros((2, space.dim)), Chains(), seed=0, numbers=np.arange(2),
-            stop=stop,
+            method, posterior, np.zeros((2, space.dim)), ChainOptions(), seed=0,
+            numbers=np.arange(2), stop=stop,
         )  # fmt: skip
 
 
@@ -417,7 +416,7 @@ def make_surrogate(n=3, d=6, seed=0):
 def test_surrogates_whiten_what_they_spread():
     surrogate, which = make_surrogate(), np.array([2, 0, 0, 1])
     normals = np.random.default_rng(1).normal(size=(4, 6))
-    x = surrogate.spread(normals, which)
+    x = surrogate.unwhiten(normals, which)
     np.testing.assert_allclose(surrogate.whiten(x, which), normals, atol=1e-9)
     # H (x - center) = Uᵀ U U⁻¹ normals, and pull undoes the Uᵀ.
     precisions = surrogate.matrices + np.swapaxes(np.triu(surrogate.matrices, 1), 1, 2)
@@ -428,7 +427,7 @@ def test_surrogates_whiten_what_they_spread():
 def test_draws_of_a_surrogate_have_its_covariance():
     surrogate, n = make_surrogate(1), 20_000
     normals = np.random.default_rng(1).normal(size=(n, 6))
-    x = surrogate.spread(normals, np.zeros(n, np.int64)) - surrogate.centers
+    x = surrogate.unwhiten(normals, np.zeros(n, np.int64)) - surrogate.centers
     upper = surrogate.matrices[0]
     precision = upper + np.triu(upper, 1).T
     np.testing.assert_allclose(x.T @ x / n @ precision, np.eye(6), atol=0.1)

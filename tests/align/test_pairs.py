@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import strategies
 from hypothesis.extra import numpy as arrays
-from sklearn.neighbors import NearestNeighbors
 
 from dreamwarp.align import neighbor_pairs
 from dreamwarp.align.nearest import BLOCK, find_nearest
@@ -168,53 +167,6 @@ def test_warnings_name_no_more_than_ten_classes():
 def test_few_samples_without_classes_give_all_pairs():
     assert as_list(neighbor_pairs(np.eye(3))) == [(0, 1), (0, 2), (1, 2)]
     assert len(neighbor_pairs(np.eye(6))) == 15
-
-
-# -- other searches
-
-
-class Finder:
-    """Answers as it is told."""
-
-    def __init__(self, answer):
-        self.answer = answer
-
-    def fit(self, X):
-        pass
-
-    def kneighbors(self, X=None, n_neighbors=None, return_distance=True):
-        return self.answer
-
-
-def test_another_search_may_be_used():
-    samples = np.random.default_rng(12).normal(size=(50, 3, 2))
-    labels = np.arange(50) % 2
-    for y in (None, labels):
-        found = neighbor_pairs(samples, y, n_neighbors=4, finder=NearestNeighbors())
-        np.testing.assert_array_equal(found, neighbor_pairs(samples, y, n_neighbors=4))
-
-
-def test_self_pairs_of_another_search_are_left_out():
-    finder = Finder(np.array([[0, 1], [1, 2], [2, 0]]))
-    assert as_list(neighbor_pairs(np.eye(3), n_neighbors=2, finder=finder)) == [
-        (0, 1),
-        (0, 2),
-        (1, 2),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        (np.zeros((3, 1), int), r"of shape \(3, 2\), .* got dtype int64 and shape \(3, 1\)"),
-        (np.zeros((3, 2)), r"of shape \(3, 2\), .* got dtype float64"),
-        (np.array([[1, -1]] * 3), r"from 0 to 2, got -1 to 1\..* too few neighbours"),
-        (np.array([[1, 3]] * 3), r"from 0 to 2, got 1 to 3"),
-    ],
-)  # fmt: skip
-def test_wrong_answers_of_another_search_are_refused(answer, words):
-    with pytest.raises(ValueError, match=words):
-        neighbor_pairs(np.eye(3), n_neighbors=2, finder=Finder(answer))
 
 
 # -- bad input

@@ -15,7 +15,7 @@ from dreamwarp.augment.source import Members, SampleForm, check_range
 from dreamwarp.core.draws import Stream, integers
 from dreamwarp.data import DataSet
 from dreamwarp.data.sample_sets import MAX_NUMBER
-from dreamwarp.space.warp import TOLERANCE
+from dreamwarp.space.warpspace import FLOW_TOLERANCE
 from tests.generation.cases import SHAPE, make_data, make_model
 
 
@@ -244,7 +244,7 @@ def test_a_plainer_processor_makes_the_same_samples_within_the_tolerance(
         assert a["theta"].tobytes() == b["theta"].tobytes()
         difference = np.abs(a["X"].astype(float) - b["X"])
     # From one pixel to the next, values change by 255 at most; each machine rounds to whole ones.
-    steepest = 2 * TOLERANCE * max(SHAPE) * 255 * len(SHAPE)
+    steepest = 2 * FLOW_TOLERANCE * max(SHAPE) * 255 * len(SHAPE)
     assert difference.max() <= np.ceil(steepest) + 1
     assert np.mean(difference > 0) < 0.05
 

@@ -26,14 +26,14 @@ def data(tmp_path: Path) -> str:
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_a_model_is_written(tmp_path: Path, data: str, capsys: Any) -> None:
     out = tmp_path / "new" / "model.dwm"
-    options = ["--cells", "2x3", "--neighbors", "2", "--strength", "0.7", "--kind", "kde"]
+    options = ["--cells", "2x3", "--neighbors", "2", "--strength", "0.7", "--kind", "gaussian"]
     assert run("fit", data, "-o", str(out), *options) == 0
     words = capsys.readouterr().out
     assert re.search(r"24 samples of 14 x 14 float64, 2 classes", words)
     assert re.search(r"\d+ pairs aligned, strength 0\.7 \(.* networks\); model written", words)
     model = WarpModel.load(out)
     assert model.space.cells == (2, 3) and model.classes == ("a", "b")
-    assert model.kind == "kde" and model.strength == 0.7
+    assert model.kind == "gaussian" and model.strength == 0.7
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")

@@ -7,8 +7,7 @@ import pytest
 import scipy.stats
 
 from dreamwarp.model import WarpModel
-from dreamwarp.model.distribution import Batch
-from dreamwarp.model.gaussian import triangular_factor
+from dreamwarp.model.gaussian import Batch, Gaussian, triangular_factor
 from dreamwarp.model.template import TemplateMixture
 from tests.model.cases import (
     graph_classes,
@@ -34,7 +33,7 @@ def test_samples_without_a_template_need_no_table():
     mixture.draw(3, Batch(numbers, numbers, np.full(5, -1), out, 1))
     assert "table" not in vars(mixture)
     expected = np.empty((5, 6))
-    mixture.of_class.draw(3, Batch(numbers, numbers, np.full(5, -1), expected, 1))
+    Gaussian(mixture.factor).draw(3, Batch(numbers, numbers, np.full(5, -1), expected, 1))
     np.testing.assert_array_equal(out, expected)
 
 
@@ -52,7 +51,7 @@ def plain_moments(mixture, template):
     share = n_neighbors / (n_neighbors + mixture.class_pairs)
     moment = sum(q * np.outer(t, t) for q, t in zip(p, own, strict=True))
     mean = mixture.drift * share * (p @ np.array(own))
-    return mean, share * moment + (1.0 - share) * mixture.of_class.covariance
+    return mean, share * moment + (1.0 - share) * mixture.covariance
 
 
 def draw(mixture, templates, seed=0):
@@ -109,13 +108,14 @@ def test_samples_without_warps_of_their_own_get_those_of_the_class():
     mixture = make_mixture(drift=0.5)
     theta = draw(mixture, [-1, 99, 3])
     alone = np.empty((3, 6))
-    mixture.of_class.draw(0, Batch(np.arange(3), np.arange(3), np.full(3, -1), alone))
+    of_class = Gaussian(mixture.factor)
+    of_class.draw(0, Batch(np.arange(3), np.arange(3), np.full(3, -1), alone))
     np.testing.assert_array_equal(theta[:2], alone[:2])
     assert (theta[2] != alone[2]).all()
     np.testing.assert_allclose(
-        mixture.log_prob(theta, np.array([-1, 99, 3]))[:2], mixture.of_class.log_prob(theta)[:2]
+        mixture.log_prob(theta, np.array([-1, 99, 3]))[:2], of_class.log_prob(theta)[:2]
     )
-    np.testing.assert_allclose(mixture.log_prob(theta), mixture.of_class.log_prob(theta))
+    np.testing.assert_allclose(mixture.log_prob(theta), of_class.log_prob(theta))
 
 
 def test_pairs_of_weight_zero_are_no_neighbors():

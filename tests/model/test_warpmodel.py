@@ -22,12 +22,8 @@ from tests.model.cases import (
     theta_of,
 )
 
-KINDS = ["gaussian", "kde", "template"]
-AMOUNTS = {
-    "gaussian": {},
-    "kde": {"bandwidth": 0.5},
-    "template": {"class_pairs": 4.0, "drift": 0.5},
-}
+KINDS = ["gaussian", "template"]
+AMOUNTS = {"gaussian": {}, "template": {"class_pairs": 4.0, "drift": 0.5}}
 
 
 def fit(kind="gaussian", **options):
@@ -415,14 +411,13 @@ def test_bad_weights_and_edges_are_refused():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"kind": "t"}, "`kind` must be one of 'gaussian', 'kde', 'template', got 't'"),
+        ({"kind": "t"}, "`kind` must be one of 'gaussian', 'template', got 't'"),
         ({"shrinkage": 1.5}, '`shrinkage` must be a number from 0 to 1, or "auto" or "oas"'),
         ({"shrinkage": "lw"}, "`shrinkage` must be a number from 0 to 1.*got 'lw'"),
         ({"pooling": -0.1}, '`pooling` must be a number from 0 to 1, or "auto", got -0.1'),
         ({"pooling": True}, "`pooling` must be a number from 0 to 1"),
         ({"min_pairs": 0}, "`min_pairs` must be an integer of at least 1, got 0"),
-        ({"kind": "kde", "bandwidth": 0.0}, "`bandwidth` must be a number above 0, at most 1, or"),
-        ({"kind": "kde", "bandwidth": 2}, "`bandwidth` must be a number above 0, at most 1.*got 2"),
+        ({"kind": "template", "class_pairs": 0.0}, '`class_pairs` must be .*above 0, or "auto"'),
         ({"kind": "template", "class_pairs": np.inf}, '`class_pairs` must be .*above 0, or "auto"'),
         ({"kind": "template", "drift": 2.0}, '`drift` must be a number from 0 to 1, or "auto"'),
     ],

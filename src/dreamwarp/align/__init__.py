@@ -1,6 +1,18 @@
-"""Alignment of pairs: neighbour graphs, priors, posteriors and their inference."""
+"""Alignment of pairs: neighbour graphs, priors, posteriors and their inference.
 
-from dreamwarp.align.alignment import Alignments, align_pairs
+The way of a pair from ``neighbor_pairs`` through ``align_pairs`` to its θ:
+
+pairs, nearest         which samples to align
+alignment              checks; calibrates the similarity (``noise``); divides pairs into blocks
+block                  aligns a block of pairs (``images``: at several resolutions)
+posterior              log-density and derivatives (``prior``, ``similarity``, ``image_kernels``)
+search, algebra        its mode
+chains, samplers       draws from it (``surrogate``: its Gaussian approximation)
+evidence               its quadratic approximation, from which empirical Bayes learns
+"""
+
+from dreamwarp.align.alignment import align_pairs
+from dreamwarp.align.block import Alignments
 from dreamwarp.align.distance import warp_distance
 from dreamwarp.align.mean import FrechetMean, frechet_mean
 from dreamwarp.align.pairs import neighbor_pairs

@@ -6,7 +6,7 @@ import math
 import threading
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,16 +17,18 @@ from numpy.typing import ArrayLike, NDArray
 from dreamwarp.align import noise
 from dreamwarp.align.block import (
     MAX_PER_CELL_FOR_NOISE,
-    Aligned,
+    Alignments,
     PairedImages,
     Problem,
     align_block,
     coarse_enough,
     map_blocks,
+    pyramid,
     split_pairs,
 )
-from dreamwarp.align.chains import MAX_CHAINS, Chains
+from dreamwarp.align.chains import MAX_CHAINS, ChainOptions
 from dreamwarp.align.images import is_flat, scale_images
+from dreamwarp.align.posterior import VertexCoordinates
 from dreamwarp.align.prior import Prior, check_prior
 from dreamwarp.align.similarity import (
     SIMILARITIES,
@@ -39,9 +41,9 @@ from dreamwarp.align.similarity import (
 )
 from dreamwarp.core import draws
 from dreamwarp.core.compiled import thread_count
-from dreamwarp.core.defaults import LEARNING_TOLERANCE, MAX_DRAWS, MAX_STEPS, TOLERANCE
+from dreamwarp.core.defaults import LEARNING_TOLERANCE, MAX_DRAWS, MAX_STEPS, SEARCH_TOLERANCE
 from dreamwarp.core.progress import ProgressOption, silenced, track, without_callback
-from dreamwarp.core.samples import as_array
+from dreamwarp.core.samples import as_array, spaced
 from dreamwarp.core.validation import (
     check_choice,
     check_factor,
@@ -55,73 +57,13 @@ from dreamwarp.space.warp import Warp
 
 if TYPE_CHECKING:
     from distributed import Client
-    from matplotlib.figure import Figure
 
-Array = NDArray[np.float64]
 Images = NDArray[np.float32]
 Method = Literal["map", "laplace", "metropolis", "hmc"]
 METHODS = ("map", "laplace", "metropolis", "hmc")
 
 # By default, posterior draws are kept if they need no more memory than this.
 CHAIN_BYTES = 256 * 2**20
-
-
-@dataclass(frozen=True, eq=False)
-class Alignments:
-    """Warps between pairs of samples.
-
-    Attributes
-    ----------
-    theta : (n, d)
-        The source of each pair, warped by θ, looks like the target. -θ aligns target to source.
-    loss_before, loss_after : (n,)
-        Sum of squared differences to the target, without and with the warp. For similarities other
-        than ``"ssd"``, minus the log-likelihood.
-    converged : (n,)
-        Whether the search ended before ``max_steps`` or, for samplers, whether chains converged.
-    usable : (n,)
-        False for pairs that can't be aligned because an image is constant. Posterior draws that fit
-        worse than the identity are usable: dropping them would bias the sample.
-    diagnostics : dict of str to (n,)
-        ``n_steps`` of the search and ``log_posterior`` (up to a constant); for samplers also
-        ``r_hat`` (largest of all parameters), ``ess`` (smallest effective sample size),
-        ``acceptance`` and ``n_sweeps``.
-    similarity : Similarity
-        The calibrated similarity. Passed as ``similarity``, it gives the same alignments.
-    chains : list of (n_chains, n_draws, d)
-        Posterior draws of each pair's θ, without burn-in; empty if not kept.
-    log_posteriors : list of (n_chains, n_draws)
-        Their log-posteriors.
-    """
-
-    theta: Array
-    loss_before: Array
-    loss_after: Array
-    converged: NDArray[np.bool_]
-    usable: NDArray[np.bool_]
-    diagnostics: dict[str, NDArray[Any]]
-    similarity: Similarity
-    chains: list[Array] = field(default_factory=list, repr=False)
-    log_posteriors: list[Array] = field(default_factory=list, repr=False)
-
-    def __len__(self) -> int:
-        return len(self.theta)
-
-    def plot(self) -> Figure:
-        """Plot losses before and after or, if chains were kept, their traces."""
-        from dreamwarp.report.notebooks import plot_alignments
-
-        return plot_alignments(self)
-
-    def _repr_html_(self) -> str:
-        from dreamwarp.report.notebooks import summarize_alignments
-
-        return summarize_alignments(self)
-
-    @property
-    def sigma(self) -> float | None:
-        """Standard deviation of the pixel noise; None for similarities without it."""
-        return self.similarity.sigma if isinstance(self.similarity, SquaredError) else None
 
 
 def align_pairs(
@@ -142,7 +84,7 @@ def align_pairs(
     r_hat: float = 1.05,
     keep_chains: bool | None = None,
     max_steps: int = MAX_STEPS,
-    tolerance: float = TOLERANCE,
+    tolerance: float = SEARCH_TOLERANCE,
     progress: ProgressOption = None,
     n_threads: int | None = None,
     client: Client | None = None,
@@ -216,7 +158,7 @@ def align_pairs(
         method=method, tolerance=check_factor("tolerance", tolerance), seed=draws.as_key(seed),
         chains=_check_chains(n_chains, n_burn_in, n_draws, max_draws, r_hat),
     )  # fmt: skip
-    if method == "map":
+    if method == "map":  # draws need the likelihood of all pixels
         problem = replace(problem, grids=coarse_enough(problem.grids, space.cells))
     flat = is_flat(pairs.sources)[pairs.edges[:, 0]] | is_flat(pairs.targets)[pairs.edges[:, 1]]
     with silenced(progress):
@@ -226,8 +168,10 @@ def align_pairs(
             problem = calibrate_problem(problem, *pairs.take(some), progress, n_threads)
         keep = _decide_to_keep(keep_chains, problem, len(pairs))
         with track(len(pairs), "aligning", progress) as advance:
-            blocks = _align_all(problem, pairs, advance, n_threads, keep=keep, client=client)
-    return _join(problem, blocks, flat)
+            found = _align_all(problem, pairs, advance, n_threads, keep=keep, client=client)
+    found = replace(found, usable=found.usable & ~flat)
+    _warn_of_failures(method, found)
+    return found
 
 
 def align_quietly(
@@ -250,13 +194,21 @@ def set_up(
     max_steps: int,
     **options: Any,
 ) -> tuple[Problem, bool]:
-    """The problem for images of shape (n, channels, *spatial), and whether it is calibrated."""
+    """The problem for images of shape (n, channels, *spatial), and whether it is calibrated.
+
+    ``options``: other attributes of the problem.
+    """
     cells, spatial = prior.space.cells, shape[2:]
     check_resolution("sources", shape, cells)
     warn_of_fine_cells(shape, cells)
-    chosen, calibrated = choose_similarity(similarity, sigma, spatial)
-    options["max_steps"] = check_integer("max_steps", max_steps, 1)
-    return Problem.of(prior, spatial, chosen, **options), calibrated
+    chosen, calibrated = _choose_similarity(similarity, sigma, spatial)
+    coordinates = VertexCoordinates(prior.space)
+    problem = Problem(
+        coordinates, coordinates.precision(prior.precision), chosen,
+        pyramid(prior.space, spatial), max_steps=check_integer("max_steps", max_steps, 1),
+        **options,
+    )  # fmt: skip
+    return problem, calibrated
 
 
 def _align_all(
@@ -267,22 +219,26 @@ def _align_all(
     *,
     keep: bool = False,
     client: Client | None = None,
-) -> list[Aligned]:
+) -> Alignments:
+    """Align all pairs, block by block; posterior draws are returned if ``keep``."""
     n_threads = thread_count(n_threads)
     blocks = split_pairs(len(pairs), problem.coordinates.dim, 1 if client else n_threads)
     stop = threading.Event()
-    return map_blocks(
+    found = map_blocks(
         align_block if client else partial(align_block, stop=stop), (problem, pairs),
         [(block, keep) for block in blocks], advance=advance, n_threads=n_threads, client=client,
         stop=stop,
     )  # fmt: skip
+    if found:
+        return Alignments.join(found)
+    none, nobody = np.empty(0), np.empty(0, bool)
+    theta = np.empty((0, problem.coordinates.dim))
+    return Alignments(theta, none, none, nobody, nobody, {}, problem.similarity)
 
 
 def choose_calibration_pairs(candidates: NDArray[np.int64], n_values: int) -> NDArray[np.int64]:
     """Evenly spaced pairs of samples of ``n_values`` values, to calibrate a similarity on."""
-    n_pairs = min(noise.count_pairs(n_values), len(candidates))
-    spaced = np.linspace(0, len(candidates) - 1, n_pairs)
-    return candidates[spaced.round().astype(np.int64)]
+    return candidates[spaced(len(candidates), noise.count_pairs(n_values))]
 
 
 def calibrate_problem(
@@ -306,48 +262,25 @@ def calibrate_problem(
                 tolerance=LEARNING_TOLERANCE,
             )  # fmt: skip
             pairs = PairedImages.in_order(sources, targets)
-            blocks = _align_all(trial, pairs, advance, n_threads)
-            theta = np.concatenate([block.theta for block in blocks])
+            theta = _align_all(trial, pairs, advance, n_threads).theta
             warped = Warp(problem.coordinates.space, theta).image(sources, n_threads=n_threads)
             similarity = noise.calibrate(similarity, warped, sources, targets)
     return replace(problem, similarity=similarity)
 
 
-def _join(problem: Problem, blocks: list[Aligned], flat: NDArray[np.bool_]) -> Alignments:
-    def join(name: str) -> NDArray[Any]:
-        return np.concatenate([getattr(block, name) for block in blocks])
-
-    if not blocks:
-        empty = np.empty(0)
-        theta = np.empty((0, problem.coordinates.dim))
-        return Alignments(theta, empty, empty, flat, flat, {}, problem.similarity)
-    diagnostics = {
-        name: np.concatenate([block.diagnostics[name] for block in blocks])
-        for name in blocks[0].diagnostics
-    }
-    before, after, converged = join("loss_before"), join("loss_after"), join("converged")
-    usable = ~flat & np.isfinite(diagnostics["log_posterior"])
-    warn_of_failures(problem.method, converged, usable)
-    return Alignments(
-        join("theta"), before, after, converged, usable, diagnostics, problem.similarity,
-        [chain for block in blocks for chain in block.chains],
-        [trace for block in blocks for trace in block.densities],
-    )  # fmt: skip
-
-
-def warn_of_failures(method: str, converged: NDArray[np.bool_], usable: NDArray[np.bool_]) -> None:
-    """Warn if alignments have not converged or pairs could not be aligned."""
-    n = len(usable)
-    if not converged.all():
+def _warn_of_failures(method: str, found: Alignments) -> None:
+    n = len(found)
+    if not found.converged.all():
         remedy = "max_draws" if method in ("metropolis", "hmc") else "max_steps"
         warn_user(
-            f"{(~converged).sum()} of {n} alignments have not converged: see `converged` of the "
-            f"result. A larger `{remedy}` may help.",
+            f"{(~found.converged).sum()} of {n} alignments have not converged: see `converged` of "
+            f"the result. A larger `{remedy}` may help.",
             RuntimeWarning,
         )
-    if not usable.all():
+    if not found.usable.all():
         warn_user(
-            f"{n - usable.sum()} of {n} pairs could not be aligned: see `usable` of the result.",
+            f"{n - found.usable.sum()} of {n} pairs could not be aligned: see `usable` of the "
+            "result.",
             RuntimeWarning,
         )
 
@@ -389,7 +322,7 @@ def _check_edges(edges: ArrayLike, n_sources: int, n_targets: int) -> NDArray[np
 
 def _check_chains(
     n_chains: int, n_burn_in: int, n_draws: int, max_draws: int, r_hat: float
-) -> Chains:
+) -> ChainOptions:
     n_chains = check_integer("n_chains", n_chains, 1)
     n_draws = check_integer("n_draws", n_draws, 4)
     n_burn_in = check_integer("n_burn_in", n_burn_in, 0)
@@ -398,10 +331,10 @@ def _check_chains(
         raise ValueError(f"`n_chains` must be at most {MAX_CHAINS}, got {n_chains}.")
     if not isinstance(r_hat, Real) or not float(r_hat) > 1:
         raise ValueError(f"`r_hat` must be a number above 1, such as 1.05, got {r_hat!r}.")
-    return Chains(n_chains, n_burn_in, n_draws, max_draws, float(r_hat))
+    return ChainOptions(n_chains, n_burn_in, n_draws, max_draws, float(r_hat))
 
 
-def choose_similarity(
+def _choose_similarity(
     similarity: Any, sigma: Any, shape: tuple[int, ...]
 ) -> tuple[Similarity, bool]:
     """The similarity, and whether it is calibrated already."""

@@ -17,25 +17,25 @@ from dreamwarp.align import image_kernels as kernels
 from dreamwarp.align.chains import (
     MAX_CHAINS,
     MAX_SWEEPS,
-    Chains,
+    ChainOptions,
     Sampled,
     effective_size,
     sample_posterior,
 )
 from dreamwarp.align.images import MIN_PIXELS, reduce_images
-from dreamwarp.align.posterior import Coordinates, PairBlock, Posterior, build_grid
-from dreamwarp.align.prior import Prior
+from dreamwarp.align.posterior import PairBlock, Posterior, VertexCoordinates, build_grid
 from dreamwarp.align.search import Maximum, climb, find_maximum
 from dreamwarp.align.similarity import Custom, Similarity, SquaredError, squared_error
 from dreamwarp.align.surrogate import Surrogate
 from dreamwarp.core import draws
 from dreamwarp.core.cluster import run_on
 from dreamwarp.core.compiled import limit_algebra
-from dreamwarp.core.defaults import MAX_STEPS, TOLERANCE
-from dreamwarp.space.warp import Warp
+from dreamwarp.core.defaults import MAX_STEPS, SEARCH_TOLERANCE
+from dreamwarp.space import Warp, WarpSpace
 
 if TYPE_CHECKING:
     from distributed import Client
+    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 Images = NDArray[np.float32]
@@ -54,85 +54,102 @@ MAX_PER_CELL, MAX_PER_CELL_FOR_NOISE = 16, 8
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The settings shared by all pairs.
+    """The settings shared by all pairs."""
 
-    Attributes
-    ----------
-    coordinates : Coordinates
-    precision : (d, d)
-        Precision of the prior, for the coordinates x.
-    similarity : Similarity
-    grids : list of Grid
-        Resolutions, from coarse to fine.
-    method : str
-    max_steps : int
-        Largest number of steps per stage of the search. Each resolution and noise level is a stage.
-    tolerance : float
-        Predicted gain of a step, in nats, below which the search ends.
-    chains : Chains
-    seed : int
-    """
-
-    coordinates: Coordinates
-    precision: Array
+    coordinates: VertexCoordinates
+    precision: Array  # (d, d), of the prior, for the coordinates x
     similarity: Similarity
-    grids: list[kernels.Grid]
+    grids: list[kernels.PixelGrid]  # resolutions, from coarse to fine
     method: str = "map"
-    max_steps: int = MAX_STEPS
-    tolerance: float = TOLERANCE
-    chains: Chains = field(default_factory=Chains)
+    max_steps: int = MAX_STEPS  # per stage of the search: each resolution and noise level
+    tolerance: float = SEARCH_TOLERANCE  # predicted gain of a step that ends the search, in nats
+    chains: ChainOptions = field(default_factory=ChainOptions)
     seed: int = 0
-
-    @classmethod
-    def of(
-        cls, prior: Prior, shape: tuple[int, ...], similarity: Similarity, **options: Any
-    ) -> Problem:
-        """For images of a spatial shape, at all resolutions."""
-        coordinates = Coordinates(prior.space)
-        precision = coordinates.precision(prior.precision)
-        return cls(coordinates, precision, similarity, pyramid(coordinates, shape), **options)
 
 
 @dataclass(frozen=True, eq=False)
-class Aligned:
-    """Results for a block of n pairs.
+class Alignments:
+    """Warps between pairs of samples.
 
     Attributes
     ----------
     theta : (n, d)
+        The source of each pair, warped by θ, looks like the target. -θ aligns target to source.
     loss_before, loss_after : (n,)
+        Sum of squared differences to the target, without and with the warp. For similarities other
+        than ``"ssd"``, minus the log-likelihood.
     converged : (n,)
+        Whether the search ended before ``max_steps`` or, for samplers, whether chains converged.
+    usable : (n,)
+        False for pairs that can't be aligned because an image is constant. Posterior draws that fit
+        worse than the identity are usable: dropping them would bias the sample.
     diagnostics : dict of str to (n,)
-    chains, densities : lists of (n_chains, n_draws, d) and (n_chains, n_draws), or empty
-        Posterior draws of θ, and their log-posteriors.
+        ``n_steps`` of the search and ``log_posterior`` (up to a constant); for samplers also
+        ``r_hat`` (largest of all parameters), ``ess`` (smallest effective sample size),
+        ``acceptance`` and ``n_sweeps``.
+    similarity : Similarity
+        The calibrated similarity. Passed as ``similarity``, it gives the same alignments.
+    chains : list of (n_chains, n_draws, d)
+        Posterior draws of each pair's θ, without burn-in; empty if not kept.
+    log_posteriors : list of (n_chains, n_draws)
+        Their log-posteriors.
     """
 
     theta: Array
     loss_before: Array
     loss_after: Array
     converged: NDArray[np.bool_]
+    usable: NDArray[np.bool_]
     diagnostics: dict[str, NDArray[Any]]
-    chains: list[Array] = field(default_factory=list)
-    densities: list[Array] = field(default_factory=list)
+    similarity: Similarity
+    chains: list[Array] = field(default_factory=list, repr=False)
+    log_posteriors: list[Array] = field(default_factory=list, repr=False)
 
     def __len__(self) -> int:
         return len(self.theta)
 
+    def plot(self) -> Figure:
+        """Plot losses before and after or, if chains were kept, their traces."""
+        from dreamwarp.report.notebooks import plot_alignments
+
+        return plot_alignments(self)
+
+    def _repr_html_(self) -> str:
+        from dreamwarp.report.notebooks import summarize_alignments
+
+        return summarize_alignments(self)
+
+    @classmethod
+    def join(cls, parts: Sequence[Alignments]) -> Alignments:
+        """The pairs of all parts, at least one."""
+
+        def whole(name: str) -> NDArray[Any]:
+            return np.concatenate([getattr(part, name) for part in parts])
+
+        diagnostics = {
+            name: np.concatenate([part.diagnostics[name] for part in parts])
+            for name in parts[0].diagnostics
+        }
+        return cls(
+            whole("theta"), whole("loss_before"), whole("loss_after"), whole("converged"),
+            whole("usable"), diagnostics, parts[0].similarity,
+            [chains for part in parts for chains in part.chains],
+            [densities for part in parts for densities in part.log_posteriors],
+        )  # fmt: skip
+
+    @property
+    def sigma(self) -> float | None:
+        """Standard deviation of the pixel noise; None for similarities without it."""
+        return self.similarity.sigma if isinstance(self.similarity, SquaredError) else None
+
 
 @dataclass(frozen=True, eq=False)
 class PairedImages:
-    """Pairs of images, given by indices.
+    """Pairs of images, given by indices."""
 
-    Attributes
-    ----------
-    sources, targets : (n_images, channels, *spatial)
-    edges : (n, 2)
-        Indices of a source and of a target.
-    """
-
-    sources: Images
+    sources: Images  # (n_images, channels, *spatial)
     targets: Images
-    edges: NDArray[np.int64]
+    edges: NDArray[np.int64]  # (n, 2), indices of a source and of a target
 
     @classmethod
     def in_order(cls, sources: Images, targets: Images) -> PairedImages:
@@ -208,12 +225,12 @@ def _run_on_threads(
 # -- resolutions
 
 
-def pyramid(coordinates: Coordinates, shape: tuple[int, ...]) -> list[kernels.Grid]:
+def pyramid(space: WarpSpace, shape: tuple[int, ...]) -> list[kernels.PixelGrid]:
     """Grids of an image shape and of coarser ones, each about half the size of the next.
 
     At most ``MAX_LEVELS``, not counting those with more than ``MAX_PER_CELL`` pixels per cell.
     """
-    shapes, cells = [shape], coordinates.space.cells
+    shapes, cells = [shape], space.cells
     n_fine = int(_is_fine(shape, cells, MAX_PER_CELL))
     while len(shapes) < MAX_LEVELS + n_fine:
         half = tuple(-(-size // 2) for size in shapes[0])
@@ -221,12 +238,12 @@ def pyramid(coordinates: Coordinates, shape: tuple[int, ...]) -> list[kernels.Gr
             break
         shapes.insert(0, half)
         n_fine += int(_is_fine(half, cells, MAX_PER_CELL))
-    return [build_grid(coordinates.space, level) for level in shapes]
+    return [build_grid(space, level) for level in shapes]
 
 
 def coarse_enough(
-    grids: list[kernels.Grid], cells: tuple[int, ...], per_cell: int = MAX_PER_CELL
-) -> list[kernels.Grid]:
+    grids: list[kernels.PixelGrid], cells: tuple[int, ...], per_cell: int = MAX_PER_CELL
+) -> list[kernels.PixelGrid]:
     """Grids with at most ``per_cell`` pixels per cell along some axis; at least the coarsest."""
     return [grids[0], *(grid for grid in grids[1:] if not _is_fine(grid.shape, cells, per_cell))]
 
@@ -237,7 +254,7 @@ def _is_fine(shape: tuple[int, ...], cells: tuple[int, ...], per_cell: int) -> b
 
 
 def at_resolution(
-    problem: Problem, sources: Images, targets: Images, grid: kernels.Grid
+    problem: Problem, sources: Images, targets: Images, grid: kernels.PixelGrid
 ) -> Posterior:
     """The posterior of pairs of images (n, channels, *spatial), on a grid as fine or coarser."""
     n, n_channels, *shape = sources.shape
@@ -261,7 +278,7 @@ def align_block(
     block: slice,
     keep: bool = False,
     stop: threading.Event | None = None,
-) -> Aligned:
+) -> Alignments:
     """Align a block of pairs; posterior draws are returned if ``keep``."""
     problem, pairs = shared
     (sources, targets), numbers = pairs.take(block), np.arange(block.start, block.stop)
@@ -275,7 +292,7 @@ def align_block(
         normals = draws.normals(
             problem.seed, first_draws, x.shape[1], stream=draws.Stream.ALIGNMENT, n_threads=1
         )
-        x = Surrogate.measured(fine, x).spread(normals, everyone)
+        x = Surrogate.measured(fine, x).unwhiten(normals, everyone)
     elif problem.method != "map":
         sampled = sample_posterior(
             problem.method, fine, x, problem.chains, seed=problem.seed, numbers=numbers,
@@ -291,19 +308,18 @@ def align_block(
     to_theta = problem.coordinates.to_theta
     if fine.pairs.grid.shape == sources.shape[2:]:
         diagnostics["log_posterior"] = fine.log_density(x, everyone)
-        loss_after = loss_of_states(fine)
+        loss_after = _loss(fine.similarity, fine.states.values, fine.pairs.targets)
         loss_after = np.where(x.any(axis=1), loss_after, loss_before)  # equal, without rounding
     else:  # modes only: samplers use full images
         loss_before, loss_after = _full_losses(problem, to_theta(x), sources, targets)
         x[loss_after > loss_before] = 0.0  # at full resolution too, no loss may increase
         loss_after = np.minimum(loss_after, loss_before)
         diagnostics["log_posterior"] = fine.log_density(x, everyone)
-    theta = to_theta(x)
-    found_draws = sampled if keep else None
-    return Aligned(
-        theta, loss_before, loss_after, converged, diagnostics,
-        [to_theta(chains) for chains in found_draws.draws] if found_draws else [],
-        found_draws.densities if found_draws else [],
+    kept = sampled if keep else None
+    return Alignments(
+        to_theta(x), loss_before, loss_after, converged,
+        np.isfinite(diagnostics["log_posterior"]), diagnostics, problem.similarity,
+        [to_theta(chains) for chains in kept.draws] if kept else [], kept.densities if kept else [],
     )  # fmt: skip
 
 
@@ -334,11 +350,6 @@ def _excess(posterior: Posterior) -> Array:
 def loss_of_identity(posterior: Posterior) -> Array:
     """Loss (n,) without a warp."""
     return _loss(posterior.similarity, posterior.pairs.sources, posterior.pairs.targets)
-
-
-def loss_of_states(posterior: Posterior) -> Array:
-    """Loss (n,) of the warps for which the log-density was last computed."""
-    return _loss(posterior.similarity, posterior.states.values, posterior.pairs.targets)
 
 
 def _full_losses(

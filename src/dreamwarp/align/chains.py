@@ -9,9 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.align.hamiltonian import Hamiltonian
-from dreamwarp.align.metropolis import Metropolis
 from dreamwarp.align.posterior import Posterior
+from dreamwarp.align.samplers import Hamiltonian, Metropolis, Sampler
 from dreamwarp.align.search import SMALLEST_COARSE_GAIN, climb
 from dreamwarp.align.surrogate import Surrogate
 from dreamwarp.core import draws
@@ -39,7 +38,7 @@ MAX_CHAINS, MAX_SWEEPS = 2**10, 2**24
 
 
 @dataclass(frozen=True)
-class Chains:
+class ChainOptions:
     """Number and length of chains.
 
     Attributes
@@ -65,36 +64,21 @@ class Chains:
     r_hat: float = 1.05
 
 
-@dataclass(frozen=True)
-class Sampled:
-    """Draws and diagnostics of the chains of n pairs.
+class Sampled(NamedTuple):
+    """Draws and diagnostics of the chains of n pairs."""
 
-    Attributes
-    ----------
-    draws : list of (n_chains, n_draws, d)
-        Draws of x of each pair, without burn-in.
-    densities : list of (n_chains, n_draws)
-        Their log-posteriors, up to a constant.
-    acceptance : (n,)
-        Mean acceptance rate of those draws.
-    r_hat : (n,)
-        Largest split R-hat of any coordinate.
-    n_sweeps : (n,)
-        Sweeps of each chain, including burn-in.
-    """
-
-    draws: list[Array]
-    densities: list[Array]
-    acceptance: Array
-    r_hat: Array
-    n_sweeps: NDArray[np.int64]
+    draws: list[Array]  # (n_chains, n_draws, d) each: draws of x, without burn-in
+    densities: list[Array]  # (n_chains, n_draws) each: their log-posteriors, up to a constant
+    acceptance: Array  # (n,), mean acceptance rate of those draws
+    r_hat: Array  # (n,), largest split R-hat of any coordinate
+    n_sweeps: NDArray[np.int64]  # (n,), sweeps of each chain, including burn-in
 
 
 def sample_posterior(
     method: str,
     posterior: Posterior,
     modes: Array,
-    options: Chains,
+    options: ChainOptions,
     *,
     seed: int,
     numbers: NDArray[np.int64],
@@ -112,13 +96,13 @@ def sample_posterior(
     first = (np.repeat(numbers * MAX_CHAINS, n_chains) + everyone % n_chains) * MAX_SWEEPS
     normals = draws.normals(seed, first, modes.shape[1], stream=draws.Stream.ALIGNMENT, n_threads=1)
     x = _disperse(of_chains, surrogate, normals, n_chains)
-    sampler = _Sampler(Hamiltonian(of_chains, surrogate, x), seed, first, stop)
+    run = _Run(Hamiltonian(of_chains, surrogate, x), seed, first, stop)
     n_explored = options.n_burn_in - options.n_burn_in // FINAL_SHARE
-    sampler.explore(n_explored, n)
+    run.explore(n_explored, n)
     if method == "metropolis":
-        sampler.chains = Metropolis(of_chains, sampler.chains.surrogate, sampler.chains.x)
-    sampler.adapt_steps(everyone, n_explored, options.n_burn_in - n_explored)
-    return _run(sampler, options, n)
+        run.sampler = Metropolis(of_chains, run.sampler.surrogate, run.sampler.x)
+    run.adapt_steps(everyone, n_explored, options.n_burn_in - n_explored)
+    return _draw_until_converged(run, options, n)
 
 
 def _disperse(posterior: Posterior, surrogate: Surrogate, normals: Array, n_chains: int) -> Array:
@@ -130,7 +114,8 @@ def _disperse(posterior: Posterior, surrogate: Surrogate, normals: Array, n_chai
     everyone = np.arange(len(normals))
     others = np.flatnonzero(everyone % n_chains)
     x = surrogate.centers.copy()
-    wide = surrogate.widened(posterior.precision, LIKELIHOOD_SHARE).spread(normals[others], others)
+    prior = surrogate.widened(posterior.precision, LIKELIHOOD_SHARE)
+    wide = prior.unwhiten(normals[others], others)
     density = posterior.log_density(wide, others)
     x[others] = climb(
         posterior, wide, density, others, max_steps=MAX_CLIMB, smallest_gain=SMALLEST_COARSE_GAIN
@@ -158,27 +143,27 @@ class _Draws(NamedTuple):
         return _Draws(*(np.concatenate(both, axis=1) for both in zip(self, more, strict=True)))
 
 
-class _Sampler:
+class _Run:
     """Sweeps of the chains of a block, with numbered random draws."""
 
     def __init__(
-        self, chains: Hamiltonian, seed: int, first: NDArray[np.int64], stop: threading.Event
+        self, sampler: Sampler, seed: int, first: NDArray[np.int64], stop: threading.Event
     ) -> None:
-        self.chains: Hamiltonian | Metropolis = chains
+        self.sampler = sampler
         self._seed, self._first, self._stop = seed, first, stop
 
     def sweep(self, chosen: NDArray[np.int64], number: int, adaptation: float) -> Array:
         """Sweep ``number`` of the chosen chains; returns acceptance rates (k,)."""
         if self._stop.is_set():
             raise InterruptedError
-        numbers, chains = self._first[chosen] + number, self.chains
+        numbers, sampler = self._first[chosen] + number, self.sampler
         normals = draws.normals(
-            self._seed, numbers, chains.n_normals, stream=draws.Stream.ALIGNMENT, n_threads=1
+            self._seed, numbers, sampler.n_normals, stream=draws.Stream.ALIGNMENT, n_threads=1
         )
         uniforms = draws.uniforms(
-            self._seed, numbers, chains.n_uniforms, stream=draws.Stream.ACCEPTANCE, n_threads=1
+            self._seed, numbers, sampler.n_uniforms, stream=draws.Stream.ACCEPTANCE, n_threads=1
         )
-        return chains.sweep(chosen, normals, uniforms, adaptation)
+        return sampler.sweep(chosen, normals, uniforms, adaptation)
 
     def explore(self, last_sweep: int, n: int) -> None:
         """Burn-in: fit the surrogates of n pairs to their chains after each of ``N_STAGES`` stages.
@@ -186,15 +171,15 @@ class _Sampler:
         The first two stages have equal length; each later one is twice as long as the one before.
         A surrogate is fitted to the draws of a pair's chains and their mean Gauss-Newton Hessian.
         """
-        everyone, sweep = np.arange(len(self.chains.x)), 0
-        posterior = self.chains.posterior
+        everyone, sweep = np.arange(len(self.sampler.x)), 0
+        posterior = self.sampler.posterior
         for stage in range(N_STAGES - 1, -1, -1):
             first, last = sweep, last_sweep // 2**stage
             found, hessians = [], []
             while sweep < last:
                 sweep += 1
                 self.sweep(everyone, sweep, (sweep - first) ** -DECAY)
-                x = self.chains.x.copy()
+                x = self.sampler.x.copy()
                 found.append(x)
                 if (last - sweep) % HESSIAN_EVERY == 0:
                     posterior.move(x, everyone)
@@ -202,7 +187,7 @@ class _Sampler:
             if len(found) > 3:
                 n_chains, d = len(everyone) // n, posterior.coordinates.dim
                 mean = np.mean(hessians, 0).reshape(n, n_chains, d, d).mean(axis=1)
-                self.chains.surrogate = Surrogate.fitted(
+                self.sampler.surrogate = Surrogate.fitted(
                     np.stack(found, 1).reshape(n, -1, d), mean + posterior.precision
                 ).repeated(n_chains)
 
@@ -217,19 +202,19 @@ class _Sampler:
         found, densities, rates = [], [], []
         for s in range(1, n_draws + 1):
             rates.append(self.sweep(chosen, sweep + s, 0.0))
-            found.append(self.chains.x[chosen])
-            densities.append(self.chains.density[chosen])
+            found.append(self.sampler.x[chosen])
+            densities.append(self.sampler.density[chosen])
         return _Draws(np.stack(found, 1), np.stack(densities, 1), np.stack(rates, 1))
 
 
-def _run(sampler: _Sampler, options: Chains, n: int) -> Sampled:
+def _draw_until_converged(run: _Run, options: ChainOptions, n: int) -> Sampled:
     """Run chains until those of every pair have converged, or no draws are left.
 
     Draws from before the last change of a pair's surrogate are dropped, so that the kept draws of a
     chain are from one Markov chain whose target is the posterior.
     """
-    chains, n_chains = sampler.chains, options.n_chains
-    d, sweep, n_left = chains.x.shape[1], options.n_burn_in, options.max_draws
+    sampler, n_chains = run.sampler, options.n_chains
+    d, sweep, n_left = sampler.x.shape[1], options.n_burn_in, options.max_draws
     first_test, patience = options.n_draws, PATIENCE * options.n_draws
     active = np.arange(n)
     chosen, found = np.arange(n * n_chains), _Draws.none(n * n_chains, d)
@@ -237,7 +222,7 @@ def _run(sampler: _Sampler, options: Chains, n: int) -> Sampled:
     kept: dict[int, _Draws] = {}
     while True:
         n_more = min(found.x.shape[1] // 2 or first_test, n_left)
-        found = found.followed_by(sampler.draw(chosen, sweep, n_more))
+        found = found.followed_by(run.draw(chosen, sweep, n_more))
         n_left, sweep = n_left - n_more, sweep + n_more
         n_sweeps[active] = sweep
         by_pair = found.x.reshape(len(active), n_chains, -1, d)
@@ -251,8 +236,8 @@ def _run(sampler: _Sampler, options: Chains, n: int) -> Sampled:
         active, chosen, found = active[~done], chosen[rest], found.of(rest)
         if found.x.shape[1] >= patience and n_left >= 2 * patience:
             of_pairs = found.x.reshape(len(active), -1, d)
-            chains.surrogate = chains.surrogate.refitted(chosen, of_pairs)
-            sweep = sampler.adapt_steps(chosen, sweep, N_READAPT)
+            sampler.surrogate = sampler.surrogate.refitted(chosen, of_pairs)
+            sweep = run.adapt_steps(chosen, sweep, N_READAPT)
             found, patience = _Draws.none(len(chosen), d), 2 * patience
             first_test = patience // FIRST_TEST
     ordered = [kept[i] for i in range(n)]

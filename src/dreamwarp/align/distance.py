@@ -17,6 +17,7 @@ from dreamwarp.align.alignment import align_quietly
 from dreamwarp.align.noise import check_sigma
 from dreamwarp.align.prior import Prior, check_prior
 from dreamwarp.core.progress import ProgressOption, silenced, track
+from dreamwarp.core.samples import spaced
 from dreamwarp.core.validation import as_finite_array, check_integer
 from dreamwarp.space import WarpSpace
 
@@ -111,7 +112,7 @@ def estimate_sigma(
 def _estimate(space: WarpSpace, first: Array, second: Array, plain: Array, options: Any) -> float:
     """σ estimated from samples and their nearest different neighbours."""
     nearest = np.where(plain > 0.0, plain, np.inf).argmin(axis=1)
-    rows = np.linspace(0, len(first) - 1, min(len(first), N_CALIBRATION)).round().astype(int)
+    rows = spaced(len(first), N_CALIBRATION)
     found = align_quietly(space, first[rows], second[nearest[rows]], max_steps=MAX_STEPS, **options)
     return float(found.sigma or 0.0)
 

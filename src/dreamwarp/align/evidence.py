@@ -54,25 +54,15 @@ BLOCK = 32
 class Frame:
     """Coordinates u of the leading components of a prior, θ = F u.
 
-    Attributes
-    ----------
-    space : WarpSpace
-    matrix : (d, r)
-        F, ordered by decreasing mean square displacement.
-    inverse : (r, d)
-        u = inverse θ.
-    rest_matrix, rest_inverse : (d, d - r), (d - r, d)
-        The same for the other components, which keep the prior's distribution.
-    squares : (r,)
-        Mean square displacement of each component.
+    The other components keep the prior's distribution.
     """
 
     space: WarpSpace
-    matrix: Array
-    inverse: Array
-    rest_matrix: Array
-    rest_inverse: Array
-    squares: Array
+    matrix: Array  # (d, r), F, ordered by decreasing mean square displacement
+    inverse: Array  # (r, d): u = inverse θ
+    rest_matrix: Array  # (d, d - r), F of the other components
+    rest_inverse: Array  # (d - r, d)
+    squares: Array  # (r,), mean square displacement of each component
 
     @classmethod
     def of(cls, prior: Prior, negligible: float = 0.0, n_least: int = 1) -> Frame:
@@ -126,44 +116,26 @@ class Frame:
         return Prior(self.space, root, whitener)
 
 
-class Posteriors(NamedTuple):
-    """Posteriors of n pairs under one prior.
+class Conditioned(NamedTuple):
+    """Posteriors of n pairs under one prior: the result of :meth:`Evidence.condition`."""
 
-    Attributes
-    ----------
-    means : (n, r)
-    moment : (r, r)
-        Sum over pairs of the posterior mean of u uᵀ.
-    log_marginals : (n,)
-        Marginal log-likelihoods, without c.
-    """
-
-    means: Array
-    moment: Array
-    log_marginals: Array
+    means: Array  # (n, r), of u
+    moment: Array  # (r, r), the sum over pairs of the posterior mean of u uᵀ
+    log_marginals: Array  # (n,), marginal log-likelihoods without c
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """Quadratic log-likelihoods of n pairs.
 
-    Attributes
-    ----------
-    theta : (n, d)
-        Points of approximation, the modes.
-    linear : (n, r)
-        b.
-    curvatures : (n, r, r)
-        H. float32 for images, to save memory; float64 for points, which determine
-        some components a million times better than others.
-    constants : (n,)
-        c, up to a term that depends on the noise alone.
+    H is float32 for images, to save memory. It is float64 for points, which determine some
+    components a million times better than others.
     """
 
-    theta: Array
-    linear: Array
-    curvatures: NDArray[np.floating]
-    constants: Array
+    theta: Array  # (n, d), points of approximation: the modes
+    linear: Array  # (n, r), b
+    curvatures: NDArray[np.floating]  # (n, r, r), H
+    constants: Array  # (n,), c, up to a term that depends on the noise alone
 
     def __len__(self) -> int:
         return len(self.linear)
@@ -192,7 +164,7 @@ class Evidence:
         weight: float = 1.0,
         covariances_out: NDArray[np.float32] | None = None,
         n_threads: int | None = None,
-    ) -> Posteriors:
+    ) -> Conditioned:
         """Posteriors of the chosen pairs under u ~ N(0, covariance).
 
         Their covariances are written to the rows ``chosen`` of ``covariances_out`` (n, r, r).
@@ -222,7 +194,7 @@ class Evidence:
         blocks = [slice(i, min(i + size, len(rows))) for i in range(0, len(rows), size or 1)]
         with limit_algebra():
             moment = sum(map_on_threads(work, blocks, n_threads), np.zeros_like(precision))
-        return Posteriors(means, moment, log_marginals)
+        return Conditioned(means, moment, log_marginals)
 
 
 class EvidenceFinder:

@@ -42,7 +42,7 @@ class States(NamedTuple):
     values: NDArray[np.float32]  # (n, channels, m)
 
 
-class Grid(NamedTuple):
+class PixelGrid(NamedTuple):
     """Centres of the pixels, where paths start, and how to interpolate between pixels."""
 
     starts: Starts
@@ -235,7 +235,7 @@ def fold(matrix):
 @kernel
 def linearise(
     first, last, mesh, grid, unknown, velocities, lengths, chosen, sources, states,
-    slopes, curvatures, capacity, into, gradients, hessians, entries,
+    slopes, curvatures, capacity, gradients, hessians, entries,
 ):  # fmt: skip
     """Gradient and minus the Gauss-Newton Hessian of the log-likelihood, in the unknowns.
 
@@ -248,9 +248,7 @@ def linearise(
         second derivative.
     capacity : int
         Capacity of the log of a pair's paths.
-    into : (k,)
-        Indices of the results in ``gradients`` and ``hessians``.
-    gradients, hessians : (n, unknowns), (n, unknowns, unknowns) or (n, 0, 0)
+    gradients, hessians : (k, unknowns), (k, unknowns, unknowns) or (k, 0, 0)
     entries : (k,)
         Receives the number of log entries needed. If it exceeds the capacity, there are no results.
     """
@@ -284,7 +282,7 @@ def linearise(
         entries[task] = log.n_entries[0]
         if log.n_entries[0] > capacity:
             continue
-        gradient, hessian = gradients[into[task]], hessians[into[task]]
+        gradient, hessian = gradients[task], hessians[task]
         gradient[:] = 0.0
         hessian[:] = 0.0
         owners[:] = -1

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from dreamwarp.align.alignment import align_quietly
 from dreamwarp.align.prior import Prior
 from dreamwarp.core.progress import ProgressOption, silenced, track
+from dreamwarp.core.samples import check_layout
 from dreamwarp.core.validation import as_finite_array, check_integer
 from dreamwarp.space import Warp, WarpSpace
 
@@ -73,13 +74,11 @@ def frechet_mean(
     FrechetMean
     """
     samples = as_finite_array("X", X)
-    if samples.ndim not in (space.ndim + 1, space.ndim + 2) or not len(samples):
-        raise ValueError(
-            f"`X` must have shape (n, *spatial) or (n, channels, *spatial) with {space.ndim} "
-            f"spatial axes, at least one sample, got {samples.shape}."
-        )
+    check_layout("X", samples.shape, space.ndim)
+    if not len(samples):
+        raise ValueError("`X` must hold at least one sample, got none.")
     n_rounds = check_integer("max_rounds", max_rounds, 1)
-    mean, spread = samples.mean(axis=0), float(samples.var(axis=0).mean())
+    mean, before = samples.mean(axis=0), float(samples.var(axis=0).mean())
     noise, done = sigma, 0
     with silenced(progress), track(n_rounds, "finding the mean", progress) as advance:
         for _ in range(n_rounds):
@@ -92,9 +91,9 @@ def frechet_mean(
             aligned = Warp(space, theta).image(samples, n_threads=n_threads)
             change, mean = aligned.mean(axis=0) - mean, aligned.mean(axis=0)
             advance(1)
-            if (change**2).mean() <= SMALLEST_CHANGE**2 * spread:
+            if (change**2).mean() <= SMALLEST_CHANGE**2 * before:
                 break
     after = float(((aligned - mean) ** 2).mean())
-    if after >= spread:  # no alignment reduces the variance
-        theta, aligned, mean, after = np.zeros_like(theta), samples, samples.mean(axis=0), spread
-    return FrechetMean(mean, theta, aligned, spread, after, done)
+    if after >= before:  # no alignment reduces the variance
+        theta, aligned, mean, after = np.zeros_like(theta), samples, samples.mean(axis=0), before
+    return FrechetMean(mean, theta, aligned, before, after, done)

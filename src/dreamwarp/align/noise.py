@@ -40,11 +40,10 @@ Images = NDArray[np.float32]
 # fewer pairs: N_VALUES values in total, but at least MIN_PAIRS pairs.
 N_PAIRS, N_ROUNDS = 128, 4
 N_VALUES, MIN_PAIRS = 2**18, 24
-# Initial σ relative to the rms difference of images, and smallest σ relative to their standard
-# deviation.
-FIRST_SHARE, LOWEST_SHARE = 1.0, 0.05
-# Bounds on the effective fraction of independent pixels.
-SMALLEST_SHARE, LARGEST_SHARE = 1e-3, 1.0
+# Smallest σ, relative to the standard deviation of the images.
+LOWEST_SHARE = 0.05
+# Smallest effective fraction of independent pixels; the largest is 1.
+SMALLEST_SHARE = 1e-3
 
 
 def count_pairs(n_values: int) -> int:
@@ -65,11 +64,11 @@ def check_sigma(sigma: Any) -> float | Literal["auto"]:
 
 
 def first_guess(similarity: Similarity, sources: Images, targets: Images) -> Similarity:
-    """The similarity for the first alignment, before residuals are known."""
+    """The similarity for the first alignment: σ is the rms difference of the images."""
     if not isinstance(similarity, SquaredError):
         return similarity
     before = float(np.sqrt(np.mean((sources - targets) ** 2, dtype=np.float64)))
-    return SquaredError(max(FIRST_SHARE * before, _lowest_sigma(sources)))
+    return SquaredError(max(before, _lowest_sigma(sources)))
 
 
 def calibrate(
@@ -92,7 +91,7 @@ def calibrate(
     ratio = np.mean(curvatures, axis=(1, 2))[known] / squares[known, 0, 0]
     scaled = (slopes[known] / np.sqrt(squares[known])).reshape(-1, *warped.shape[1:])
     share = float(np.median(ratio)) / patch_size(scaled, n_axes)
-    return replace(similarity, independent=min(max(share, SMALLEST_SHARE), LARGEST_SHARE))
+    return replace(similarity, independent=min(max(share, SMALLEST_SHARE), 1.0))
 
 
 def _lowest_sigma(sources: Images) -> float:

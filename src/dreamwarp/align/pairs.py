@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,24 +23,11 @@ MAX_VALUE = 1e100
 MOST_NAMED = 10
 
 
-class NeighborFinder(Protocol):
-    """Interface of ``finder``: scikit-learn's convention for neighbour searches."""
-
-    def fit(self, X: NDArray[np.floating]) -> Any:
-        """Index the samples (n, size)."""
-
-    def kneighbors(
-        self, X: None = None, n_neighbors: int | None = None, return_distance: bool = True
-    ) -> Any:
-        """Indices of the nearest other samples of every sample: (n, n_neighbors)."""
-
-
 def neighbor_pairs(
     X: ArrayLike,
     y: ArrayLike | None = None,
     *,
     n_neighbors: int = N_NEIGHBORS,
-    finder: NeighborFinder | None = None,
     n_threads: int | None = None,
 ) -> NDArray[np.int64]:
     """Pairs of samples of which one is among the nearest neighbours of the other.
@@ -56,13 +43,8 @@ def neighbor_pairs(
     n_neighbors : int
         K in the paper. A class of at most K samples gives all its pairs. A class of one sample
         gives none, and a warning names it.
-    finder : optional
-        Another search with scikit-learn's ``fit`` and ``kneighbors``: an approximate index for
-        millions of samples, or ``sklearn.neighbors.NearestNeighbors`` with another metric. Default:
-        an exact search, with ties broken by the lower index.
     n_threads : int, optional
-        Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it. Not used
-        by a ``finder``, which has its own settings.
+        Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it.
 
     Returns
     -------
@@ -71,8 +53,10 @@ def neighbor_pairs(
 
     Notes
     -----
-    The exact search takes O(n²) time per class, and memory for one or two floating-point copies of
-    ``X``. Distances are float64 sums, so those of integers are exact.
+    The search is exact, with ties broken by the lower index. It takes O(n²) time per class, and
+    memory for one or two floating-point copies of ``X``. Distances are float64 sums, so those of
+    integers are exact. For millions of samples, pass the edges of an approximate search to
+    :func:`align_pairs`.
 
     Examples
     --------
@@ -87,7 +71,7 @@ def neighbor_pairs(
     names, members = _split_classes(y, len(samples))
     _report_lone_samples(names, [len(rows) for rows in members])
     edges = [
-        rows[_class_edges(samples[rows], n_neighbors, finder, n_threads)]
+        rows[_class_edges(samples[rows], n_neighbors, n_threads)]
         for rows in members
         if len(rows) > 1
     ]
@@ -143,7 +127,7 @@ def choose_balanced(groups: NDArray[np.int64], n: int) -> NDArray[np.int64]:
 
 
 def _class_edges(
-    samples: NDArray[Any], n_neighbors: int, finder: NeighborFinder | None, n_threads: int | None
+    samples: NDArray[Any], n_neighbors: int, n_threads: int | None
 ) -> NDArray[np.int64]:
     """Edges (e, 2), with i < j, between samples (n, size) of one class; may have duplicates."""
     n = len(samples)
@@ -151,32 +135,9 @@ def _class_edges(
         return np.stack(np.triu_indices(n, 1), axis=1)
     small = samples.dtype.name in SMALL_DTYPES
     numbers = np.ascontiguousarray(samples, np.float32 if small else np.float64)
-    if finder is None:
-        nearest = find_nearest(numbers, n_neighbors, n_threads)
-    else:
-        nearest = _query(finder, numbers, n_neighbors)
+    nearest = find_nearest(numbers, n_neighbors, n_threads)
     edges = np.stack([np.repeat(np.arange(n), n_neighbors), nearest.ravel()], axis=1)
-    return np.sort(edges[edges[:, 0] != edges[:, 1]], axis=1)
-
-
-def _query(
-    finder: NeighborFinder, samples: NDArray[np.floating], n_neighbors: int
-) -> NDArray[np.int64]:
-    finder.fit(samples)
-    nearest = np.asarray(finder.kneighbors(n_neighbors=n_neighbors, return_distance=False))
-    shape = len(samples), n_neighbors
-    if nearest.shape != shape or nearest.dtype.kind not in "iu":
-        raise ValueError(
-            f"`finder.kneighbors` must return integers of shape {shape}, as scikit-learn's does, "
-            f"got dtype {nearest.dtype} and shape {nearest.shape}."
-        )
-    if nearest.min() < 0 or nearest.max() >= len(samples):
-        raise ValueError(
-            f"`finder.kneighbors` must return indices from 0 to {len(samples) - 1}, got "
-            f"{nearest.min()} to {nearest.max()}. If it found too few neighbours, make its search "
-            "more thorough."
-        )
-    return nearest.astype(np.int64)
+    return np.sort(edges, axis=1)
 
 
 # -- checks

@@ -22,6 +22,7 @@ from dreamwarp.align.noise import check_sigma
 from dreamwarp.align.prior import Prior, check_prior
 from dreamwarp.core.compiled import limit_algebra
 from dreamwarp.core.progress import ProgressOption, silenced, track, without_callback
+from dreamwarp.core.samples import spaced
 from dreamwarp.core.validation import as_finite_array, check_choice, check_integer, warn_user
 from dreamwarp.space import WarpSpace
 
@@ -131,7 +132,10 @@ def measure_points(
         match = "known" if all(s.shape == t.shape for s, t in pairs) else "nearest"
     elif match == "known":
         _check_counts(pairs)
-    pairs = [_thin_pair(s, t, max_points, match) for s, t in pairs]
+    # Known pairs keep equal indices. Otherwise a target keeps more points, so that every source
+    # point has one nearby.
+    n_target = max_points if match == "known" else 4 * max_points
+    pairs = [(thin(s, max_points), thin(t, n_target)) for s, t in pairs]
     searches = [_Search(frame, s, t, match == "known", max_steps) for s, t in pairs]
     # Matrices are small: threads of the linear algebra would mostly wait for each other.
     with silenced(progress), limit_algebra():
@@ -178,8 +182,7 @@ def _align_all(
 
 def _estimate_sigma(searches: list[_Search], progress: ProgressOption) -> float:
     """Fixed point of σ² = Σ |residual|² / (number of coordinates - effective parameters)."""
-    some = [searches[k] for k in np.linspace(0, len(searches) - 1, N_PAIRS).round().astype(int)]
-    some = list(dict.fromkeys(some))
+    some = [searches[k] for k in spaced(len(searches), N_PAIRS)]
     zero = np.zeros(some[0].frame.rank)
     sigma = max(float(np.sqrt(np.mean([s.loss(zero) for s in some]) / 2.0)), LEAST_SIGMA)
     with track(N_ROUNDS * len(some), "estimating noise", without_callback(progress)) as advance:
@@ -348,16 +351,6 @@ def _check_counts(pairs: list[tuple[Array, Array]]) -> None:
             )
 
 
-def _thin_pair(source: Array, target: Array, most: int, match: Match) -> tuple[Array, Array]:
-    """Reduce both sets, to equal indices if correspondence is known.
-
-    Otherwise the target keeps more points, so that every source point has one nearby.
-    """
-    return thin(source, most), thin(target, most if match == "known" else 4 * most)
-
-
 def thin(points: Array, most: int) -> Array:
     """At most ``most`` of the points (m, ndim), evenly spaced by index."""
-    if len(points) <= most:
-        return points
-    return points[np.linspace(0, len(points) - 1, most).round().astype(int)]
+    return points[spaced(len(points), most)]

@@ -20,17 +20,17 @@ from dreamwarp.core.compiled import count_chunks
 from dreamwarp.core.interpolation import EDGE, WRAP
 from dreamwarp.core.lanes import FIELDS
 from dreamwarp.core.samples import pixel_centers
-from dreamwarp.space import WarpSpace, coordinates, fast
+from dreamwarp.space import WarpSpace, fast
+from dreamwarp.space.velocities import node_velocities
+from dreamwarp.space.warpspace import FLOW_TOLERANCE
 
 Array = NDArray[np.float64]
 
-# Largest error of a path, in domain units: a hundredth of a pixel at 100 pixels per axis.
-TOLERANCE = 1e-4
 # Initial capacity of the log of crossings, per pixel; it grows as needed.
 ENTRIES_PER_PIXEL = 3
 
 
-class Coordinates:
+class VertexCoordinates:
     """Free vertex velocities x of a space, and their conversion to θ and to velocity fields."""
 
     def __init__(self, space: WarpSpace) -> None:
@@ -75,16 +75,16 @@ class Coordinates:
         n, cells = len(x), self.mesh.cells
         velocities = np.zeros((n, len(self.mesh.nodes), len(cells)))
         bounds = np.empty(n), np.empty(n), np.empty(n)
-        coordinates.node_velocities(
+        node_velocities(
             0, count_chunks(n, FIELDS), self.mesh, self.unknown, self._identity,
             np.ascontiguousarray(x), velocities, *bounds,
         )  # fmt: skip
         lengths, ease = np.empty(n), np.empty(n)
-        fast.step_lengths(0, n, cells, *bounds, TOLERANCE, lengths, ease)
+        fast.step_lengths(0, n, cells, *bounds, FLOW_TOLERANCE, lengths, ease)
         return velocities, lengths, ease
 
 
-def build_grid(space: WarpSpace, shape: tuple[int, ...]) -> kernels.Grid:
+def build_grid(space: WarpSpace, shape: tuple[int, ...]) -> kernels.PixelGrid:
     """The pixels of samples of the given spatial shape."""
     points = pixel_centers(shape)
     regions = np.empty(len(points), np.uint32)
@@ -93,7 +93,7 @@ def build_grid(space: WarpSpace, shape: tuple[int, ...]) -> kernels.Grid:
     fast.enter_all(0, len(points), space.mesh, points[None], only, regions, weights, turns)
     rule = WRAP if space.boundary == "periodic" else EDGE
     starts = fast.Starts(regions, weights, turns)
-    return kernels.Grid(starts, shape, np.array(shape, np.float32), rule)
+    return kernels.PixelGrid(starts, shape, np.array(shape, np.float32), rule)
 
 
 class PairBlock(NamedTuple):
@@ -101,7 +101,7 @@ class PairBlock(NamedTuple):
 
     sources: NDArray[np.float32]  # (n, channels, m)
     targets: NDArray[np.float32]  # (n, channels, m)
-    grid: kernels.Grid
+    grid: kernels.PixelGrid
 
 
 class Posterior:
@@ -109,7 +109,7 @@ class Posterior:
 
     Parameters
     ----------
-    coordinates : Coordinates
+    coordinates : VertexCoordinates
     precision : (d, d)
         Precision of the prior, for x.
     pairs : PairBlock
@@ -120,7 +120,7 @@ class Posterior:
 
     def __init__(
         self,
-        coordinates: Coordinates,
+        coordinates: VertexCoordinates,
         precision: Array,
         pairs: PairBlock,
         similarity: Similarity,
@@ -206,20 +206,8 @@ class Posterior:
         """
         n, d = x.shape
         gradients, hessians = np.empty((n, d)), np.empty((n, d, d) if second else (n, 0, 0))
-        self.put_derivatives(x, chosen, np.arange(n), gradients, hessians)
-        return gradients, hessians
-
-    def put_derivatives(
-        self,
-        x: Array,
-        chosen: NDArray[np.int64],
-        places: NDArray[np.int64],
-        gradients: Array,
-        hessians: Array,
-    ) -> None:
-        """Write :meth:`derivatives` to rows ``places`` (k,) of arrays (n, d) and (n, d, d)."""
-        if not len(x):
-            return
+        if not n:  # as above
+            return gradients, hessians
         slopes, curvatures = self.similarity.derivatives(
             self.states.values[chosen], self.pairs.targets[chosen]
         )
@@ -229,14 +217,15 @@ class Posterior:
         velocities, lengths, _ = self.coordinates.fields(x)
         assert (lengths > 0.0).all(), "x has no finite log-density"
         while True:
-            entries = np.zeros(len(x), np.int64)
+            entries = np.zeros(n, np.int64)
             kernels.linearise(
-                0, len(x), self.coordinates.mesh, self.pairs.grid, self.coordinates.unknown,
+                0, n, self.coordinates.mesh, self.pairs.grid, self.coordinates.unknown,
                 velocities, lengths, chosen, self.pairs.sources, self.states, slopes, curvatures,
-                self._capacity, places, gradients, hessians, entries,
+                self._capacity, gradients, hessians, entries,
             )  # fmt: skip
             needed = int(entries.max(initial=0))
             if needed <= self._capacity:
                 break
             self._capacity = needed * 3 // 2
-        gradients[places] += self.log_prior(x)[1]
+        gradients += self.log_prior(x)[1]
+        return gradients, hessians

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import cached_property
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.compiled import limit_algebra
 from dreamwarp.core.defaults import DISPLACEMENT, LENGTH
+from dreamwarp.core.validation import check_integer
 from dreamwarp.space import WarpSpace
 
 Array = NDArray[np.float64]
@@ -94,20 +95,13 @@ class Prior:
         out = self._log_constant - 0.5 * np.einsum("nr,nr->n", white, white)
         return float(out[0]) if single else out
 
-    def gradient(self, theta: ArrayLike) -> Array:
-        """Gradient -Q θ of :meth:`log_prob` at θ (n, d): (n, d)."""
-        values, single = self.space.check_theta(theta)
-        out = -np.einsum("de,ne->nd", self.precision, values)
-        return out[0] if single else out
-
     def sample(self, n: int, seed: int | np.random.Generator = 0) -> Array:
         """Draws of θ: (n, d). Draw k depends on the seed and k alone.
 
         Draws from an improper density have no component along its flat directions.
         """
-        if not isinstance(n, Integral) or isinstance(n, bool) or n < 0:
-            raise ValueError(f"`n` must be an integer of at least 0, got {n!r}.")
-        normal = np.random.default_rng(seed).standard_normal((int(n), self.rank))
+        shape = check_integer("n", n, 0), self.rank
+        normal = np.random.default_rng(seed).standard_normal(shape)
         # einsum: the order of summation of a matrix product may depend on the number of draws.
         return np.asarray(np.einsum("dr,nr->nd", self.root, normal))
 
@@ -157,8 +151,8 @@ class SmoothPrior(Prior):
         self, space: WarpSpace, *, displacement: float = DISPLACEMENT, length: float = LENGTH
     ) -> None:
         _check_space(space)
-        self.displacement = _check_displacement(displacement)
-        self.length = _check_length(length)
+        self.displacement = _check_share("displacement", displacement, 0.0, 1.0)
+        self.length = _check_share("length", length, MIN_LENGTH, MAX_LENGTH)
         with _few_threads(space):
             super().__init__(space, *self._factors(space))
 
@@ -215,7 +209,7 @@ class GMRFPrior(Prior):
         self, space: WarpSpace, *, displacement: float = DISPLACEMENT, order: int = 2
     ) -> None:
         _check_space(space)
-        self.displacement = _check_displacement(displacement)
+        self.displacement = _check_share("displacement", displacement, 0.0, 1.0)
         if order not in (1, 2):
             raise ValueError(f"`order` must be 1 or 2, got {order!r}.")
         self.order = int(order)
@@ -414,23 +408,13 @@ def _check_space(space: Any) -> None:
         raise TypeError(f"`space` must be a WarpSpace, got {type(space).__name__}.")
 
 
-def _check_displacement(displacement: Any) -> float:
-    if not _is_number(displacement) or not 0.0 < displacement <= 1.0:
+def _check_share(name: str, value: Any, low: float, high: float) -> float:
+    """Return a share of the domain, above 0, as float; raise if it is out of range."""
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    if not is_number or not low <= value <= high or value == 0.0:
+        rule = f"from {low:g} to {high:g}" if low > 0.0 else f"above 0 and up to {high:g}"
         raise ValueError(
-            "`displacement` must be a number above 0 and up to 1, a share of the domain, got "
-            f"{displacement!r}. Divide pixels by the size of the image."
+            f"`{name}` must be a number {rule}, a share of the domain, got {value!r}. Divide "
+            "pixels by the size of the image."
         )
-    return float(displacement)
-
-
-def _check_length(length: Any) -> float:
-    if not _is_number(length) or not MIN_LENGTH <= length <= MAX_LENGTH:
-        raise ValueError(
-            f"`length` must be a number from {MIN_LENGTH:g} to {MAX_LENGTH:g}, a share of the "
-            f"domain, got {length!r}. Divide pixels by the size of the image."
-        )
-    return float(length)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+    return float(value)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.align import algebra
 from dreamwarp.align.posterior import Posterior
-from dreamwarp.core.defaults import TOLERANCE
+from dreamwarp.core.defaults import SEARCH_TOLERANCE
 
 Array = NDArray[np.float64]
 
@@ -44,7 +44,7 @@ def find_maximum(
     excess: Array,
     *,
     max_steps: int,
-    smallest_gain: float = TOLERANCE,
+    smallest_gain: float = SEARCH_TOLERANCE,
 ) -> Maximum:
     """Search from the identity, from coarse to fine levels; returns maxima of the last level.
 
@@ -127,7 +127,7 @@ def climb(
 
     for _ in range(max_steps):
         new = np.flatnonzero(active & moved)
-        posterior.put_derivatives(x[new], pairs[new], new, gradients, hessians)
+        gradients[new], hessians[new] = posterior.derivatives(x[new], pairs[new])
         moved[new] = False
         chosen = np.flatnonzero(active)
         steps, predicted = solve(chosen, damping[chosen])

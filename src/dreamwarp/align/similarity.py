@@ -103,13 +103,13 @@ class NormalizedCrossCorrelation:
 
     def derivatives(self, values: Values, targets: Values) -> tuple[Array, Array]:
         """The curvature is that of a regression with fixed noise."""
-        v, t, correlation, spread = self._standardise(values, targets)
+        v, t, correlation, deviation = self._standardise(values, targets)
         m, shape = v.shape[1], values.shape
         unexplained = 1.0 + self.noise - correlation**2
         by_correlation = self.independent * m * correlation / unexplained
-        by_values = (t - correlation[:, None] * v) / (m * spread[:, None])
+        by_values = (t - correlation[:, None] * v) / (m * deviation[:, None])
         slopes = by_correlation[:, None] * by_values
-        precision = self.independent * correlation**2 / (unexplained * spread**2)
+        precision = self.independent * correlation**2 / (unexplained * deviation**2)
         curvatures = np.broadcast_to(precision[:, None, None], shape)
         return slopes.reshape(shape), curvatures
 
@@ -119,11 +119,11 @@ class NormalizedCrossCorrelation:
         v, t = (a.reshape(len(a), -1).astype(np.float64) for a in (values, targets))
         v -= v.mean(axis=1, keepdims=True)
         t -= t.mean(axis=1, keepdims=True)
-        spread_v = np.maximum(np.sqrt(np.mean(v * v, axis=1)), 1e-6)
-        spread_t = np.maximum(np.sqrt(np.mean(t * t, axis=1)), 1e-6)
-        v /= spread_v[:, None]
-        t /= spread_t[:, None]
-        return v, t, np.mean(v * t, axis=1), spread_v
+        deviation = np.maximum(np.sqrt(np.mean(v * v, axis=1)), 1e-6)
+        deviation_t = np.maximum(np.sqrt(np.mean(t * t, axis=1)), 1e-6)
+        v /= deviation[:, None]
+        t /= deviation_t[:, None]
+        return v, t, np.mean(v * t, axis=1), deviation
 
 
 # -- invariant to any relation of intensities

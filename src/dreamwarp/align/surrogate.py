@@ -82,7 +82,7 @@ class Surrogate:
         about = z - np.einsum("nd,d->n", directions, z)[:, None] * directions
         slopes, known = np.zeros((2, *directions.shape)), np.ones(len(directions), bool)
         for side, sign in enumerate((-1.0, 1.0)):
-            x = self.spread(about + sign * REACH * directions, everyone)
+            x = self.unwhiten(about + sign * REACH * directions, everyone)
             known &= np.isfinite(posterior.log_density(x, everyone))
             some = np.flatnonzero(known)
             gradients = posterior.derivatives(x[some], some, second=False)[0]
@@ -131,20 +131,20 @@ class Surrogate:
         matrices = precision + share * (self.matrices - precision)
         return Surrogate(np.zeros_like(self.centers), matrices)
 
-    def spread(self, normals: Array, which: NDArray[np.int64]) -> Array:
+    def unwhiten(self, normals: Array, which: NDArray[np.int64]) -> Array:
         """Draws center + U⁻¹ normals (k, d) of the surrogates ``which`` (k,)."""
         out = normals.copy()
         algebra.divide_all(0, len(out), self.factors, which, False, out)
         return out + self.centers[which]
 
     def whiten(self, x: Array, which: NDArray[np.int64]) -> Array:
-        """U (x - center), the inverse of :meth:`spread`."""
+        """U (x - center), the inverse of :meth:`unwhiten`."""
         out = np.empty(x.shape)
         algebra.multiply_all(0, len(out), self.factors, which, x - self.centers[which], out)
         return out
 
     def pull(self, gradients: Array, which: NDArray[np.int64]) -> Array:
-        """U⁻ᵀ gradients (k, d): derivatives with respect to the normals of :meth:`spread`."""
+        """U⁻ᵀ gradients (k, d): derivatives with respect to the normals of :meth:`unwhiten`."""
         out = gradients.copy()
         algebra.divide_all(0, len(out), self.factors, which, True, out)
         return out

@@ -97,13 +97,12 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         the cells explains. So does brightness: it is equalized if that makes samples of a class
         more alike. None: samples are aligned as they are. ``"auto"``: 4 for ``method="eb"``, else
         None.
-    model : {"template", "gaussian", "kde"}
+    model : {"template", "gaussian"}
         Kind of distribution, the ``kind`` of :meth:`~dreamwarp.WarpModel.fit`. ``"template"``:
         samples of the fit get warps toward their own neighbours (posterior modes) plus noise of
         their class. Other samples, and networks unless given ``templates``, get draws from the
         Gaussian of their class. ``"gaussian"``: all samples get draws from the Gaussian of their
-        class; with ``method="map"`` or ``"metropolis"`` this is the paper's model. ``"kde"``: a
-        kernel density estimate; with ``method="eb"``, of posterior modes.
+        class; with ``method="map"`` or ``"metropolis"`` this is the paper's model.
     strength : float or "auto"
         Factor on the learned warps. ``"auto"``: chosen by :meth:`judge`, from 0.5 to 1.4, or up to
         4 if 1.4 is best; 0 (no warps) unless warps help a nearest-neighbour classifier. A number is
@@ -191,7 +190,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         max_draws: int = MAX_DRAWS,
         max_pairs: int | None = None,
         pixels_per_cell: int | Literal["auto"] | None = "auto",
-        model: Literal["gaussian", "kde", "template"] = "template",
+        model: Literal["gaussian", "template"] = "template",
         strength: float | Literal["auto"] = "auto",
         image_shape: Sequence[int] | None = None,
         sampling_strategy: SamplingStrategy = "auto",

@@ -26,7 +26,7 @@ from dreamwarp.core.defaults import (
     LEARNING_TOLERANCE,
     MAX_DRAWS,
     MAX_STEPS,
-    TOLERANCE,
+    SEARCH_TOLERANCE,
 )
 from dreamwarp.core.labels import Label
 from dreamwarp.core.progress import ProgressOption, track, without_callback
@@ -157,8 +157,7 @@ class Learner:
     def learn(self) -> Learned:
         """Learn a model, in one of three ways.
 
-        - method not "eb", or model "kde": align neighbours under the smooth prior, and fit to modes
-          or draws.
+        - method not "eb": align neighbours under the smooth prior, and fit to modes or draws.
         - "eb", "gaussian": align random pairs of each class under the noise and the pool that
           empirical Bayes estimates, and fit to the posteriors.
         - "eb", "template": fit Gaussians in the same way, for networks and for samples outside the
@@ -168,7 +167,7 @@ class Learner:
         Position, slant and size change most pixels, so nearest neighbours are alike in these, and
         their warps lack this variation. Random pairs vary in all ways that members of a class do.
         """
-        if self.settings.method != "eb" or self.settings.model == "kde":
+        if self.settings.method != "eb":
             return self.learn_from_alignments(self.find_neighbors())
         if self.settings.model == "gaussian":
             return self.learn_gaussians(self.draw_pairs())
@@ -270,7 +269,7 @@ class Learner:
             self.space, self.simple_images, self.simple_images, edges=edges, **under,
             method="map" if settings.method == "eb" else settings.method, seed=self.seed,
             max_steps=settings.max_steps,
-            tolerance=LEARNING_TOLERANCE if settings.method == "eb" else TOLERANCE,
+            tolerance=LEARNING_TOLERANCE if settings.method == "eb" else SEARCH_TOLERANCE,
             max_draws=settings.max_draws, client=self.client, progress=self.progress,
             n_threads=self.n_threads,
         )  # fmt: skip

@@ -100,7 +100,7 @@ class TrainingPairs:
         fitted = self.fit_parts()
         if checked:
             warn_of_fallbacks(fitted)
-        return WarpModel.from_parts(self.space, fitted)
+        return WarpModel(self.space, *fitted)
 
 
 def split_by_class(pairs: Pairs, pair_codes: Integers, classes: list[Label]) -> dict[Label, Pairs]:

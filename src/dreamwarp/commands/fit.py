@@ -64,10 +64,10 @@ def fit(
     cells: CellsOption = "auto",
     boundary: BoundaryOption = "free",
     kind: Annotated[
-        Literal["gaussian", "kde", "template"],
+        Literal["gaussian", "template"],
         warp_option(
             help="Distribution of the warps. template: depends on the sample that is warped; "
-            "gaussian: one per class, as in the paper; kde: kernel density estimate."
+            "gaussian: one per class, as in the paper."
         ),
     ] = "template",
     strength: Annotated[

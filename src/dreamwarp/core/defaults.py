@@ -12,7 +12,7 @@ MAX_STEPS, MAX_DRAWS = 50, 1600
 # A search ends when a step is predicted to raise the log-posterior by less than this: far below its
 # variation of about d / 2 over the bulk of the posterior. Likewise for what is learned from many
 # pairs, where the search takes a quarter less time and ends 0.5 lower on average.
-TOLERANCE, LEARNING_TOLERANCE = 0.05, 0.25
+SEARCH_TOLERANCE, LEARNING_TOLERANCE = 0.05, 0.25
 # Neighbour graph.
 N_NEIGHBORS = 5
 # Cells by the number of spatial axes: series, images, volumes.

@@ -1,4 +1,14 @@
-"""Per-class distributions over warps, and model files."""
+"""Per-class distributions over warps, and model files.
+
+The way of aligned pairs to a model file:
+
+pairs                  θ, weights and edges of each class
+empirical_bayes        posteriors of pairs under the covariances they make likeliest, or
+selection              hyper-parameters of highest held-out likelihood
+fitting                a ``gaussian`` or ``template`` distribution for each class
+warpmodel              WarpModel: densities and draws (``draw_kernels``)
+files                  what is saved and loaded
+"""
 
 from dreamwarp.core.labels import Label
 from dreamwarp.core.listing import public_names

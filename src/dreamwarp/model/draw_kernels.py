@@ -51,14 +51,6 @@ def draw_gaussian(first, last, key_low, key_high, factor, widths, numbers, rows,
 
 
 @kernel
-def add_multiples(first, last, points, chosen, multiples, rows, out):
-    """``out[rows[t]]`` += multiples[t] * points[chosen[t]]; one task is a sample."""
-    for t in range(first, last):
-        for i in range(points.shape[1]):
-            out[rows[t], i] += multiples[t] * points[chosen[t], i]
-
-
-@kernel
 def add_mixtures(
     first, last, key_low, key_high, theta, means, deviations, begins, ends, damping, numbers, rows,
     out,

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,21 +73,11 @@ N_FOLDS, MAX_HELD_OUT = 2, 1000
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """The prior, the noise and the covariance for all classes.
+    """The prior, the noise and the covariance for all classes."""
 
-    Attributes
-    ----------
-    finder : EvidenceFinder
-        With the chosen prior.
-    covariance : (r, r)
-        S.
-    sigma : float or None
-        Noise of a pixel; None for similarities without noise.
-    """
-
-    finder: EvidenceFinder
-    covariance: Array
-    sigma: float | None
+    finder: EvidenceFinder  # with the chosen prior
+    covariance: Array  # (r, r), S
+    sigma: float | None  # noise of a pixel; None for similarities without noise
 
     @property
     def similarity(self) -> Similarity:
@@ -106,23 +96,12 @@ class Pool:
         return self.finder.smooth_prior
 
 
-@dataclass(frozen=True, eq=False)
-class ClassPosteriors:
-    """Posteriors of pairs, each under the learned covariance of its class.
+class ClassPosteriors(NamedTuple):
+    """Posteriors of pairs, each under the learned covariance of its class."""
 
-    Attributes
-    ----------
-    means : (n, r)
-        Posterior means of u.
-    covariances : (n, r, r), float32
-        Posterior covariances.
-    pool_pairs : float
-        ν.
-    """
-
-    means: Array
-    covariances: NDArray[np.float32]
-    pool_pairs: float
+    means: Array  # (n, r), of u
+    covariances: NDArray[np.float32]  # (n, r, r), of u
+    pool_pairs: float  # ν
 
 
 def learn(

@@ -1,9 +1,9 @@
-"""Model files: safetensors, with a description of the model in the header.
+"""Model files: safetensors, with a JSON description of the model in the header.
 
-The header lists type, shape and offset of each array; ``__metadata__`` describes the model. Files
-are not trusted: before arrays are read, safetensors checks the layout against the file size, and
-``headers`` checks the arrays against the model and its space. The fingerprint is checked before the
-space is made, which takes time cubic in its size.
+Files are not trusted. safetensors checks the layout: arrays fill the file without gap or overlap,
+and their sizes match their shapes. Before an array is read, the description is checked, and the
+arrays against it. The fingerprint is checked before the space is built, which takes time cubic in
+its size.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,31 +21,40 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.core.files import as_path, write_beside
-from dreamwarp.core.labels import Label
 from dreamwarp.core.version import __version__
 from dreamwarp.data.guards import check_file
-from dreamwarp.model.distribution import Distribution
-from dreamwarp.model.fitting import DISTRIBUTIONS, ClassFit
-from dreamwarp.model.headers import (
-    FORMAT,
-    MAX_DESCRIPTION,
-    MAX_NUMBER,
-    VERSION,
-    Record,
-    check_arrays,
-    check_model,
-    check_space,
-    make_space,
-    malformed,
-    open_file,
-    read_description,
-)
+from dreamwarp.model.fitting import DISTRIBUTIONS, KINDS, ClassFit
+from dreamwarp.model.gaussian import Gaussian, Shapes
+from dreamwarp.model.labels import check_classes
+from dreamwarp.space import WarpSpace
+from dreamwarp.space.basis import BOUNDARIES
+from dreamwarp.space.tessellation import MAX_AXES
 
 if TYPE_CHECKING:
     from dreamwarp.model.warpmodel import WarpModel
 
-# Fields of the description that the fingerprint covers: all but the versions.
-DESCRIBED = ("space", "settings", "strength", "pool", "classes")
+Record = Mapping[str, Any]
+
+# Metadata entry that holds the description. There is only one: safetensors writes several in random
+# order, and equal models should give equal files.
+FORMAT = "dreamwarp.WarpModel"
+# Versions of the format. 1: warps multiplied by the strength. 2: warps as learned. 3: with a
+# Gaussian for samples that are not templates. 4: Gaussians of warps from the centre of a class,
+# which are also the noise of templates.
+VERSION = 4
+# Largest number of characters of a description: enough for 100,000 classes, and half of what
+# safetensors reads.
+MAX_DESCRIPTION = 2**25
+# Sums of squares of larger numbers may overflow float64.
+MAX_NUMBER = 1e100
+# Fields of the description, and their types. The fingerprint covers all but the versions.
+DESCRIBED: dict[str, type] = {
+    "space": dict, "settings": dict, "strength": float, "pool": dict, "classes": list,
+}  # fmt: skip
+FILE_FIELDS = DESCRIBED | {"library_version": str, "fingerprint": str}
+FIT_FIELDS: dict[str, type] = {
+    "n_pairs": int, "shrinkage": float, "pooling": float, "fell_back": bool,
+}  # fmt: skip
 
 
 # -- writing
@@ -55,7 +66,18 @@ def save_model(model: WarpModel, path: str | os.PathLike[str]) -> None:
     from safetensors.numpy import save_file
 
     description, arrays = describe(model), arrays_of(model)
-    text = _describe_file(description, fingerprint(description, arrays))
+    contents = {
+        "version": VERSION,
+        **description,
+        "library_version": __version__,
+        "fingerprint": fingerprint(description, arrays),
+    }
+    text = json.dumps(contents, allow_nan=False)
+    if len(text) > MAX_DESCRIPTION:
+        raise ValueError(
+            f"the labels of {len(model.classes)} classes take {len(text)} characters, too many for "
+            "a model file. Use shorter labels, such as numbers."
+        )
     with write_beside(path) as temporary:
         try:
             save_file(arrays, temporary, {FORMAT: text})
@@ -65,66 +87,36 @@ def save_model(model: WarpModel, path: str | os.PathLike[str]) -> None:
             ) from error
 
 
-def _describe_file(description: Record, digest: str) -> str:
-    """The description in the header, as JSON."""
-    contents = {
-        "version": VERSION,
-        **description,
-        "library_version": __version__,
-        "fingerprint": digest,
-    }
-    text = json.dumps(contents, allow_nan=False)
-    if len(text) > MAX_DESCRIPTION:
-        raise ValueError(
-            f"the labels of {len(description['classes'])} classes take {len(text)} characters, too "
-            "many for a model file. Use shorter labels, such as numbers."
-        )
-    return text
-
-
 def describe(model: WarpModel) -> dict[str, Any]:
     """All of a model but its arrays: the fields in ``DESCRIBED``."""
-    space = model.space
+    classes = []
+    for label in model.classes:
+        fit = model.fits[label]
+        record = {"label": label, **asdict(fit)}
+        classes.append(record | ({} if fit.fell_back else _describe(model.distribution(label))))
     return {
-        "space": {
-            "cells": list(space.cells),
-            "boundary": space.boundary,
-            "volume_preserving": False,  # part of the fingerprint
-        },
+        "space": {"cells": list(model.space.cells), "boundary": model.space.boundary},
         "settings": model.settings,
         "strength": model.strength,
-        "pool": _describe_part(model.pooled),
-        "classes": [_describe_class(model, label) for label in model.classes],
+        "pool": _describe(model.pooled),
+        "classes": classes,
     }
 
 
-def _describe_class(model: WarpModel, label: Label) -> dict[str, Any]:
-    fit = model.fits[label]
-    record = {
-        "label": label,
-        "n_pairs": fit.n_pairs,
-        "shrinkage": fit.shrinkage,
-        "pooling": fit.pooling,
-        "fell_back": fit.fell_back,
-    }
-    return record if fit.fell_back else record | _describe_part(model.distribution(label))
-
-
-def _describe_part(part: Distribution) -> dict[str, Any]:
+def _describe(part: Gaussian) -> dict[str, Any]:
     return {"kind": part.kind, "parameters": part.parameters()}
 
 
 def arrays_of(model: WarpModel) -> dict[str, NDArray[Any]]:
     """The arrays of a model by their names in a file: classes by number, and the pool."""
-    parts: dict[str, Distribution] = {
+    parts = {
         str(number): model.distribution(label)
         for number, label in enumerate(model.classes)
         if not model.fits[label].fell_back
     }
-    parts["pool"] = model.pooled
     return {
         f"{prefix}.{name}": np.ascontiguousarray(array)
-        for prefix, part in parts.items()
+        for prefix, part in (parts | {"pool": model.pooled}).items()
         for name, array in part.arrays().items()
     }
 
@@ -144,50 +136,206 @@ def fingerprint(description: Record, arrays: Mapping[str, NDArray[Any]]) -> str:
 # -- reading
 
 
+class _Damage(Exception):
+    """What is wrong with a file."""
+
+
 def load_model(path: str | os.PathLike[str]) -> WarpModel:
     """Read a model; a ValueError names the file and what is wrong with it."""
-    from dreamwarp.model.warpmodel import WarpModel
+    from safetensors import SafetensorError
 
     file = check_file(as_path(path))
-    with open_file(file) as stored:
-        record = read_description(file, stored.metadata())
-        check_model(file, record)
-        dim = check_arrays(file, stored, record)
-        check_space(file, record["space"], dim)
-        arrays = {name: np.array(stored.get_tensor(name)) for name in stored.keys()}  # noqa: SIM118
-    _check_numbers(file, arrays)
-    pooled = _make_part(file, "pool", record["pool"], arrays)
-    distributions, fits = {}, {}
-    for number, part in enumerate(record["classes"]):
-        fell_back = part["fell_back"]
-        label, prefix = part["label"], str(number)
-        distributions[label] = pooled if fell_back else _make_part(file, prefix, part, arrays)
-        fits[label] = ClassFit(part["n_pairs"], part["shrinkage"], part["pooling"], fell_back)
-    if not _is_intact(record, arrays):
-        raise malformed(file, "its contents do not match its fingerprint, so it was damaged")
-    space = make_space(file, record["space"], dim)
-    return WarpModel(space, distributions, pooled, fits, record["settings"], record["strength"])
-
-
-def _is_intact(record: Record, arrays: Mapping[str, NDArray[Any]]) -> bool:
     try:
-        return fingerprint(record, arrays) == record["fingerprint"]
-    except RecursionError:  # deeply nested JSON where a label or a number should be
-        return False
+        return _read(file)
+    except SafetensorError as error:
+        what = f"its layout is damaged, or not ours ({str(error)[:200]})"
+    except _Damage as error:
+        what = str(error)
+    raise ValueError(f"`{file}` is not a usable model file: {what}. Save the model again.")
 
 
-def _check_numbers(file: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+def _read(file: Path) -> WarpModel:
+    from safetensors import safe_open
+
+    from dreamwarp.model.warpmodel import WarpModel
+
+    with safe_open(file, framework="numpy") as stored:
+        model = _read_description(file, stored.metadata() or {})
+        _check_description(model)
+        dim = _check_arrays(stored, model)
+        _check_space(model["space"], dim)
+        arrays = {name: np.array(stored.get_tensor(name)) for name in stored.keys()}  # noqa: SIM118
     for name, array in arrays.items():
         if not (np.abs(array) <= MAX_NUMBER).all():  # false for NaN too
-            raise malformed(file, f"array {name!r} holds numbers that are not finite, or too large")
+            raise _Damage(f"array {name!r} holds numbers that are not finite, or too large")
+    parts = {prefix: _make_part(prefix, record, arrays) for prefix, record in _parts(model).items()}
+    if not _is_intact(model, arrays):
+        raise _Damage("its contents do not match its fingerprint, so it was damaged")
+    distributions, fits = {}, {}
+    for number, record in enumerate(model["classes"]):
+        distributions[record["label"]] = parts.get(str(number), parts["pool"])
+        fits[record["label"]] = ClassFit(**{name: record[name] for name in FIT_FIELDS})
+    found = WarpModel(
+        make_space(model["space"], dim), distributions, parts["pool"], fits, model["settings"],
+        model["strength"],
+    )  # fmt: skip
+    # That of the file, which may have fields no longer used: sets made from it can be resumed.
+    found.fingerprint = model["fingerprint"]
+    return found
 
 
-def _make_part(file: Path, prefix: str, record: Record, arrays: dict[str, NDArray[Any]]) -> Any:
+def _read_description(file: Path, metadata: Mapping[str, str]) -> Record:
+    """Parse the description and check its format version."""
+    text = metadata.get(FORMAT)
+    if text is None or len(text) > MAX_DESCRIPTION:
+        raise _Damage("it was not written by dreamwarp")
+    try:
+        model = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _Damage("its description of the model is not JSON") from None
+    if not isinstance(model, dict):
+        raise _Damage("its description of the model is not a JSON object")
+    version = model.get("version")
+    if type(version) is not int or version < 1:
+        raise _Damage(f"its format version is {version!r:.40}")
+    if version != VERSION:
+        raise ValueError(
+            f"`{file}` has format {version!r:.40}, but this dreamwarp reads format {VERSION}. "
+            f"{'Fit' if version < VERSION else 'Upgrade dreamwarp, or fit'} the model again."
+        )
+    return model
+
+
+def _parts(model: Record) -> dict[str, Any]:
+    """The descriptions of the distributions by the prefix of their arrays."""
+    own = {str(k): part for k, part in enumerate(model["classes"]) if not part["fell_back"]}
+    return {"pool": model["pool"]} | own
+
+
+def _make_part(prefix: str, record: Record, arrays: Mapping[str, NDArray[Any]]) -> Gaussian:
     kind = DISTRIBUTIONS[record["kind"]]
     fields = {name: arrays[f"{prefix}.{name}"] for name in kind.shapes}
     part = kind(**fields, **{name: record["parameters"][name] for name in kind.scalars})
     try:
         part.check()
     except ValueError as error:
-        raise malformed(file, f"part {prefix!r} has {error}") from None
+        raise _Damage(f"part {prefix!r} has {error}") from None
     return part
+
+
+def _is_intact(model: Record, arrays: Mapping[str, NDArray[Any]]) -> bool:
+    try:
+        return fingerprint(model, arrays) == model["fingerprint"]
+    except RecursionError:  # deeply nested JSON where a label or a number should be
+        return False
+
+
+# -- checks before arrays are read
+
+
+def _check_description(model: Record) -> None:
+    """Raise if a description lacks a field or has one of a wrong type."""
+    _check_fields("the model", model, FILE_FIELDS)
+    settings = model["settings"]
+    if settings.get("kind") not in KINDS:
+        raise _Damage(f"its kind {settings.get('kind')!r:.40} is unknown")
+    for name, value in settings.items():
+        if not isinstance(value, str) and not _is_number(value):
+            raise _Damage(f"its setting {name!r:.40} is neither a word nor a number")
+    for_networks = settings.get("network_strength", 1.0)
+    if not _is_number(for_networks) or for_networks < 0.0:
+        raise _Damage(f"its strength for networks is {for_networks!r:.40}")
+    if model["strength"] < 0.0:
+        raise _Damage(f"its strength is {model['strength']}")
+    _check_part("the pool", model["pool"], "gaussian")
+    for number, record in enumerate(model["classes"]):
+        where = f"class number {number}"
+        _check_fields(where, record, {"label": object, **FIT_FIELDS})
+        if not record["fell_back"]:
+            _check_part(where, record, settings["kind"])
+    try:
+        check_classes(record["label"] for record in model["classes"])
+    except (TypeError, ValueError) as error:
+        raise _Damage(str(error).rstrip(".")) from None
+
+
+def _check_part(where: str, record: Any, kind: str) -> None:
+    _check_fields(where, record, {"kind": str, "parameters": dict})
+    if record["kind"] != kind:
+        raise _Damage(f"{where} is of kind {record['kind']!r:.40} instead of {kind!r}")
+    _check_fields(where, record["parameters"], dict.fromkeys(DISTRIBUTIONS[kind].scalars, float))
+
+
+def _check_fields(where: str, record: Any, wanted: Mapping[str, type]) -> None:
+    """Raise unless a record has fields of these types; ``object``: of any type."""
+    if not isinstance(record, dict):
+        raise _Damage(f"{where} is not described")
+    for name, kind in wanted.items():
+        if name not in record:
+            raise _Damage(f"{where} lacks a {name!r}")
+        value = record[name]
+        if not (kind is object or (_is_number(value) if kind is float else type(value) is kind)):
+            raise _Damage(f"{name!r} of {where} is {value!r:.40}")
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and -MAX_NUMBER <= value <= MAX_NUMBER
+
+
+def _check_arrays(stored: Any, model: Record) -> int:
+    """Raise if the arrays do not match the description; return d."""
+    shapes = {prefix: DISTRIBUTIONS[part["kind"]].shapes for prefix, part in _parts(model).items()}
+    names = {f"{prefix}.{name}" for prefix in shapes for name in shapes[prefix]}
+    if names != (there := set(stored.keys())):
+        odd = sorted(names ^ there)[0]
+        raise _Damage(f"it {'lacks' if odd in names else 'must not have'} an array {odd!r:.80}")
+    dims = {_check_shapes(prefix, of_part, stored) for prefix, of_part in shapes.items()}
+    if len(dims) > 1:
+        raise _Damage(f"its parts differ in their number of parameters: {sorted(dims)}")
+    return dims.pop()
+
+
+def _check_shapes(prefix: str, shapes: Shapes, stored: Any) -> int:
+    """Raise if dtypes or shapes do not match; return d."""
+    sizes: dict[str, int] = {}
+    for name, (kind, *words) in shapes.items():
+        array = stored.get_slice(f"{prefix}.{name}")
+        got_kind, got = array.get_dtype(), array.get_shape()
+        expected = [
+            sizes.setdefault(word, size) if isinstance(word, str) else word
+            for word, size in zip(words, got, strict=False)
+        ]
+        if got_kind != kind or len(got) != len(words) or got != expected or 0 in got:
+            raise _Damage(
+                f"array '{prefix}.{name}' should be {kind} of shape "
+                f"({', '.join(map(str, words))}), got {got_kind} of {tuple(got)!s:.80}"
+            )
+    return sizes["dim"]
+
+
+def _check_space(record: Any, dim: int) -> None:
+    """Raise if the described space is invalid or can't have d parameters, without building it."""
+    _check_fields("the space", record, {"cells": list, "boundary": str})
+    cells = record["cells"]
+    are_sizes = all(type(size) is int and 1 <= size < 2**48 for size in cells)
+    if not are_sizes or not 1 <= len(cells) <= MAX_AXES:
+        raise _Damage(f"its space has cells {cells!r:.40}")
+    if record["boundary"] not in BOUNDARIES:
+        raise _Damage(f"its space has boundary {record['boundary']!r:.40}")
+    if prod(cells) > dim + 1:
+        raise _other_dim(dim, cells, "far more")
+
+
+def make_space(record: Record, dim: int) -> WarpSpace:
+    """Build a space that passed ``_check_space``; raise if it does not have d parameters."""
+    try:
+        space = WarpSpace(record["cells"], record["boundary"])
+    except ValueError as error:
+        raise _Damage(str(error).rstrip(".")) from None
+    if space.dim != dim:
+        raise _other_dim(dim, record["cells"], str(space.dim))
+    return space
+
+
+def _other_dim(dim: int, cells: list[int], found: str) -> _Damage:
+    return _Damage(f"its arrays have {dim} parameters, but its space {tuple(cells)} has {found}")

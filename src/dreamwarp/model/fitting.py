@@ -14,15 +14,11 @@ import numpy as np
 from dreamwarp.core.compiled import limit_algebra
 from dreamwarp.core.labels import Label
 from dreamwarp.core.validation import warn_user
-from dreamwarp.model.distribution import Array, Distribution
-from dreamwarp.model.gaussian import Gaussian, triangular_factor
-from dreamwarp.model.kde import KernelDensity
+from dreamwarp.model.gaussian import Array, Gaussian, triangular_factor
 from dreamwarp.model.pairs import Pairs, join
 from dreamwarp.model.template import TemplateMixture
 
-DISTRIBUTIONS: dict[str, type[Distribution]] = {
-    cls.kind: cls for cls in (Gaussian, KernelDensity, TemplateMixture)
-}
+DISTRIBUTIONS: dict[str, type[Gaussian]] = {cls.kind: cls for cls in (Gaussian, TemplateMixture)}
 KINDS = tuple(DISTRIBUTIONS)
 
 
@@ -32,7 +28,7 @@ class HyperParameters:
 
     Attributes
     ----------
-    kind : {"gaussian", "kde", "template"}
+    kind : {"gaussian", "template"}
     shrinkage : float, "oas", "ledoit-wolf" or None
         Weight of the isotropic covariance of the same trace, or the formula for it.
     pooling : float or None
@@ -45,8 +41,6 @@ class HyperParameters:
         Prior covariance of the pool.
     smooth_pairs : float
         ν₀, the weight of ``smooth`` in the pool, as a number of pairs.
-    bandwidth : float or None
-        For "kde".
     class_pairs, drift : float or None
         For "template": c and b of ``model.template``.
     min_pairs : int
@@ -59,7 +53,6 @@ class HyperParameters:
     pool_pairs: float | None = None
     smooth: Array | None = None
     smooth_pairs: float = 0.0
-    bandwidth: float | None = None
     class_pairs: float | None = None
     drift: float | None = None
     min_pairs: int = 5
@@ -83,10 +76,10 @@ class HyperParameters:
         elif self.pool_pairs == np.inf:
             found["pooling"] = 1.0
         else:
-            found["prior_pairs"] = self.pool_pairs  # the key of model files
+            found["pool_pairs"] = self.pool_pairs
         if self.smooth is not None:
             found["smooth_pairs"] = self.smooth_pairs
-        for name in ("bandwidth", "class_pairs", "drift"):
+        for name in ("class_pairs", "drift"):
             if getattr(self, name) is not None:
                 found[name] = getattr(self, name)
         return found | {"min_pairs": self.min_pairs}
@@ -116,9 +109,9 @@ class ClassFit:
 
 
 class Fitted(NamedTuple):
-    """The parts from which :meth:`WarpModel.from_parts` makes a :class:`WarpModel`."""
+    """All of a model but its space: ``WarpModel(space, *fitted)``."""
 
-    distributions: dict[Label, Distribution]
+    distributions: dict[Label, Gaussian]
     pooled: Gaussian
     fits: dict[Label, ClassFit]
     settings: dict[str, Any]
@@ -130,8 +123,7 @@ def fit_classes(
     gaussians: Fitted | None = None,
 ) -> Fitted:
     """Fit every class and the pool. If ``gaussians`` is given, its covariances are used."""
-    distributions: dict[Label, Distribution] = {}
-    fits = {}
+    distributions, fits = {}, {}
     with limit_algebra():
         if gaussians is None:
             pool_covariance = estimate_pool_covariance(pairs_by_class, hyper)
@@ -155,13 +147,10 @@ def fit_classes(
     return Fitted(distributions, pooled, fits, hyper.settings())
 
 
-def fit_class(pairs: Pairs, covariance: Array, hyper: HyperParameters) -> Distribution:
+def fit_class(pairs: Pairs, covariance: Array, hyper: HyperParameters) -> Gaussian:
     """The distribution of a class, from its pairs and its covariance."""
     if hyper.kind == "gaussian":
         return Gaussian.from_covariance(covariance)
-    if hyper.kind == "kde":
-        assert hyper.bandwidth is not None
-        return KernelDensity.fit(pairs.theta, pairs.weights, covariance, hyper.bandwidth)
     assert pairs.edges is not None and hyper.class_pairs is not None and hyper.drift is not None
     return TemplateMixture(
         factor=triangular_factor(covariance), theta=pairs.theta, edges=pairs.edges,

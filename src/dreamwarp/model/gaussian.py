@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg
+from numpy.typing import NDArray
 
 from dreamwarp.core.compiled import count_chunks, spread
 from dreamwarp.core.draws import split_key
 from dreamwarp.core.lanes import LANES
 from dreamwarp.model import draw_kernels as kernels
-from dreamwarp.model.distribution import Array, Batch, Distribution, Integers, Shapes
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
+# From the name of an array to its dtype and the sizes of its axes. A word stands for any size, and
+# the same word for the same size.
+Shapes: TypeAlias = "dict[str, tuple[str | int, ...]]"
 
 # Smallest standard deviation, relative to the largest, that float64 distinguishes from zero: a
 # covariance is rounded at 1e-16 of its largest entry, its square root at 1e-8.
@@ -40,9 +46,21 @@ class Components:
     share: Array
 
 
+class Batch(NamedTuple):
+    """Draws to make, and where to put them."""
+
+    numbers: Integers  # (n,), sample numbers: draw t depends on the key and numbers[t] alone
+    rows: Integers  # (n,): draw t goes into out[rows[t]]
+    templates: Integers  # (n,), indices of the samples to be warped; -1 for none
+    out: Array  # (m, d)
+    n_threads: int | None = None
+
+
 @dataclass(frozen=True, eq=False)
-class Gaussian(Distribution):
-    """N(0, F Fᵀ).
+class Gaussian:
+    """The distribution N(0, F Fᵀ) of the warps of a class.
+
+    A model file stores the arrays named in ``shapes`` and the numbers named in ``scalars``.
 
     Attributes
     ----------
@@ -54,6 +72,7 @@ class Gaussian(Distribution):
 
     kind: ClassVar[str] = "gaussian"
     shapes: ClassVar[Shapes] = {"factor": ("F64", "dim", "dim")}
+    scalars: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def from_covariance(cls, covariance: Array) -> Gaussian:
@@ -66,6 +85,21 @@ class Gaussian(Distribution):
         covariance = self.factor @ self.factor.T
         return (covariance + covariance.T) / 2.0
 
+    @cached_property
+    def components(self) -> Components:
+        """Principal components of the covariance."""
+        values, vectors = np.linalg.eigh(self.covariance)
+        variances = np.maximum(values[::-1], 0.0)
+        share = variances / max(float(variances.sum()), np.finfo(np.float64).tiny)
+        directions = np.ascontiguousarray(vectors[:, ::-1])
+        # Eigenvectors have no sign of their own: make the largest entry positive.
+        largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=0)[None], axis=0)
+        directions *= np.where(largest < 0.0, -1.0, 1.0)
+        deviations = np.sqrt(variances)
+        for array in (directions, deviations, share):
+            array.setflags(write=False)  # callers share them
+        return Components(directions, deviations, share)
+
     @property
     def lower(self) -> Array:
         """The factor; raises if the covariance is singular."""
@@ -77,7 +111,7 @@ class Gaussian(Distribution):
         return self.factor
 
     def log_prob(self, theta: Array, templates: Integers | None = None) -> Array:
-        """Log density at θ (n, d): (n,)."""
+        """Log density at θ (n, d): (n,). Only a ``TemplateMixture`` uses ``templates``."""
         return log_density(whiten(self.lower, theta), self.lower)
 
     @cached_property
@@ -95,9 +129,17 @@ class Gaussian(Distribution):
         )  # fmt: skip
 
     def check(self) -> None:
-        """Raise unless the factor is triangular."""
+        """Raise ValueError if the fields, read from a file, are not valid."""
         if np.triu(self.factor, 1).any() or np.diag(self.factor).min() < 0.0:
             raise ValueError("a factor that is not lower triangular with a diagonal of at least 0")
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays that a file stores."""
+        return {name: getattr(self, name) for name in self.shapes}
+
+    def parameters(self) -> dict[str, float]:
+        """The numbers that a file stores."""
+        return {name: getattr(self, name) for name in self.scalars}
 
 
 # -- linear algebra
@@ -133,14 +175,3 @@ def log_density(white: Array, lower: Array) -> Array:
     """Log of N(θ; 0, L Lᵀ) for whitened θ (n, d): (n,)."""
     constant = 0.5 * len(lower) * np.log(2.0 * np.pi) + np.log(np.diag(lower)).sum()
     return -0.5 * np.einsum("nd,nd->n", white, white) - constant
-
-
-def components(covariance: Array) -> Components:
-    """Principal components of a covariance (d, d)."""
-    values, vectors = np.linalg.eigh(covariance)
-    variances = np.maximum(values[::-1], 0.0)
-    share = variances / max(float(variances.sum()), np.finfo(np.float64).tiny)
-    directions = np.ascontiguousarray(vectors[:, ::-1])
-    # Eigenvectors have no sign of their own: make the largest entry positive.
-    largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=0)[None], axis=0)
-    return Components(directions * np.where(largest < 0.0, -1.0, 1.0), np.sqrt(variances), share)

@@ -16,28 +16,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.labels import Label, check_label
 from dreamwarp.core.validation import as_finite_array
-from dreamwarp.model.distribution import Array, Integers
+from dreamwarp.model.gaussian import Array, Integers
 from dreamwarp.model.labels import check_classes
 from dreamwarp.space import WarpSpace
 
 
 @dataclass(frozen=True, eq=False)
 class PosteriorCovariances:
-    """Posterior covariances of θ for n pairs: F V Fᵀ + C.
+    """Posterior covariances of θ for n pairs: F V Fᵀ + C."""
 
-    Attributes
-    ----------
-    covariances : (n_pairs, r, r), float32
-        V.
-    matrix : (d, r)
-        F, of the frame.
-    rest : (d, d)
-        C, the same for all pairs.
-    """
-
-    covariances: NDArray[np.float32]
-    matrix: Array
-    rest: Array
+    covariances: NDArray[np.float32]  # (n_pairs, r, r), V
+    matrix: Array  # (d, r), F of the frame
+    rest: Array  # (d, d), C, the same for all pairs
 
     def only(self, chosen: Any) -> PosteriorCovariances:
         """Those of some pairs."""
@@ -51,24 +41,12 @@ class PosteriorCovariances:
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """The aligned pairs of a class.
+    """The aligned pairs of a class."""
 
-    Attributes
-    ----------
-    theta : (n_pairs, d)
-        One direction each.
-    weights : (n_pairs,)
-        Positive.
-    edges : (n_pairs, 2) int64 or None
-        Samples of each pair: θ aligns the first to the second.
-    posterior : PosteriorCovariances or None
-        Covariances, if θ are posterior means.
-    """
-
-    theta: Array
-    weights: Array
-    edges: Integers | None = None
-    posterior: PosteriorCovariances | None = None
+    theta: Array  # (n_pairs, d), one direction each
+    weights: Array  # (n_pairs,), positive
+    edges: Integers | None = None  # (n_pairs, 2): θ aligns the first sample to the second
+    posterior: PosteriorCovariances | None = None  # if θ are posterior means
 
     def __len__(self) -> int:
         return len(self.theta)

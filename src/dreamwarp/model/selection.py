@@ -7,13 +7,13 @@ pair is a test pair if both its samples are held out, and a training pair if nei
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from dreamwarp.core.compiled import limit_algebra
 from dreamwarp.core.labels import Label
-from dreamwarp.model.distribution import Array, Distribution
 from dreamwarp.model.fitting import (
     HyperParameters,
     blend,
@@ -21,7 +21,13 @@ from dreamwarp.model.fitting import (
     fit_class,
     shrink_covariance,
 )
-from dreamwarp.model.gaussian import is_definite, log_density, triangular_factor, whiten
+from dreamwarp.model.gaussian import (
+    Array,
+    is_definite,
+    log_density,
+    triangular_factor,
+    whiten,
+)
 from dreamwarp.model.pairs import Pairs, join
 
 N_FOLDS = 5
@@ -29,19 +35,17 @@ N_FOLDS = 5
 MAX_PAIRS = 1500
 MAX_CLASSES, MIN_CLASSES = 20, 3
 
-# Candidates. If nothing can be held out, the first bandwidth and number of class pairs are used.
+# Candidates. If nothing can be held out, the first number of class pairs is used.
 SHRINKAGES: tuple[float | str, ...] = (0.0, "oas", "ledoit-wolf")
 # Candidates for ν / d. The pooled covariance counts as ν pairs in each class.
 POOL_PAIRS_PER_DIMENSION = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, np.inf)
-BANDWIDTHS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2)
 CLASS_PAIRS = (7.0, 1.0, 2.0, 4.0, 12.0, 25.0, 100.0)
 DRIFTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 # Shrinkage and ν / d if nothing can be held out.
 CAUTIOUS_SHRINKAGE, CAUTIOUS_POOL_PAIRS_PER_DIMENSION = "oas", 1.0
 
 
-@dataclass(frozen=True, eq=False)
-class Fold:
+class Fold(NamedTuple):
     """Training and test pairs by class; either may be empty."""
 
     train: dict[Label, Pairs]
@@ -54,7 +58,7 @@ def choose_hyperparameters(
     """Choose the hyper-parameters that are None: first those of the covariance, then the others."""
     with limit_algebra():
         hyper = _choose_covariance(pairs_by_class, given, dim)
-        return _choose_kind_parameters(pairs_by_class, hyper, dim)
+        return _choose_mixture(pairs_by_class, hyper, dim) if given.kind == "template" else hyper
 
 
 # -- folds
@@ -182,30 +186,22 @@ def _score_covariance(covariance: Array, test: Pairs) -> float:
     return float(test.weights @ log_density(whiten(lower, test.theta), lower))
 
 
-def _choose_kind_parameters(
+def _choose_mixture(
     pairs_by_class: Mapping[Label, Pairs], hyper: HyperParameters, dim: int
 ) -> HyperParameters:
-    """Choose the bandwidth, or first the class pairs (without drift) and then the drift."""
-    few = thin_out(pairs_by_class, dim)
-    if hyper.kind == "kde" and hyper.bandwidth is None:
-        by_sample = all(pairs.edges is not None for pairs in few.values())
-        candidates = [replace(hyper, bandwidth=bandwidth) for bandwidth in BANDWIDTHS]
-        return choose_best(make_folds(few, by_sample=by_sample), candidates)
-    if hyper.kind == "template":  # split by pair: test templates must be trained on
-        folds = make_folds(few, by_sample=False)
-        drifts = DRIFTS if hyper.drift is None else (hyper.drift,)
-        n_pairs = CLASS_PAIRS if hyper.class_pairs is None else (hyper.class_pairs,)
-        hyper = choose_best(
-            folds, [replace(hyper, class_pairs=n, drift=drifts[0]) for n in n_pairs]
-        )
-        return choose_best(folds, [replace(hyper, drift=drift) for drift in drifts])
-    return hyper
+    """For templates, choose the class pairs without drift, then the drift."""
+    # Split by pair: test templates must be trained on.
+    folds = make_folds(thin_out(pairs_by_class, dim), by_sample=False)
+    drifts = DRIFTS if hyper.drift is None else (hyper.drift,)
+    n_pairs = CLASS_PAIRS if hyper.class_pairs is None else (hyper.class_pairs,)
+    hyper = _choose_best(folds, [replace(hyper, class_pairs=n, drift=drifts[0]) for n in n_pairs])
+    return _choose_best(folds, [replace(hyper, drift=drift) for drift in drifts])
 
 
-def choose_best(folds: Sequence[Fold], candidates: Sequence[HyperParameters]) -> HyperParameters:
-    """The candidate of highest held-out likelihood; the first if nothing can be held out.
+def _choose_best(folds: Sequence[Fold], candidates: Sequence[HyperParameters]) -> HyperParameters:
+    """The mixture of highest held-out likelihood; the first if nothing can be held out.
 
-    Candidates may differ only in hyper-parameters that do not change the covariances.
+    Candidates have the same covariances.
     """
     if len(candidates) == 1:
         return candidates[0]
@@ -219,15 +215,10 @@ def choose_best(folds: Sequence[Fold], candidates: Sequence[HyperParameters]) ->
             test = fold.test[label]
             covariance = estimate_class_covariance(pairs, pool_covariance, candidates[0])[0]
             if len(test) and is_definite(triangular_factor(covariance)):
+                assert test.edges is not None
                 for c, candidate in enumerate(candidates):
-                    distribution = fit_class(pairs, covariance, candidate)
-                    scores[c] += float(test.weights @ held_out_log_prob(distribution, test))
+                    mixture = fit_class(pairs, covariance, candidate)
+                    forward = mixture.log_prob(test.theta, test.edges[:, 0])
+                    backward = mixture.log_prob(-test.theta, test.edges[:, 1])
+                    scores[c] += float(test.weights @ ((forward + backward) / 2.0))
     return candidates[int(scores.argmax())]
-
-
-def held_out_log_prob(distribution: Distribution, test: Pairs) -> Array:
-    """Log density of each pair (n_pairs,), averaged over its two directions."""
-    if test.edges is None or distribution.kind != "template":  # then both are equal
-        return distribution.log_prob(test.theta)
-    forward = distribution.log_prob(test.theta, test.edges[:, 0])
-    return (forward + distribution.log_prob(-test.theta, test.edges[:, 1])) / 2.0

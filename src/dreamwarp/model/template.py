@@ -25,8 +25,15 @@ import numpy as np
 from dreamwarp.core.compiled import spread
 from dreamwarp.core.draws import split_key
 from dreamwarp.model import draw_kernels as kernels
-from dreamwarp.model.distribution import Array, Batch, Distribution, Integers, Shapes
-from dreamwarp.model.gaussian import Gaussian, log_density, whiten
+from dreamwarp.model.gaussian import (
+    Array,
+    Batch,
+    Gaussian,
+    Integers,
+    Shapes,
+    log_density,
+    whiten,
+)
 
 # Memory for the warps of a batch of templates.
 BATCH_BYTES = 32 * 2**20
@@ -35,36 +42,20 @@ ROWS_PER_BLOCK = 512
 
 
 class Table(NamedTuple):
-    """The warps of every template of a class, sorted by template.
+    """The warps of every template of a class, sorted by template."""
 
-    Attributes
-    ----------
-    templates : (n_templates,) int64
-        Sample indices, increasing.
-    begins : (n_templates + 1,) int64
-        First entry of each template.
-    theta : (n_entries, d)
-        From the template toward a neighbour.
-    probabilities : (n_entries,)
-        p, summing to 1 over a template.
-    shares : (n_templates,)
-        s.
-    means, deviations : (n_entries,)
-        Factors of θ in the mean of a draw, and of a random multiple of it.
-    """
-
-    templates: Integers
-    begins: Integers
-    theta: Array
-    probabilities: Array
-    shares: Array
-    means: Array
-    deviations: Array
+    templates: Integers  # (n_templates,), sample indices, increasing
+    begins: Integers  # (n_templates + 1,), first entry of each template
+    theta: Array  # (n_entries, d), from the template toward a neighbour
+    probabilities: Array  # (n_entries,), p, summing to 1 over a template
+    shares: Array  # (n_templates,), s
+    means: Array  # (n_entries,), s b p
+    deviations: Array  # (n_entries,), sqrt(s p)
 
 
 @dataclass(frozen=True, eq=False)
-class TemplateMixture(Distribution):
-    """The distribution above.
+class TemplateMixture(Gaussian):
+    """A Gaussian for the class, N(0, L Lᵀ), and warps of its own for each template.
 
     Attributes
     ----------
@@ -81,7 +72,6 @@ class TemplateMixture(Distribution):
         b.
     """
 
-    factor: Array
     theta: Array
     edges: Integers
     weights: Array
@@ -96,16 +86,6 @@ class TemplateMixture(Distribution):
         "weights": ("F64", "pairs"),
     }
     scalars: ClassVar[tuple[str, ...]] = ("class_pairs", "drift")
-
-    @cached_property
-    def of_class(self) -> Gaussian:
-        """N(0, Σ_y)."""
-        return Gaussian(self.factor)
-
-    @property
-    def covariance(self) -> Array:
-        """Σ_y (d, d)."""
-        return self.of_class.covariance
 
     @cached_property
     def table(self) -> Table:
@@ -139,10 +119,10 @@ class TemplateMixture(Distribution):
 
     def log_prob(self, theta: Array, templates: Integers | None = None) -> Array:
         """Log density at θ (n, d), each for its template (n,), or without templates: (n,)."""
-        out = self.of_class.log_prob(theta)
+        white = whiten(self.lower, theta)
+        out = log_density(white, self.lower)
         if templates is not None:
             found, places = self._find(templates)
-            white = whiten(self.of_class.lower, theta)
             degrees = np.diff(self.table.begins)[places]
             widths = 2 ** np.ceil(np.log2(degrees)).astype(np.int64)
             for width in np.unique(widths):
@@ -156,7 +136,7 @@ class TemplateMixture(Distribution):
 
     @cached_property
     def _white_theta(self) -> Array:
-        return whiten(self.of_class.lower, self.table.theta)
+        return whiten(self.lower, self.table.theta)
 
     def _log_prob_of(self, white: Array, places: Integers, width: int) -> Array:
         """Log density for templates that have at most ``width`` warps.
@@ -179,26 +159,26 @@ class TemplateMixture(Distribution):
         inside = np.einsum("nd,nd->n", residual, residual) - explained
         dim = white.shape[1]
         log_determinant = np.linalg.slogdet(inner)[1] + dim * np.log1p(-shares)
-        at_zero = log_density(np.zeros((1, dim)), self.of_class.lower)
+        at_zero = log_density(np.zeros((1, dim)), self.lower)
         return at_zero - 0.5 * (inside / (1.0 - shares) + log_determinant)
 
     def draw(self, key: int, batch: Batch) -> None:
         """Fill a batch with draws."""
-        self.of_class.draw(key, batch)
+        super().draw(key, batch)
         if (batch.templates < 0).all():
             return
         found, places = self._find(batch.templates)
-        batch, table = batch.only(found), self.table
+        table = self.table
         spread(
             kernels.add_mixtures, len(found), *split_key(key), table.theta, table.means,
             table.deviations, table.begins[places], table.begins[places + 1],
-            np.sqrt(1.0 - table.shares[places]), batch.numbers, batch.rows, batch.out,
+            np.sqrt(1.0 - table.shares[places]), batch.numbers[found], batch.rows[found], batch.out,
             n_threads=batch.n_threads, smallest_block=ROWS_PER_BLOCK,
         )  # fmt: skip
 
     def check(self) -> None:
-        """Raise unless the factor is triangular and numbers are in range."""
-        self.of_class.check()
+        """Raise ValueError if the fields, read from a file, are not valid."""
+        super().check()
         if self.class_pairs <= 0.0 or not 0.0 <= self.drift <= 1.0:
             raise ValueError(f"class_pairs {self.class_pairs} and drift {self.drift}")
         if self.edges.min() < 0 or self.weights.min() < 0.0:

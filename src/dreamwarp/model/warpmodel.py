@@ -14,17 +14,15 @@ from numpy.typing import ArrayLike
 from dreamwarp.core.draws import Seed, as_key, check_numbers
 from dreamwarp.core.labels import Label, check_label
 from dreamwarp.core.validation import check_choice, check_factor, check_integer
-from dreamwarp.model.distribution import Array, Batch, Distribution, Integers
 from dreamwarp.model.fitting import (
     KINDS,
     ClassFit,
-    Fitted,
     HyperParameters,
     check_enough,
     fit_classes,
     warn_of_fallbacks,
 )
-from dreamwarp.model.gaussian import Components, Gaussian, components
+from dreamwarp.model.gaussian import Array, Batch, Components, Gaussian, Integers
 from dreamwarp.model.labels import USE_NONE, encode, label_key, refuse_unknown
 from dreamwarp.model.pairs import check_pairs
 from dreamwarp.model.selection import choose_hyperparameters
@@ -34,7 +32,7 @@ from dreamwarp.space import WarpSpace
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Kind = Literal["gaussian", "kde", "template"]
+Kind = Literal["gaussian", "template"]
 Unknown = Literal["error", "pool"]
 
 NO_TEMPLATE = -1
@@ -56,10 +54,10 @@ class WarpModel:
     fits : dict of label to ClassFit
     settings : dict
         The hyper-parameters that apply, as given or chosen. ``kind``, ``shrinkage``, ``pooling``,
-        ``bandwidth``, ``class_pairs``, ``drift``, ``min_pairs``: as in :meth:`fit`.
-        ``prior_pairs``: weight of the covariance of all classes (the pool) in that of a class, as a
-        number of pairs; replaces ``pooling``. ``smooth_pairs``: weight of the smooth prior in the
-        pool, as a number of pairs. A model from an ``Augmenter`` also has its options
+        ``class_pairs``, ``drift``, ``min_pairs``: as in :meth:`fit`. ``pool_pairs``: weight of the
+        covariance of all classes (the pool) in that of a class, as a number of pairs; replaces
+        ``pooling``. ``smooth_pairs``: weight of the smooth prior in the pool, as a number of pairs.
+        A model from an ``Augmenter`` also has its options
         ``n_neighbors``, ``method``, ``similarity``, ``sigma``, ``displacement``, ``length``,
         ``max_steps``, ``max_draws``, ``max_pairs``, ``pixels_per_cell``, ``strength`` and
         ``seed``; ``samples``, a fingerprint of the fitted samples; ``network_strength``; and, if
@@ -81,7 +79,7 @@ class WarpModel:
     def __init__(
         self,
         space: WarpSpace,
-        distributions: Mapping[Label, Distribution],
+        distributions: Mapping[Label, Gaussian],
         pooled: Gaussian,
         fits: Mapping[Label, ClassFit],
         settings: Mapping[str, Any],
@@ -92,7 +90,6 @@ class WarpModel:
         self.pooled = pooled
         self.fits = dict(fits)
         self.settings = dict(settings)
-        self._components: dict[Label | None, Components] = {}
         self.strength = strength
         self._distributions = dict(distributions)
 
@@ -108,7 +105,6 @@ class WarpModel:
         weights: Mapping[Any, ArrayLike] | None = None,
         edges: Mapping[Any, ArrayLike] | None = None,
         min_pairs: int = 5,
-        bandwidth: float | Literal["auto"] = "auto",
         class_pairs: float | Literal["auto"] = "auto",
         drift: float | Literal["auto"] = "auto",
     ) -> WarpModel:
@@ -123,10 +119,9 @@ class WarpModel:
         theta_by_class : mapping of label to (n_pairs, d)
             Each pair once, in either direction: the other is -θ. Labels are strings, integers or
             booleans, all of one type.
-        kind : {"gaussian", "kde", "template"}
-            ``"gaussian"``: zero mean, full covariance. ``"kde"``: kernel density of the observed
-            warps. ``"template"``: random combinations of a sample's warps toward its own
-            neighbours, plus class noise; needs ``edges``.
+        kind : {"gaussian", "template"}
+            ``"gaussian"``: zero mean, full covariance. ``"template"``: random combinations of a
+            sample's warps toward its own neighbours, plus class noise; needs ``edges``.
         shrinkage : float, "auto", "oas" or "ledoit-wolf"
             Weight of the isotropic covariance in that of a class.
         pooling : float or "auto"
@@ -139,15 +134,13 @@ class WarpModel:
             instead of pairs.
         min_pairs : int
             A class with fewer pairs gets the distribution of all classes, with a warning.
-        bandwidth : float or "auto"
-            For ``"kde"``: kernel width relative to the class, above 0, at most 1.
         class_pairs : float or "auto"
             For ``"template"``: number of neighbours that the class noise counts as.
         drift : float or "auto"
             For ``"template"``: weight, from 0 to 1, of the mean of a sample's own warps.
         """
         check_choice("kind", kind, KINDS)
-        is_kde, is_template = kind == "kde", kind == "template"
+        is_template = kind == "template"
         if is_template and edges is None:
             raise ValueError(
                 'kind="template" needs `edges`, the two samples of each pair. '
@@ -157,7 +150,6 @@ class WarpModel:
             kind,
             shrinkage=_check_share("shrinkage", shrinkage, FORMULAS),
             pooling=_check_share("pooling", pooling),
-            bandwidth=_check_positive("bandwidth", bandwidth, 1.0) if is_kde else None,
             class_pairs=_check_positive("class_pairs", class_pairs) if is_template else None,
             drift=_check_share("drift", drift) if is_template else None,
             min_pairs=check_integer("min_pairs", min_pairs, 1),
@@ -167,12 +159,7 @@ class WarpModel:
         hyper = choose_hyperparameters(pairs_by_class, given, space.dim)
         fitted = fit_classes(pairs_by_class, hyper)
         warn_of_fallbacks(fitted)
-        return cls.from_parts(space, fitted)
-
-    @classmethod
-    def from_parts(cls, space: WarpSpace, parts: Fitted) -> WarpModel:
-        """A model of fitted distributions."""
-        return cls(space, parts.distributions, parts.pooled, parts.fits, parts.settings)
+        return cls(space, *fitted)
 
     # -- properties
 
@@ -192,12 +179,7 @@ class WarpModel:
 
     def components(self, label: Label | None) -> Components:
         """Principal components of the warps of a class; None: of all classes."""
-        if label not in self._components:
-            found = components(self.distribution(label).covariance)
-            for array in (found.directions, found.standard_deviations, found.share):
-                array.setflags(write=False)  # callers share them
-            self._components[label] = found
-        return self._components[label]
+        return self.distribution(label).components
 
     def log_prob(
         self, theta: ArrayLike, label: Label | None, *, templates: ArrayLike | None = None
@@ -212,7 +194,7 @@ class WarpModel:
         out = self.distribution(label).log_prob(rows, known)
         return out[0] if is_single else out
 
-    def distribution(self, label: Label | None) -> Distribution:
+    def distribution(self, label: Label | None) -> Gaussian:
         """The distribution of a class; None: of all classes."""
         if label is None:
             return self.pooled
@@ -388,12 +370,10 @@ def _check_share(name: str, value: Any, formulas: tuple[str, ...] = ()) -> Any:
     return float(value)
 
 
-def _check_positive(name: str, value: Any, largest: float = np.inf) -> float | None:
+def _check_positive(name: str, value: Any) -> float | None:
     """Return a finite number above 0, or None for "auto"; raise if it is neither."""
     if isinstance(value, str) and value == "auto":
         return None
-    real = isinstance(value, Real) and not isinstance(value, bool)
-    if not real or not 0.0 < float(value) <= largest or not np.isfinite(float(value)):
-        most = f", at most {largest:g}" if np.isfinite(largest) else ""
-        raise ValueError(f'`{name}` must be a number above 0{most}, or "auto", got {value!r}.')
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0.0 < float(value) < np.inf:
+        raise ValueError(f'`{name}` must be a number above 0, or "auto", got {value!r}.')
     return float(value)

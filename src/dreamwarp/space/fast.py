@@ -4,9 +4,9 @@
 lane takes the next point. Operations on all lanes are in ``passes``; operations on some lanes, such
 as lookups and refills, are here. :func:`step_lengths` explains how the tolerance is kept.
 
-There is one walk, :func:`follow`. What it records is chosen by its arguments, of which unused ones
-are empty: end points (:class:`Ends`), and integrals of cotangents (:class:`Pull`), summed over all
-paths of a region or logged path by path.
+There is one walk, :func:`follow`. Its arguments choose what it records, and unused ones are empty:
+end points (:class:`Ends`), and integrals of cotangents (:class:`Pull`), summed over all paths of a
+region or logged path by path.
 
 ``read`` and ``write`` with quantity 0 access a flat array without numba's check for negative
 indices, which costs more than the access itself.
@@ -156,7 +156,7 @@ class Lanes(NamedTuple):
 
 
 class Starts(NamedTuple):
-    """Start of each path."""
+    """Start of each path. Arrays for several sets of points have an axis more, the first."""
 
     regions: NDArray[np.uint32]  # (m,)
     weights: NDArray[np.float32]  # (m, ndim), ξ
@@ -457,8 +457,8 @@ def walk(
         1 to follow the fields, -1 to follow them backwards.
     chosen : (k,)
         Indices of the θ to process.
-    starts : (k or 1, m), (k or 1, m, ndim), (k or 1, m, ndim) or empty
-        See ``Starts``.
+    starts : Starts
+        Of k sets of points, or of one.
     lengths, ease : (n,)
         See ``step_lengths``.
     out : (n, m, ndim) or empty
@@ -469,19 +469,20 @@ def walk(
         Zeros on entry; receives the derivatives with respect to the node velocities, one sum per
         task.
     """
-    n, m, n_chunks = len(mesh.cells), starts[0].shape[1], (starts[0].shape[1] + CHUNK - 1) // CHUNK
+    n, m = len(mesh.cells), starts.regions.shape[1]
+    n_chunks = (m + CHUNK - 1) // CHUNK
     (table, factors), lanes, log = make_table(mesh), make_lanes(mesh), make_log(n, 0, 0)
     carries = cotangents.size > 0
     sums = np.zeros((len(mesh.regions) if carries else 0, (n + 1) * n))
     no_regions, no_weights = np.empty(0, np.uint32), np.empty((0, n), np.float32)
     for task in range(first, last):
         k, chunk = task // n_chunks, task % n_chunks
-        t, s = chosen[k], k % len(starts[0])
+        t, s = chosen[k], k % len(starts.regions)
         fill_table(mesh, velocities[t], sign, factors, table)
         sums[:] = 0.0
         follow(
             mesh, Field(table, np.float32(lengths[t]), np.float32(min(ease[t], 1e30))), lanes,
-            Starts(starts[0][s], starts[1][s], starts[2][s]), chunk * CHUNK,
+            Starts(starts.regions[s], starts.weights[s], starts.turns[s]), chunk * CHUNK,
             min((chunk + 1) * CHUNK, m), Ends(out[t], no_regions, no_weights),
             Pull(cotangents[t], sums, log),
         )  # fmt: skip

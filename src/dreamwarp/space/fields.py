@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from dreamwarp.core.compiled import count_chunks, spread
 from dreamwarp.space import exact, fast
+from dreamwarp.space.fast import Starts
 from dreamwarp.space.mesh import Mesh
 
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32] | NDArray[np.float64]
-Starts = tuple[NDArray[np.uint32], NDArray[np.float32], NDArray[np.float32]]
 
 # Fields with their own points that a thread processes together: their starts stay in the cache, and
 # the same memory is used again.
@@ -30,7 +30,7 @@ class Fields:
     mesh : Mesh
     velocities : (n, n_nodes, ndim)
     speed, rate, growth : (n,)
-        See :func:`coordinates.node_velocities`. Equal for a field and its reverse.
+        See :func:`velocities.node_velocities`. Equal for a field and its reverse.
     n_threads : int or None
     """
 
@@ -192,7 +192,7 @@ class Fields:
 
     def _make_starts(self, n_sets: int, n_points: int) -> Starts:
         n_turns = n_points if self.mesh.periodic else 0
-        return (
+        return Starts(
             np.empty((n_sets, n_points), np.uint32),
             np.empty((n_sets, n_points, self.ndim), np.float32),
             np.empty((n_sets, n_turns, self.ndim), np.float32),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -17,7 +17,8 @@ from dreamwarp.core.samples import (
     refuse_channels_last,
 )
 from dreamwarp.core.validation import as_finite_array, check_choice, warn_user
-from dreamwarp.space.fields import Starts
+from dreamwarp.space.fast import Starts
+from dreamwarp.space.fields import Fields
 from dreamwarp.space.resample import (
     INTERPOLATIONS,
     Fill,
@@ -25,7 +26,7 @@ from dreamwarp.space.resample import (
     check_spatial_shape,
     resample_into,
 )
-from dreamwarp.space.warpspace import Method, WarpSpace, check_tolerance
+from dreamwarp.space.warpspace import FLOW_TOLERANCE, Method, WarpSpace, check_tolerance
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,8 +37,8 @@ BLOCK_BYTES = 16 * 2**20
 # Points of a sample that are processed at a time, and largest sample whose pixels stay located. In
 # 3-D, locating a pixel takes as long as following it. A located pixel takes 40 bytes.
 BLOCK_POINTS, KEPT_POINTS = 2**20, 2**19
-# Largest error of the fast flow, in the unit domain and in pixels: invisible after resampling.
-TOLERANCE, PIXEL_TOLERANCE = 1e-4, 0.05
+# Largest error of the fast flow in pixels: invisible after resampling.
+PIXEL_TOLERANCE = 0.05
 # Steps per edge of a bounding box, by the number of axes, and factor of refinement near the extreme
 # points.
 OUTLINE_STEPS = {1: 1, 2: 128, 3: 32}
@@ -178,17 +179,20 @@ class Warp:
         theta, spatial = np.atleast_2d(self.theta), samples.shape[2:]
         n = len(samples) if len(theta) == 1 else len(theta)
         out = np.empty((n, samples.shape[1], math.prod(spatial)), samples.dtype)
-        flow = partial(
-            _flow_pixels, self.space, method=method, n_threads=n_threads,
-            tolerance=check_tolerance(method, _tolerance(tolerance, spatial)),
-        )  # fmt: skip
-        pixels = _divide_pixels(self.space, spatial)
-        for start, block, positions in _sampling(flow, theta, n, samples.shape[1], pixels):
-            resample_into(
-                out[block], samples if len(samples) == 1 else samples[block], positions,
-                start=start, interpolation=interpolation, fill=rule, fill_value=fill_value,
-                n_threads=n_threads,
-            )  # fmt: skip
+        tolerance = default_tolerance(spatial) if tolerance is None else tolerance
+        tolerance = check_tolerance(method, tolerance)
+        for pixels in _divide_pixels(self.space, spatial):
+            n_bytes = 8 * (pixels.centers.size + samples.shape[1] * len(pixels.centers))
+            for block in _blocks(n, n_bytes):
+                if len(theta) > 1 or block.start == 0:  # blocks share the positions of one θ
+                    some = theta if len(theta) == 1 else theta[block]
+                    fields = self.space.fields(some, n_threads)
+                    positions = _flow_pixels(fields, pixels, method, tolerance)
+                resample_into(
+                    out[block], samples if len(samples) == 1 else samples[block], positions,
+                    start=pixels.first, interpolation=interpolation, fill=rule,
+                    fill_value=fill_value, n_threads=n_threads,
+                )  # fmt: skip
         out = out.reshape(n, *samples.shape[1:])
         if keep_range and interpolation == "cubic":
             _clip_to_samples(out, samples, (fill_value,) if rule == "constant" else ())
@@ -358,8 +362,9 @@ def _clip_to_samples(
         np.clip(out, low, high, out=out, casting="unsafe")
 
 
-def _tolerance(tolerance: float | None, spatial: tuple[int, ...]) -> float:
-    return min(TOLERANCE, PIXEL_TOLERANCE / max(spatial)) if tolerance is None else tolerance
+def default_tolerance(spatial: Sequence[int]) -> float:
+    """Largest error of the fast flow, in the unit domain, for samples of a spatial shape."""
+    return min(FLOW_TOLERANCE, PIXEL_TOLERANCE / max(spatial))
 
 
 def _blocks(n: int, n_bytes: int) -> Iterator[slice]:
@@ -393,37 +398,11 @@ def _locate_pixels(space: WarpSpace, spatial: tuple[int, ...]) -> Pixels:
     return Pixels(0, centers, space.fields(np.zeros((1, space.dim))).locate(centers[None]))
 
 
-def _flow_pixels(
-    space: WarpSpace,
-    theta: NDArray[np.float64],
-    pixels: Pixels,
-    *,
-    method: Method,
-    tolerance: float,
-    n_threads: int | None,
-) -> NDArray[Any]:
+def _flow_pixels(fields: Fields, pixels: Pixels, method: Method, tolerance: float) -> NDArray[Any]:
     """T^θ at the centres of pixels: (n, m, ndim)."""
-    fields = space.fields(theta, n_threads)
     if method == "exact":
         return fields.flow_exactly(pixels.centers[None])
     return fields.flow_fast(pixels.centers[None], tolerance, pixels.starts)
-
-
-def _sampling(
-    flow: Callable[..., NDArray[Any]],
-    theta: NDArray[np.float64],
-    n: int,
-    n_channels: int,
-    parts: Iterator[Pixels],
-) -> Iterator[tuple[int, slice, NDArray[Any]]]:
-    """For each part and block of samples, yield index of the first pixel, block, and positions.
-
-    Blocks bound the memory for many samples.
-    """
-    for pixels in parts:
-        shared = flow(theta, pixels) if len(theta) == 1 else None
-        for block in _blocks(n, 8 * (pixels.centers.size + n_channels * len(pixels.centers))):
-            yield pixels.first, block, flow(theta[block], pixels) if shared is None else shared
 
 
 def _lattice(ndim: int, steps: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from dreamwarp.core.compiled import count_chunks, spread
 from dreamwarp.core.lanes import FIELDS
 from dreamwarp.core.validation import as_finite_array, check_choice, warn_user
-from dreamwarp.space import coordinates
 from dreamwarp.space.basis import BOUNDARIES, Basis, build_basis
 from dreamwarp.space.fields import Array, Fields, Floats
 from dreamwarp.space.mesh import Mesh, build_mesh
 from dreamwarp.space.tessellation import MAX_AXES, Tessellation
+from dreamwarp.space.velocities import evaluate, gradient_by_theta, node_velocities
 
 Boundary = Literal["zero", "slip", "free", "periodic"]
 Method = Literal["fast", "exact"]
@@ -25,6 +25,9 @@ Method = Literal["fast", "exact"]
 # Beyond this velocity gradient (per unit time) distances between points grow by more than e^500: no
 # float can hold the result, and a path may never end.
 MAX_RATE = 500.0
+# Default for the largest error of the fast flow, in domain units: a hundredth of a pixel at 100
+# pixels per axis.
+FLOW_TOLERANCE = 1e-4
 # Four times the float32 rounding error near 1.
 MIN_TOLERANCE = 2e-7
 # Beyond this, squares of velocities overflow float64.
@@ -148,7 +151,7 @@ class WarpSpace:
         theta, points, single = self._check_batch(theta, points)
         velocities = self._unchecked_fields(theta).velocities
         out = np.empty((len(theta), points.shape[1], self.ndim))
-        spread(coordinates.evaluate, len(theta), self.mesh, velocities, points, out)
+        spread(evaluate, len(theta), self.mesh, velocities, points, out)
         return out[0] if single else out
 
     def vertex_velocities(self, theta: ArrayLike) -> Array:
@@ -223,7 +226,7 @@ class WarpSpace:
         points: ArrayLike,
         *,
         method: Method = "fast",
-        tolerance: float = 1e-4,
+        tolerance: float = FLOW_TOLERANCE,
         n_threads: int | None = None,
     ) -> NDArray[Any]:
         """T^θ at points, the exponential map (equation 3 of the paper).
@@ -304,7 +307,7 @@ class WarpSpace:
         *,
         moved: ArrayLike | None = None,
         method: Method = "fast",
-        tolerance: float = 1e-4,
+        tolerance: float = FLOW_TOLERANCE,
         n_threads: int | None = None,
     ) -> tuple[Array, Array]:
         """Gradient of Σ cotangent · T^θ(points), by one pass back along the paths.
@@ -368,7 +371,7 @@ class WarpSpace:
         velocities = np.zeros((len(theta), len(self.tessellation.nodes), self.ndim))
         bounds = np.empty(len(theta)), np.empty(len(theta)), np.empty(len(theta))
         spread(
-            coordinates.node_velocities, count_chunks(len(theta), FIELDS), self.mesh,
+            node_velocities, count_chunks(len(theta), FIELDS), self.mesh,
             self.vertex_basis.unknown, self.vertex_basis.columns, theta, velocities, *bounds,
             n_threads=n_threads, smallest_block=self._smallest_block,
         )  # fmt: skip
@@ -383,7 +386,7 @@ class WarpSpace:
         """Gradient with respect to θ (n, d), from that for node velocities (n, n_nodes, ndim)."""
         out = np.zeros((len(by_velocity), self.dim))
         spread(
-            coordinates.theta_gradient, count_chunks(len(out), FIELDS),
+            gradient_by_theta, count_chunks(len(out), FIELDS),
             self.vertex_basis.unknown, self.vertex_basis.rows, by_velocity, out,
             n_threads=n_threads, smallest_block=self._smallest_block,
         )  # fmt: skip

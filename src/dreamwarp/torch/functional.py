@@ -34,7 +34,7 @@ from dreamwarp.space.resample import (
     check_spatial_shape,
     fill_number,
 )
-from dreamwarp.space.warp import PIXEL_TOLERANCE, TOLERANCE
+from dreamwarp.space.warp import default_tolerance
 from dreamwarp.space.warpspace import Method, check_tolerance
 from dreamwarp.torch import compiled_engine, tensor_engine
 from dreamwarp.torch.compiled_engine import FlowOptions, n_threads, to_numpy
@@ -215,7 +215,7 @@ def warp(
     sampling = _check_sampling(space, images, interpolation, fill, fill_value)
     spatial, dtype = images.shape[2:], working_dtype(theta, images)
     if tolerance is None:
-        tolerance = min(TOLERANCE, PIXEL_TOLERANCE / max(spatial))
+        tolerance = default_tolerance(spatial)
     is_smooth = images.is_floating_point() and interpolation != "nearest"
     with torch.set_grad_enabled(is_smooth and torch.is_grad_enabled()):
         grid = pixel_centers(spatial, dtype, images.device)

@@ -138,7 +138,7 @@ def node_velocities(first, last, mesh, unknown, columns, theta, velocities, spee
 
 
 @kernel
-def theta_gradient(first, last, unknown, rows, by_velocity, by_theta):
+def gradient_by_theta(first, last, unknown, rows, by_velocity, by_theta):
     """Gradient with respect to θ (n, d), from that for node velocities (n, n_nodes, ndim).
 
     The transpose of ``node_velocities``. One task is ``FIELDS`` fields.
