@@ -40,10 +40,10 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
     prob : float
         Probability that a sample is warped.
     strength : float, optional
-        Factor on the learned warps. Default: the model's for networks.
+        Factor on the learned warps. Default: ``model.network_strength``.
     mode : str or sequence of str
         Interpolation of each key: ``"bilinear"``, ``"nearest"`` (for label maps) or ``"bicubic"``.
-        ``"auto"``: bicubic for signals and images, bilinear for volumes, as all warps for networks.
+        ``"auto"``: bicubic for signals and images, bilinear for volumes.
     padding_mode : str or sequence of str
         Values beyond the border: ``"border"``, ``"zeros"`` or ``"reflection"``. Only matters if the
         model's boundary is ``"free"``.

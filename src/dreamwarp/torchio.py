@@ -35,7 +35,7 @@ class LearnedWarp(RandomTransform, SpatialTransform):  # type: ignore[misc]  # T
     label_key : str, optional
         Key of the class in the subject. Default: warps of all classes pooled.
     strength : float, optional
-        Factor on the learned warps. Default: the model's for networks.
+        Factor on the learned warps. Default: ``model.network_strength``.
     image_interpolation : {"auto", "linear", "nearest", "cubic"}
         ``"auto"``: linear for volumes, cubic for images of one slice.
     **kwargs

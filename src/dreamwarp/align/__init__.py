@@ -1,6 +1,6 @@
 """Alignment of pairs: neighbour graphs, priors, posteriors and their inference.
 
-The way of a pair from ``neighbor_pairs`` through ``align_pairs`` to its θ:
+Steps from ``neighbor_pairs`` through ``align_pairs`` to the θ of a pair:
 
 pairs, nearest         which samples to align
 alignment              checks; calibrates the similarity (``noise``); divides pairs into blocks

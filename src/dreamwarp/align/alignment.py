@@ -116,8 +116,8 @@ def align_pairs(
         images. ``"auto"`` estimates it from the pairs: see ``align.noise``.
     similarity : {"ssd", "ncc", "mi"}, object or callable
         Sum of squared differences, normalised cross-correlation (invariant to gain and offset),
-        mutual information (any relation of intensities); for the last two, the effective share of
-        independent pixels is estimated. Or an object with the methods of
+        mutual information (any relation of intensities); for the last two, the effective
+        fraction of independent pixels is estimated. Or an object with the methods of
         ``align.similarity.Similarity``, or a function ``(values, targets) -> (log_likelihood,
         gradient by values)`` of batches (n, channels, *spatial).
     seed : int or numpy.random.Generator

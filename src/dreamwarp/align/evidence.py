@@ -42,8 +42,8 @@ Images = NDArray[np.float32]
 # distribution.
 N_COMPONENTS = 128
 # The last components are left out too, as long as at least MIN_COMPONENTS remain and those left out
-# have at most the share NEGLIGIBLE of the prior's mean square displacement. With (4, 4) cells and a
-# free boundary, 50 of 82 remain, which takes a quarter of the time.
+# have at most the fraction NEGLIGIBLE of the prior's mean square displacement. With (4, 4) cells
+# and a free boundary, 50 of 82 remain, which takes a quarter of the time.
 MIN_COMPONENTS, NEGLIGIBLE = 50, 1e-3
 # Largest number of pairs per block of posteriors: their factors stay in the cache, and threads get
 # equal shares of a small class.
@@ -68,7 +68,7 @@ class Frame:
     def of(cls, prior: Prior, negligible: float = 0.0, n_least: int = 1) -> Frame:
         """The leading components of a prior, by mean square displacement; at least ``n_least``.
 
-        The last ones are left out, up to the share ``negligible`` of the mean square displacement.
+        Leaves out the last ones, up to a fraction ``negligible`` of the mean square displacement.
         """
         root, whitener = prior.root, prior.whitener
         with limit_algebra():

@@ -12,15 +12,15 @@ from dreamwarp.space import WarpSpace
 
 Images = NDArray[np.float32]
 
-# An image is flat if its values vary by less than this share of their size.
+# An image is flat if its values vary by less than this fraction of their magnitude.
 FLAT = 1e-6
 # Empirical Bayes aligns images reduced to this many pixels per cell and axis. Members of a class
 # also differ in details that no warp of these cells explains, such as the thickness of strokes. At
 # full resolution, warps that compress or stretch the image stand in for them; see
 # ``experiments.resolution``. Warps stand in for brightness too; see ``equalize``.
 PIXELS_PER_CELL = 4
-# Brightness is equalized if that reduces the mean square difference of pairs by this share or more.
-# It does by 10 % on Fashion-MNIST, and by 0 to 1 % on MNIST.
+# Brightness is equalized if that reduces the mean square difference of pairs by at least this
+# fraction. The reduction is 10 % on Fashion-MNIST, and 0 to 1 % on MNIST.
 LEAST_GAIN = 0.05
 # Largest factor of an image: very dark ones are mostly noise.
 LARGEST_FACTOR = 10.0

@@ -39,7 +39,7 @@ N_ROUNDS, N_PAIRS = 3, 12
 # Lowest estimate of σ, as a fraction of the domain: meshes are float32.
 LEAST_SIGMA = 1e-4
 LARGEST_DAMPING = 1e6
-# The components of least displacement are left out, up to this share of the mean square.
+# The components of least displacement are left out, up to this fraction of the mean square.
 LEFT_OUT = 1e-4
 
 

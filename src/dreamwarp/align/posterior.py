@@ -167,8 +167,8 @@ class Posterior:
     def move(self, x: Array, chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Warp the sources of the chosen pairs (k,) by x (k, d), and store the result as states.
 
-        :meth:`derivatives` must be called with the x that pairs were moved by last. Returns which
-        were moved: not those whose fields are too stiff for float32.
+        Returns a mask (k,) of the pairs that were moved: fields too stiff for float32 are not
+        followed. Afterwards, call :meth:`derivatives` with the same x.
         """
         velocities, lengths, ease = self.coordinates.fields(x)
         followed = lengths > 0

@@ -409,12 +409,12 @@ def _check_space(space: Any) -> None:
 
 
 def _check_share(name: str, value: Any, low: float, high: float) -> float:
-    """Return a share of the domain, above 0, as float; raise if it is out of range."""
+    """Return a fraction of the domain, above 0, as float; raise if it is out of range."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not low <= value <= high or value == 0.0:
         rule = f"from {low:g} to {high:g}" if low > 0.0 else f"above 0 and up to {high:g}"
         raise ValueError(
-            f"`{name}` must be a number {rule}, a share of the domain, got {value!r}. Divide "
+            f"`{name}` must be a number {rule}, a fraction of the domain, got {value!r}. Divide "
             "pixels by the size of the image."
         )
     return float(value)

@@ -164,7 +164,7 @@ class Hamiltonian(Sampler):
         n_steps: NDArray[np.int64],
         step: Array,
     ) -> tuple[Array, Array, Array, Array]:
-        """Ends of trajectories: x, density, gradient with respect to x, momentum."""
+        """Ends of trajectories: x, log-density, its gradient with respect to x, momentum."""
         x, density = self.x[chosen], self.density[chosen]
         gradient = self._gradient[chosen]
         force = self.surrogate.pull(gradient, chosen) + z

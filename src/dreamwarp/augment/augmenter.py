@@ -253,7 +253,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         strength = check_strength(self.strength)
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
         check_progress(self.progress)
-        # The options of the same names.
+        # Settings have the names of the augmenter's options.
         settings = Settings(**{each.name: getattr(self, each.name) for each in fields(Settings)})
         self.space_ = WarpSpace(self.cells, boundary=self.boundary)
         values = self._read(X, reset=True).copy()  # the caller may change X later
@@ -273,7 +273,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             client,
         )  # fmt: skip
         self.edges_, self.alignments_, model, self.pairs_ = learner.learn()
-        # By the fingerprint, a source knows whether its data are the samples of the fit.
+        # The fingerprint tells a source whether its data are the fitted samples.
         self.model_ = model.with_settings(samples=fingerprint(images))
         # ``_set_strength`` replaces the model, and with it the strength.
         self.source_ = SampleSource(

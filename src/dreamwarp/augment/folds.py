@@ -60,7 +60,7 @@ def make_folds(
 def held_out_masks(
     pairs: TrainingPairs, images: NDArray[Any], codes: NDArray[np.int64], seed: int
 ) -> list[NDArray[np.bool_]]:
-    """Folds (n,) that leave enough pairs to fit a model to, and at least two classes."""
+    """Masks (n,) of held-out samples; the others have enough pairs to fit, and two classes."""
     folds = make_folds(codes, first_alike(images), seed)
     return [
         fold

@@ -155,7 +155,7 @@ class _EstimatorJudge:
             yield strength, Errors(wrong, wrong)
 
     def may_win(self, errors: dict[float, Errors]) -> list[float]:
-        """0, and strengths near the lowest error above 0."""
+        """Strength 0, and strengths within ``HOPELESS`` standard errors of the best above 0."""
         above = [strength for strength in errors if strength > 0.0]
         wrong = np.stack([errors[strength].wrong for strength in above])
         near = are_as_good(wrong, int(wrong.mean(axis=1).argmin()), HOPELESS)

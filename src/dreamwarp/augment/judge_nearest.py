@@ -174,7 +174,7 @@ class _NearestJudge:
         return ((some, _errors_of(self.folds, self.nearest[some])) for some in strengths)
 
     def may_win(self, errors: dict[float, Errors]) -> list[float]:
-        """0, strengths near the lowest error, and the neighbours of the best above 0."""
+        """Strength 0, strengths near the lowest error, the best above 0 and its neighbours."""
         strengths = list(errors)
         smooth = np.stack([found.smooth for found in errors.values()])
         means, above = smooth.mean(axis=1), np.array(strengths) > 0.0

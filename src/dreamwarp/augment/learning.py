@@ -205,7 +205,7 @@ class Learner:
         drawn = self.draw_pairs()
         pool = self.estimate_pool(drawn, similarity=alignments.similarity)
         gaussian_pairs = self.learn_posteriors(pool, drawn)
-        # Their hyper-parameters fit the Gaussians; here they are only recorded.
+        # Hyper-parameters of the Gaussians, recorded with those of the templates.
         hyper = replace(
             gaussian_pairs.hyper, kind="template", class_pairs=EB_CLASS_PAIRS, drift=EB_DRIFT
         )

@@ -45,7 +45,7 @@ class Errors(NamedTuple):
         return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
     def at(self, places: NDArray[np.int64]) -> Errors:
-        """Errors at strengths given by row indices (k, n_held_out)."""
+        """Errors of each sample at k strengths, given by row indices (k, n_held_out)."""
         return Errors(*(np.take_along_axis(values, places, axis=0) for values in self))
 
 
@@ -69,7 +69,7 @@ class Race:
         self.stopped: dict[float, Array] = {}
 
     def stop(self, strength: float, best: float) -> None:
-        """Drop a strength: it gets the final error of the best one plus their last difference."""
+        """Drop a strength; expect the final error of the best plus their last difference."""
         mine, final = self.found[strength], self.found[best][-1].smooth
         difference = mine[-1].smooth - self.found[best][len(mine) - 1].smooth
         # If later rounds hold out more samples, only the mean of the final errors applies.

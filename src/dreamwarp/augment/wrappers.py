@@ -19,7 +19,7 @@ from dreamwarp.augment.sampling_strategy import SamplingStrategy
 
 
 def _has(name: str) -> Any:
-    """Make a method available only if the estimator has it."""
+    """Decorator: the method exists only if the wrapped estimator has one of this name."""
 
     def check(self: AugmentedClassifier) -> bool:
         getattr(getattr(self, "estimator_", self.estimator), name)

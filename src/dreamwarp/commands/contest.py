@@ -175,7 +175,7 @@ def tune_elastic(train: Part, *, sizes: Sizes, seed: int) -> dict[str, tuple[flo
 def _mistakes_of_all(
     tasks: Sequence[Task], n_updates: int, seed: int, title: str
 ) -> list[NDArray[np.bool_]]:
-    """Train and test each task, one per core; return its test errors (n_test,).
+    """Train and test each task, one per core; return which test samples are wrong (n_test,).
 
     A network has one hidden layer and takes about ``n_updates`` steps.
     """

@@ -131,7 +131,7 @@ def save_model(augmenter: Augmenter, path: Path) -> None:
 def write_comparison(
     page: Page, test: Part, outcome: Outcome, augmenter: Augmenter, sizes: Sizes
 ) -> None:
-    """Write the errors as a table, and how they came about."""
+    """Write the errors as a table, and how they were measured."""
     from dreamwarp.commands.contest import CLASSIFIERS, claim
 
     errors = outcome.error_table()

@@ -63,8 +63,8 @@ def figure(
     """Draw one figure of a model: samples, warps or alignments.
 
     The figures warp, alignments and traces align neighbours again, with the settings stored in the
-    model. The figure strength shows what its fit found. Meshes have the figures samples,
-    components, spectrum and similarity.
+    model. The figure strength shows errors stored when the model was fitted. Meshes have the
+    figures samples, components, spectrum and similarity.
 
     [bold]Examples[/bold]
 

@@ -24,7 +24,7 @@ from dreamwarp.core.progress import clear_screen
 INTERRUPTED = 130
 # Time for a command to end by itself.
 GRACE_SECONDS = 0.3
-# Time for the thread to learn of the signal.
+# Time for the thread to receive the signal.
 NEWS_SECONDS = 0.1
 
 # Whether the signal came, whether that was printed, and how to continue.

@@ -2,7 +2,7 @@
 
 Workers call ``Meter.advance``, which only adds a number. Each meter has a thread that redraws it a
 few times per second, so a bar moves even while nothing can be counted. Output goes to standard
-error, or to the notebook's cell. Rich alone does not do: it writes no lines to logs, and needs
+error, or to the notebook's cell. Rich alone is not enough: it writes no lines to logs, and needs
 ipywidgets in notebooks.
 """
 
@@ -311,7 +311,7 @@ def describe_bytes(n: float) -> str:
 
 
 def describe_number(number: float) -> str:
-    """A count or a rate, to two digits below 10."""
+    """A count or a rate; below 10, with two significant digits."""
     return f"{number:,.0f}" if number >= 10 else f"{number:.2g}"
 
 

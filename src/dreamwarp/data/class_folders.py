@@ -31,7 +31,7 @@ def list_classes(
     Parameters
     ----------
     what : str
-        What the files hold, for errors.
+        What the files hold, for error messages.
     refused : tuple of str
         Suffixes that raise an error. Files with other suffixes are ignored.
     numbered : bool

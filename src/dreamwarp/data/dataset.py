@@ -203,7 +203,7 @@ def check_forms(name: object, forms: Iterable[tuple[np.dtype[Any], tuple[int, ..
 
 
 def choose_field(where: object, found: Collection[str], usual: Sequence[str], what: str) -> str:
-    """The first of the usual names of ``what`` (samples or labels) that is found."""
+    """The first name in ``usual`` that is in ``found``. ``what``: samples or labels, for errors."""
     for name in usual:
         if name in found:
             return name

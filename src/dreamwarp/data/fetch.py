@@ -211,7 +211,7 @@ def _download(address: str, packed: IO[bytes], max_bytes: int) -> None:
     """Download to an empty file; retry if the connection breaks."""
     import requests
 
-    # No compression on the way: the file is compressed already.
+    # No compression in transit: the file is compressed already.
     name = address.rpartition("/")[2]
     options: Any = {"timeout": TIMEOUT_SECONDS, "headers": {"Accept-Encoding": "identity"}}
     for attempt in range(1, ATTEMPTS + 1):

@@ -192,7 +192,7 @@ def _read_member(file: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) 
 
 
 def _read_header(what: object, stream: BufferedIOBase, n_bytes: int) -> NpyHeader:
-    """The header of a file of ``n_bytes``; raise if they are not what it declares."""
+    """The header of a file of ``n_bytes``; raise if it declares another size."""
 
     def read(n: int) -> bytes:
         if n > MAX_HEADER:  # do not allocate a false length

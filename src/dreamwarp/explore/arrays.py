@@ -138,7 +138,10 @@ class Arrays:
         return {}
 
     def make(self, code: int | None, n: int, strength: float, seed: int) -> tuple[list[Any], Array]:
-        """New samples of a class or of all in turn, at most ``MAX_VALUES`` values; their labels."""
+        """New samples of a class, or of all classes in turn, and their labels.
+
+        Fewer than ``n`` if they have more than ``MAX_VALUES`` values.
+        """
         n = min(n, max(1, MAX_VALUES // self.subject.sample(0).size))
         source = self.subject.source.with_options(key=seed, strength=strength)
         X, chosen = source.make_numbered(np.arange(n), code=code)
@@ -224,7 +227,7 @@ class Images(Arrays):
         return [0, 1]
 
     def embed(self, points: Numbers, sample: Array, view: View) -> Numbers:
-        """Points (m, 2) of what is shown, in the domain."""
+        """Map points (m, 2) of the picture to the domain."""
         return points
 
     def move_landmarks(self, theta: Numbers, landmarks: Landmarks) -> dict[str, Any]:
@@ -270,7 +273,7 @@ class Volumes(Images):
         return view.in_plane
 
     def embed(self, points: Numbers, sample: Array, view: View) -> Numbers:
-        """Points (m, 2) of the slice, in the volume."""
+        """Map points (m, 2) of the slice to the volume."""
         spatial = sample.shape[1:]
         height = (view.number(spatial) + 0.5) / spatial[view.axis]
         return np.insert(points, view.axis, height, axis=1)

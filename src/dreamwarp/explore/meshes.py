@@ -1,4 +1,4 @@
-"""Meshes and sets of points on the page, drawn as surfaces that can be turned."""
+"""Meshes and sets of points on the page, drawn as surfaces that can be rotated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dreamwarp.space.warp import Warp
 # Triangles in one answer, and fewest per surface: a browser draws them in a few hundredths of a
 # second.
 MAX_FACES, MIN_FACES = 12_000, 800
-# Cells per axis of the finest grid that is tried, and the factor to the next.
+# Cells per axis of the finest grid, and the factor from one grid to the next.
 FINEST, COARSER = 128, 0.8
 
 
@@ -122,7 +122,7 @@ class Meshes:
         return {}
 
     def read_upload(self, content: bytes) -> Surface:
-        """Refuse uploads."""
+        """Raise: meshes can't be uploaded."""
         raise ValueError("meshes can't be uploaded. Put them into the folder of the data.")
 
     def load_code(self, name: str, options: dict[str, Any]) -> str:

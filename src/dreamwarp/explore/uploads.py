@@ -122,7 +122,7 @@ def read_uploaded_volume(content: bytes, n_channels: int) -> Array:
 def _read_npy(content: bytes) -> Array:
     values = decode_npy("the file", content)
     if values.dtype.kind not in "biuf":
-        raise ValueError("the values are no real numbers")
+        raise ValueError("the values are not real numbers")
     return np.asarray(values, np.float32)
 
 

@@ -1,9 +1,9 @@
 """Per-class distributions over warps, and model files.
 
-The way of aligned pairs to a model file:
+Steps from aligned pairs to a model file:
 
 pairs                  θ, weights and edges of each class
-empirical_bayes        posteriors of pairs under the covariances they make likeliest, or
+empirical_bayes        covariances of highest marginal likelihood, and posteriors of pairs, or
 selection              hyper-parameters of highest held-out likelihood
 fitting                a ``gaussian`` or ``template`` distribution for each class
 warpmodel              WarpModel: densities and draws (``draw_kernels``)

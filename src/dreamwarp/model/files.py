@@ -179,7 +179,8 @@ def _read(file: Path) -> WarpModel:
         make_space(model["space"], dim), distributions, parts["pool"], fits, model["settings"],
         model["strength"],
     )  # fmt: skip
-    # That of the file, which may have fields no longer used: sets made from it can be resumed.
+    # Keep the stored fingerprint: files may have fields that are no longer used, and sample sets
+    # made from them must stay resumable.
     found.fingerprint = model["fingerprint"]
     return found
 

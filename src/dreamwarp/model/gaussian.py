@@ -92,7 +92,7 @@ class Gaussian:
         variances = np.maximum(values[::-1], 0.0)
         share = variances / max(float(variances.sum()), np.finfo(np.float64).tiny)
         directions = np.ascontiguousarray(vectors[:, ::-1])
-        # Eigenvectors have no sign of their own: make the largest entry positive.
+        # Eigenvectors are unique up to sign: make the largest entry positive.
         largest = np.take_along_axis(directions, np.abs(directions).argmax(axis=0)[None], axis=0)
         directions *= np.where(largest < 0.0, -1.0, 1.0)
         deviations = np.sqrt(variances)

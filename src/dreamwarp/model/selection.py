@@ -189,8 +189,8 @@ def _score_covariance(covariance: Array, test: Pairs) -> float:
 def _choose_mixture(
     pairs_by_class: Mapping[Label, Pairs], hyper: HyperParameters, dim: int
 ) -> HyperParameters:
-    """For templates, choose the class pairs without drift, then the drift."""
-    # Split by pair: test templates must be trained on.
+    """For templates, choose ``class_pairs`` at drift 0 or the given one, then ``drift``."""
+    # Split by pair, not by sample: each test template needs training pairs of its own.
     folds = make_folds(thin_out(pairs_by_class, dim), by_sample=False)
     drifts = DRIFTS if hyper.drift is None else (hyper.drift,)
     n_pairs = CLASS_PAIRS if hyper.class_pairs is None else (hyper.class_pairs,)

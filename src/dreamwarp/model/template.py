@@ -62,7 +62,7 @@ class TemplateMixture(Gaussian):
     factor : (d, d)
         L, lower triangular.
     theta : (n_pairs, d)
-        Warps of the class, one direction each.
+        Warps of the pairs, each in one direction.
     edges : (n_pairs, 2) int64
         Samples of each pair: θ aligns the first to the second.
     weights : (n_pairs,)

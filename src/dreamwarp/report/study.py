@@ -83,7 +83,7 @@ class Study:
 
     @property
     def judgement(self) -> Judgement:
-        """Errors by strength, and the verdict, of the model's fit."""
+        """Errors by strength, and the verdict, stored when the model was fitted."""
         return judgement_of(self.model)
 
     @cached_property

@@ -156,7 +156,7 @@ class Lanes(NamedTuple):
 
 
 class Starts(NamedTuple):
-    """Start of each path. Arrays for several sets of points have an axis more, the first."""
+    """Start of each path. For several sets of points, arrays have one more axis, the first."""
 
     regions: NDArray[np.uint32]  # (m,)
     weights: NDArray[np.float32]  # (m, ndim), ξ

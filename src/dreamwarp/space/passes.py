@@ -30,7 +30,7 @@ SHORTEST = np.float32(1e-7)
 # Steps that divide the time evenly leave a remainder by rounding: the last step may be this much
 # longer.
 ALMOST_ONE = np.float32(1.0001)
-# A step that is too long is shortened by this factor, at most this many times.
+# A step that is too long is multiplied by this factor, at most this many times.
 SHORTENING, N_SHORTENINGS = np.float32(0.65), 3
 
 _NEVER, _TINY = np.float32(1e30), np.float32(1e-30)

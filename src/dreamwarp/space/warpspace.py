@@ -22,8 +22,8 @@ from dreamwarp.space.velocities import evaluate, gradient_by_theta, node_velocit
 Boundary = Literal["zero", "slip", "free", "periodic"]
 Method = Literal["fast", "exact"]
 
-# Beyond this velocity gradient (per unit time) distances between points grow by more than e^500: no
-# float can hold the result, and a path may never end.
+# Beyond this velocity gradient (per unit time), distances between points may grow by more than
+# e^500: rounding errors swamp the result, and a path may never end.
 MAX_RATE = 500.0
 # Default for the largest error of the fast flow, in domain units: a hundredth of a pixel at 100
 # pixels per axis.

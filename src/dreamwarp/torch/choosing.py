@@ -61,7 +61,7 @@ ROUNDS = ((1 / 8, None), (1 / 4, 4), (1 / 2, 3), (1.0, None))
 # A strength is stopped if it is worse by this many standard errors; more for strength 0, whose
 # error the verdict needs.
 HOPELESS, HOPELESS_NONE = 2.0, 4.0
-# Lower bound of errors in divisions.
+# Errors are clipped to at least this before they divide.
 TINY = 1e-12
 # Batches warped at a time.
 CHUNK = 8
@@ -400,7 +400,7 @@ class _Trainer:
         return sorted(strength for strength in self.runs if strength > 0.0)
 
     def _errors(self, strengths: Sequence[float], rounds_ago: int = 0) -> Array:
-        """Smoothed errors after the last round, or before it: (n_strengths, n_held_out)."""
+        """Smoothed errors after the last round, or an earlier one: (n_strengths, n_held_out)."""
         found = self.race.found
         return np.stack([found[strength][-1 - rounds_ago].smooth for strength in strengths])
 

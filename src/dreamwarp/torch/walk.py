@@ -39,7 +39,7 @@ APPROACHES = 3
 
 @dataclass(frozen=True)
 class Precision:
-    """Constants that depend on the number format.
+    """Constants that depend on the floating-point precision.
 
     Attributes
     ----------
