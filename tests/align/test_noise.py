@@ -8,7 +8,7 @@ from scipy.ndimage import gaussian_filter
 
 from dreamwarp import Warp, WarpSpace, align_pairs
 from dreamwarp.align import SmoothPrior
-from dreamwarp.align.noise import MIN_PAIRS, N_PAIRS, count_pairs, residual_noise
+from dreamwarp.align.noise import MIN_CALIBRATION_PAIRS, N_PAIRS, count_pairs, residual_noise
 from dreamwarp.align.similarity import NormalizedCrossCorrelation
 from tests.align.problems import smooth_images, threes
 from tests.space.cases import pixel_grid
@@ -73,4 +73,4 @@ def test_warps_are_as_large_whatever_the_similarity():
 def test_large_samples_need_fewer_pairs() -> None:
     assert count_pairs(28 * 28) == N_PAIRS
     assert count_pairs(8192) == 32
-    assert count_pairs(3 * 128 * 128) == MIN_PAIRS
+    assert count_pairs(3 * 128 * 128) == MIN_CALIBRATION_PAIRS

@@ -20,7 +20,7 @@ import dreamwarp as dw
 from dreamwarp.augment import Resampler, augmenter, judge_nearest, learning
 from dreamwarp.augment.race import STRENGTHS
 from dreamwarp.augment.source import SampleSource
-from dreamwarp.augment.verdict import UNKNOWN, Judgement, network_strength
+from dreamwarp.augment.verdict import NOTHING_HELD_OUT, Judgement, network_strength
 from tests.augment.cases import QUICK, SIZE, warped_shapes
 
 # scikit-learn expects that what is trained on and what is predicted from are transformed alike.
@@ -118,7 +118,7 @@ def test_networks_have_a_strength_of_their_own(
 ) -> None:
     sizes = len(warped_shapes()[0]), len(fitted.classes_)
     assert fitted.model_.network_strength == network_strength((1.0, math.inf), *sizes)
-    found = Judgement(0.0, {0.0: 0.3, 1.0: 0.4}, UNKNOWN, lowest=(0.8, 0.1))
+    found = Judgement(0.0, {0.0: 0.3, 1.0: 0.4}, NOTHING_HELD_OUT, lowest=(0.8, 0.1))
     monkeypatch.setattr(augmenter, "judge_strengths", lambda *_, **__: found)
     judged = fitted.with_strength("auto")
     judged.with_strength(3.0).model_.save(tmp_path / "model.dwm")

@@ -30,7 +30,7 @@ from dreamwarp.augment.race import STRENGTHS, STRONGER, Errors, Race
 from dreamwarp.augment.verdict import (
     NETWORK_EXPECTED,
     NETWORK_FACTOR,
-    UNKNOWN,
+    NOTHING_HELD_OUT,
     Judgement,
     Setup,
     choose_place,
@@ -458,7 +458,7 @@ def test_networks_get_what_is_expected_unless_held_out_samples_know_better() -> 
 
 
 def test_a_judgement_without_a_lowest_point_is_read() -> None:
-    judged = Judgement(1.0, {0.0: 0.2, 1.0: 0.1}, UNKNOWN, lowest=(0.8, 0.1))
+    judged = Judgement(1.0, {0.0: 0.2, 1.0: 0.1}, NOTHING_HELD_OUT, lowest=(0.8, 0.1))
     record = json.loads(judged.to_text())
     again = Judgement.from_text(json.dumps(record))
     assert again is not None and again.lowest == (0.8, 0.1)

@@ -14,7 +14,7 @@ from dreamwarp.augment import SampleSource
 from dreamwarp.augment.source import Members, SampleForm, check_range
 from dreamwarp.core.draws import Stream, integers
 from dreamwarp.data import DataSet
-from dreamwarp.data.sample_sets import MAX_NUMBER
+from dreamwarp.data.sample_sets import MAX_SAMPLE_NUMBER
 from dreamwarp.space.warpspace import FLOW_TOLERANCE
 from tests.generation.cases import SHAPE, make_data, make_model
 
@@ -143,8 +143,12 @@ def test_many_classes_are_not_all_listed() -> None:
         (0, 1.5, "`n` must be an integer of at least 1, got 1.5."),
         (0, True, "`n` must be an integer of at least 1, got True."),
         (-1, 5, "`first` must be an integer of at least 0, got -1."),
-        (1, MAX_NUMBER, "samples are numbered below 2^62"),
-        (MAX_NUMBER, 1, "`first` must be below 2^62, as all numbers of samples, got 4611686018"),
+        (1, MAX_SAMPLE_NUMBER, "samples are numbered below 2^62"),
+        (
+            MAX_SAMPLE_NUMBER,
+            1,
+            "`first` must be below 2^62, as all numbers of samples, got 4611686018",
+        ),
     ],
 )
 def test_absurd_numbers_are_refused(first: int, n: int, message: str) -> None:

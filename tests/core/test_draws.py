@@ -179,7 +179,7 @@ def test_normals_lie_on_no_lattice():
 
 
 def test_uniforms_and_integers_are_even():
-    values = uniforms(4, np.arange(300_000), 3)
+    values = uniforms(4, np.arange(300_000), 3, stream=Stream.MIXTURE)
     assert values.min() >= 0.0 and values.max() < 1.0
     assert scipy.stats.kstest(values.ravel(), "uniform").pvalue > 1e-6
     counts = np.bincount(integers(4, np.arange(300_000), 7), minlength=7)
@@ -245,7 +245,7 @@ def test_bad_numbers(numbers):
 @pytest.mark.parametrize("number", [-1, np.uint64(2**63)])
 def test_numbers_out_of_range(number):
     with pytest.raises(ValueError, match=r"`numbers` must be at least 0 and below 2\^63, got"):
-        uniforms(0, [number], 1)
+        uniforms(0, [number], 1, stream=Stream.MIXTURE)
 
 
 def test_bad_options():

@@ -421,6 +421,14 @@ def test_damage_to_the_space_is_noticed_before_it_is_made(stored, monkeypatch):
     refused(case.write(description={**case.description, "space": space}), "match its fingerprint")
 
 
+def test_kinds_of_earlier_versions_are_named(stored):
+    case = stored()
+    settings = {**case.description["settings"], "kind": "kde"}
+    path = case.write(description={**case.description, "settings": settings}, signed=True)
+    with pytest.raises(ValueError, match=r"kind 'kde', which this version .* Fit the model again"):
+        WarpModel.load(path)
+
+
 def test_brackets_within_brackets(stored):
     case = stored()
     deep: list = []
@@ -439,7 +447,7 @@ def test_brackets_within_brackets(stored):
         ({"strength": 10**400}, "'strength' of the model is 1000"),
         ({"strength": 0.5}, "do not match its fingerprint, so it was damaged"),
         ({"settings": {}}, "its kind None is unknown"),
-        ({"settings": {"kind": "kde"}}, "its kind 'kde' is unknown"),
+        ({"settings": {"kind": "odd"}}, "its kind 'odd' is unknown"),
         ({"settings": {"kind": "template"}}, "is of kind 'gaussian' instead of 'template'"),
         ({"settings": {"kind": "gaussian", "x": []}}, "setting 'x' is neither a word nor a number"),
         ({"settings": {"kind": "gaussian", "x": float("nan")}}, "setting 'x' is neither a word"),

@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from dreamwarp.align import noise
 from dreamwarp.align.block import (
     MAX_PER_CELL_FOR_NOISE,
-    Alignments,
     PairedImages,
     Problem,
     align_block,
@@ -30,6 +29,7 @@ from dreamwarp.align.chains import MAX_CHAINS, ChainOptions
 from dreamwarp.align.images import is_flat, scale_images
 from dreamwarp.align.posterior import VertexCoordinates
 from dreamwarp.align.prior import Prior, check_prior
+from dreamwarp.align.results import Alignments
 from dreamwarp.align.similarity import (
     SIMILARITIES,
     Custom,

@@ -14,6 +14,7 @@ from dreamwarp.align.samplers import Hamiltonian, Metropolis, Sampler
 from dreamwarp.align.search import SMALLEST_COARSE_GAIN, climb
 from dreamwarp.align.surrogate import Surrogate
 from dreamwarp.core import draws
+from dreamwarp.core.defaults import MAX_DRAWS
 
 Array = NDArray[np.float64]
 
@@ -60,7 +61,7 @@ class ChainOptions:
     n_chains: int = 2
     n_burn_in: int = 200
     n_draws: int = 50
-    max_draws: int = 1600
+    max_draws: int = MAX_DRAWS
     r_hat: float = 1.05
 
 

@@ -37,9 +37,9 @@ Array = NDArray[np.float64]
 Images = NDArray[np.float32]
 
 # Number of pairs aligned for the estimate, and number of fixed-point iterations. Large samples need
-# fewer pairs: N_VALUES values in total, but at least MIN_PAIRS pairs.
+# fewer pairs: N_VALUES values in total, but at least MIN_CALIBRATION_PAIRS pairs.
 N_PAIRS, N_ROUNDS = 128, 4
-N_VALUES, MIN_PAIRS = 2**18, 24
+N_VALUES, MIN_CALIBRATION_PAIRS = 2**18, 24
 # Smallest σ, relative to the standard deviation of the images.
 LOWEST_SHARE = 0.05
 # Smallest effective fraction of independent pixels; the largest is 1.
@@ -48,7 +48,7 @@ SMALLEST_SHARE = 1e-3
 
 def count_pairs(n_values: int) -> int:
     """Number of pairs to calibrate a similarity on, for samples of ``n_values`` values."""
-    return min(max(N_VALUES // n_values, MIN_PAIRS), N_PAIRS)
+    return min(max(N_VALUES // n_values, MIN_CALIBRATION_PAIRS), N_PAIRS)
 
 
 def check_sigma(sigma: Any) -> float | Literal["auto"]:

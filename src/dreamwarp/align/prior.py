@@ -40,7 +40,7 @@ MIN_LENGTH, MAX_LENGTH = 1e-3, 10.0
 LONGEST_TURN = 2.0
 # Energies ∫ |∇v|² / ∫ |v|² below this are zero up to rounding: a field with zero mean has at least
 # π² in a unit domain (Poincaré's inequality).
-FLAT = 1.0
+FLAT_ENERGY = 1.0
 # From this many parameters on, several BLAS threads are faster than one.
 MANY_PARAMETERS = 2000
 # Memory for one block of correlations between cells.
@@ -302,7 +302,7 @@ def _assemble(space: WarpSpace, local: Array) -> Array:
 def _modes(stiffness: Array, mass: Array) -> tuple[Array, Array]:
     """Energies (n,) and modes (d, n) with positive energy, orthonormal in ∫ v · w."""
     energies, modes = scipy.linalg.eigh(stiffness, mass)
-    positive = energies > FLAT
+    positive = energies > FLAT_ENERGY
     return energies[positive], modes[:, positive]
 
 

@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 N_PROPOSALS = 8
 # Mean length of Hamiltonian trajectories. They decorrelate after π/2 if the Gaussian fits, and
 # later where the posterior is wider.
-LENGTH = 0.75 * np.pi
+TRAJECTORY_LENGTH = 0.75 * np.pi
 
 
 class Sampler:
@@ -141,7 +141,7 @@ class Hamiltonian(Sampler):
         self, chosen: NDArray[np.int64], normals: Array, uniforms: Array, adaptation: float
     ) -> Array:
         """One trajectory of the chosen chains."""
-        length = LENGTH * (0.75 + 0.5 * uniforms[:, 1])  # random, to avoid resonance
+        length = TRAJECTORY_LENGTH * (0.75 + 0.5 * uniforms[:, 1])  # random, to avoid resonance
         n_steps = np.ceil(length / np.exp(self._log_step[chosen])).astype(np.int64)
         step = length / n_steps
         z, momentum = self.surrogate.whiten(self.x[chosen], chosen), normals.copy()

@@ -33,8 +33,8 @@ from dreamwarp.augment.folds import choose_some, held_out_masks, shrink_images, 
 from dreamwarp.augment.race import Errors, are_as_good, run_race
 from dreamwarp.augment.training_pairs import TrainingPairs
 from dreamwarp.augment.verdict import (
+    NOTHING_HELD_OUT,
     UNJUDGED_STRENGTH,
-    UNKNOWN,
     Judgement,
     Setup,
     conclude,
@@ -90,7 +90,7 @@ def judge_strengths(
     small = standardize(shrink_images(images, ndim))
     held_out = held_out_masks(pairs, small, codes, seed)
     if not held_out:
-        return Judgement(UNJUDGED_STRENGTH, {}, UNKNOWN)
+        return Judgement(UNJUDGED_STRENGTH, {}, NOTHING_HELD_OUT)
     n_wanted = N_WARPED + N_WARPED_PER_SAMPLE * len(images)
     n_warped = min(max(n_wanted, LEAST_WARPED), MOST_WARPED)
     data = _Data(small, codes, n_warped // len(held_out), seed, n_threads)

@@ -16,7 +16,7 @@ from dreamwarp.align.images import PIXELS_PER_CELL, is_flat, simplify
 from dreamwarp.align.pairs import choose_balanced, random_pairs
 from dreamwarp.augment.training_pairs import (
     MIN_PAIRS,
-    NEIGHBORS,
+    NEIGHBOR_PAIRS,
     TrainingPairs,
     check_number,
     split_by_class,
@@ -115,7 +115,7 @@ class Settings:
 class Learned(NamedTuple):
     """What ``Learner.learn`` finds: edges (e, 2), their alignments, and the model of ``pairs``.
 
-    ``pairs.among(kept)`` fits the model again without some samples.
+    ``pairs.among(kept).fit()`` fits the model again, to some of the samples.
     """
 
     edges: Integers
@@ -176,7 +176,7 @@ class Learner:
     def align_neighbors(self) -> tuple[Integers, Alignments]:
         """Edges (e, 2) of at most ``max_pairs`` neighbours, and their alignments."""
         edges = self.limit(self.find_neighbors())
-        check_number(len(edges), NEIGHBORS)
+        check_number(len(edges), NEIGHBOR_PAIRS)
         return edges, self.align(edges)
 
     # -- the three ways

@@ -14,8 +14,14 @@ from dreamwarp.align.evidence import Frame
 from dreamwarp.align.points import LEFT_OUT, Match, chamfer_distance, measure_points, thin
 from dreamwarp.align.prior import SmoothPrior
 from dreamwarp.augment.source import Members
-from dreamwarp.augment.training_pairs import NEIGHBORS, TrainingPairs, check_number
-from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, MAX_STEPS
+from dreamwarp.augment.training_pairs import NEIGHBOR_PAIRS, TrainingPairs, check_number
+from dreamwarp.core.defaults import (
+    DEFAULT_SHAPE_CELLS,
+    DISPLACEMENT,
+    LENGTH,
+    MAX_STEPS,
+    N_NEIGHBORS,
+)
 from dreamwarp.core.draws import Seed, as_key
 from dreamwarp.core.progress import ProgressOption, track
 from dreamwarp.core.validation import check_factor, check_integer
@@ -30,8 +36,6 @@ from dreamwarp.space.warpspace import Boundary
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
-# By the number of axes.
-DEFAULT_CELLS = {2: (4, 4), 3: (2, 2, 2)}
 # Points per shape for finding neighbours, if points do not correspond.
 N_OUTLINE = 200
 
@@ -88,7 +92,7 @@ class ShapeAugmenter:
         *,
         cells: tuple[int, ...] | None = None,
         boundary: Boundary = "free",
-        n_neighbors: int = 5,
+        n_neighbors: int = N_NEIGHBORS,
         match: Match = "auto",
         sigma: float | str = "auto",
         displacement: float | Literal["auto"] = "auto",
@@ -125,7 +129,7 @@ class ShapeAugmenter:
             )
         else:
             given = ShapeSet.of(shapes, y, normalize=self.normalize)
-        space = WarpSpace(self.cells or DEFAULT_CELLS[given.ndim], boundary=self.boundary)
+        space = WarpSpace(self.cells or DEFAULT_SHAPE_CELLS[given.ndim], boundary=self.boundary)
         if space.ndim != given.ndim:
             raise ValueError(
                 f"`cells` must have {given.ndim} numbers for shapes in {given.ndim} dimensions, "
@@ -135,7 +139,7 @@ class ShapeAugmenter:
         points = given.unit_points()
         known = given.corresponds if self.match == "auto" else self.match == "known"
         self.edges_ = neighbor_edges(points, given.y, self.n_neighbors, known, self.progress)
-        check_number(len(self.edges_), NEIGHBORS)
+        check_number(len(self.edges_), NEIGHBOR_PAIRS)
         model = self._learn(space, points, given.y, known)
         self.model_ = model.with_strength(strength).with_settings(
             shapes=self.normalize,

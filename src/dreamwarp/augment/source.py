@@ -20,7 +20,7 @@ from dreamwarp.core.labels import check_label
 from dreamwarp.core.samples import check_finite, check_layout, parts
 from dreamwarp.core.validation import check_choice, check_factor, check_integer
 from dreamwarp.data.dataset import DataSet
-from dreamwarp.data.sample_sets import BALANCES, MAX_NUMBER
+from dreamwarp.data.sample_sets import BALANCES, MAX_SAMPLE_NUMBER
 from dreamwarp.model import WarpModel
 from dreamwarp.model.labels import encode, list_labels
 from dreamwarp.model.strength import apply_strength, resolve_strength
@@ -314,13 +314,13 @@ def fingerprint(X: Array) -> str:
 def check_range(first: int, n: int | None) -> tuple[int, int]:
     """Check that ``first`` to ``first + n - 1`` are sample numbers; None: all from ``first`` on."""
     first, some = check_integer("first", first, 0), check_integer("n", 1 if n is None else n, 1)
-    if first >= MAX_NUMBER:
+    if first >= MAX_SAMPLE_NUMBER:
         raise ValueError(f"`first` must be below 2^62, as all numbers of samples, got {first}.")
-    if first + some > MAX_NUMBER:
+    if first + some > MAX_SAMPLE_NUMBER:
         raise ValueError(
             f"samples are numbered below 2^62, got `first` {first} and `n` {n}. Ask for fewer."
         )
-    return first, MAX_NUMBER - first if n is None else some
+    return first, MAX_SAMPLE_NUMBER - first if n is None else some
 
 
 def _as_data_set(data: Any) -> DataSet:

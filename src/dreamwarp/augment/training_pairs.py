@@ -26,7 +26,7 @@ Integers = NDArray[np.int64]
 # Smallest number of pairs, over all classes, to fit a model; and of a class, to get a distribution
 # of its own.
 MIN_PAIRS = 5
-NEIGHBORS = "pairs of neighbours"
+NEIGHBOR_PAIRS = "pairs of neighbours"
 
 
 @dataclass(frozen=True, eq=False)

@@ -109,7 +109,7 @@ def no_verdict(message: str) -> Verdict:
     return Verdict(False, False, math.nan, nothing, math.nan, math.nan, 0, 0, None, message)
 
 
-UNKNOWN = no_verdict(
+NOTHING_HELD_OUT = no_verdict(
     "do not augment unless you can test it: there are too few samples or classes to hold some out."
 )
 

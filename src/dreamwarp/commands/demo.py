@@ -67,7 +67,7 @@ def demo(
     if picture is not None:
         save_figure(versions, picture, dpi=90)
     model_path = output.with_suffix(".dwm")
-    save_model(augmenter, model_path)
+    save_for_explore(augmenter, model_path)
 
     def add_comparison(page: Page) -> None:
         page.heading("Do new digits help?")
@@ -113,7 +113,7 @@ def learn(train: Part, seed: int) -> Augmenter:
     return augmenter
 
 
-def save_model(augmenter: Augmenter, path: Path) -> None:
+def save_for_explore(augmenter: Augmenter, path: Path) -> None:
     """Save the model for ``dreamwarp explore``, which loads digits as uint8.
 
     The model was fitted to float32 copies in the same order. It stores the fingerprint of the

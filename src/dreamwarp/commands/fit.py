@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dreamwarp.commands.models import check_target, save_model
+from dreamwarp.commands.models import check_target, write_model
 from dreamwarp.commands.options import (
     BoundaryOption,
     CellsOption,
@@ -158,7 +158,7 @@ def fit(
     typer.echo(f"{samples.describe()}; {format_cells(parsed)} cells")
     with connected(scheduler) as client:
         augmenter.fit(samples.X, samples.y, client=client)
-    save_model(augmenter.model_, output)
+    write_model(augmenter.model_, output)
     typer.echo(str(augmenter.verdict_))
     typer.echo(
         f"{len(augmenter.edges_):,} pairs aligned, strength {augmenter.strength_:g} "
@@ -174,7 +174,7 @@ def fit_meshes(data: str, output: str, **options: Any) -> None:
     shapes = load_shapes(data)
     typer.echo(shapes.describe())
     augmenter = ShapeAugmenter(**options).fit(shapes)
-    save_model(augmenter.model_, output)
+    write_model(augmenter.model_, output)
     found = augmenter.alignments_
     before, after = (float(loss.mean()) ** 0.5 for loss in (found.loss_before, found.loss_after))
     typer.echo(

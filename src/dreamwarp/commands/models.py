@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dreamwarp.model import WarpModel
 
 
-def load_model(source: str) -> WarpModel:
+def read_model(source: str) -> WarpModel:
     """Load the model at a path or a URL."""
     from dreamwarp.data.guards import check_file
     from dreamwarp.model import WarpModel
@@ -51,9 +51,9 @@ def load_with_data(
     from dreamwarp.data.readers import are_meshes
 
     if not are_meshes(data):
-        return load_model(model), load(data, **options)
+        return read_model(model), load(data, **options)
     refuse_for_meshes(context, *only_for_arrays)
-    warps = load_model(model)
+    warps = read_model(model)
     # Scaled as those that the model was fitted to.
     is_each = warps.settings.get("shapes") == "each"
     return warps, load_shapes(data, normalize="each" if is_each else "set")
@@ -71,7 +71,7 @@ def check_target(output: str, *, overwrite: bool) -> None:
         raise existing(output)
 
 
-def save_model(model: WarpModel, output: str) -> None:
+def write_model(model: WarpModel, output: str) -> None:
     """Write a model to a path or a URL, atomically."""
     if not is_address(output):
         model.save(output)

@@ -196,8 +196,8 @@ CellsOption = Annotated[
     str,
     warp_option(
         "--cells",
-        help="Cells per spatial axis: 10 for series, 4x4 for images, 3x3x3 for volumes. auto "
-        "picks one of these, where it is the default.",
+        help="Cells per spatial axis: 10 for series, 4x4 for images, 3x3x3 for volumes, "
+        "2x2x2 for meshes. auto picks one of these, where it is the default.",
     ),
 ]
 BoundaryOption = Annotated[

@@ -15,8 +15,9 @@ MAX_STEPS, MAX_DRAWS = 50, 1600
 SEARCH_TOLERANCE, LEARNING_TOLERANCE = 0.05, 0.25
 # Neighbour graph.
 N_NEIGHBORS = 5
-# Cells by the number of spatial axes: series, images, volumes.
+# Cells by the number of spatial axes: series, images, volumes; points and meshes.
 DEFAULT_CELLS = {1: (10,), 2: (4, 4), 3: (3, 3, 3)}
+DEFAULT_SHAPE_CELLS = {2: (4, 4), 3: (2, 2, 2)}
 # Interpolation for networks, by the number of spatial axes. Linear interpolation blurs, so networks
 # would be trained on samples less sharp than those they are used on; see docs/experiments.md. In
 # volumes, cubic interpolation takes 64 values instead of 8.

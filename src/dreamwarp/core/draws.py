@@ -56,7 +56,7 @@ class Stream(IntEnum):
     WARP = 0
     """Normals that make a θ."""
     MIXTURE = 1
-    """The component of a mixture, or mixing weights."""
+    """Normals that combine the warps of a template."""
     TEMPLATE = 2
     """The sample to warp."""
     LABEL = 3  # of draws that no longer exist; numbers are never used again
@@ -145,7 +145,7 @@ def uniforms(
     numbers: ArrayLike,
     dim: int,
     *,
-    stream: int = Stream.MIXTURE,
+    stream: int,
     n_threads: int | None = None,
 ) -> NDArray[np.float64]:
     """Uniform numbers in [0, 1), multiples of 2^-53: (n, dim). Parameters as :func:`normals`."""

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 Label: TypeAlias = "str | int | bool"
 
 TYPES = (str, int, bool)
-MAX_NUMBER = 2**63 - 2
+MAX_LABEL = 2**63 - 2
 # Integers below this are exact in float64.
 MAX_WHOLE = 2**53
 
@@ -27,7 +27,7 @@ def check_label(label: Any) -> Label:
             f"labels must be strings, integers or booleans, got {label!r} "
             f"({type(label).__name__}). Convert float labels with y.astype(int)."
         )
-    if type(plain) is int and abs(plain) > MAX_NUMBER:
+    if type(plain) is int and abs(plain) > MAX_LABEL:
         raise ValueError(f"integer labels must be below 2^63 - 1 in magnitude, got {plain}.")
     if type(plain) is str and plain.endswith("\0"):
         raise ValueError(

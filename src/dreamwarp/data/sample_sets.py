@@ -27,7 +27,7 @@ KIND, VERSION = "dreamwarp samples", 1
 # names.
 MAX_BYTES = 64 * 2**20
 # Sample numbers are below this.
-MAX_NUMBER = 2**62
+MAX_SAMPLE_NUMBER = 2**62
 MAX_AXES = 4
 # Largest size of the array of class names in bytes.
 MAX_CLASSES_BYTES = 2**28
@@ -157,7 +157,7 @@ def check_record(title: object, record: Any) -> tuple[dict[str, Any], Any]:
     for name, is_good in SETTINGS.items():
         if not is_good(settings[name]):
             raise malformed(title, f"its `{name}` can't be {brief(settings[name])}")
-    if settings["first"] + settings["n"] > MAX_NUMBER:
+    if settings["first"] + settings["n"] > MAX_SAMPLE_NUMBER:
         raise malformed(title, "its sample numbers are too large")
     try:
         count_bytes("a sample", settings["shape"], np.dtype(settings["dtype"]))
@@ -181,7 +181,7 @@ def is_whole(value: Any) -> bool:
 
 def is_count(value: Any) -> bool:
     """Whether a value is a valid number of samples."""
-    return is_whole(value) and 1 <= value < MAX_NUMBER
+    return is_whole(value) and 1 <= value < MAX_SAMPLE_NUMBER
 
 
 def brief(value: Any) -> str:
@@ -209,7 +209,7 @@ def _are_classes(value: Any) -> bool:
 
 
 def _is_real(value: Any) -> bool:
-    real = isinstance(value, float) or (is_whole(value) and value < MAX_NUMBER)
+    real = isinstance(value, float) or (is_whole(value) and value < MAX_SAMPLE_NUMBER)
     return real and 0.0 <= value < float("inf")
 
 

@@ -42,11 +42,13 @@ FORMAT = "dreamwarp.WarpModel"
 # Gaussian for samples that are not templates. 4: Gaussians of warps from the centre of a class,
 # which are also the noise of templates.
 VERSION = 4
+# Kinds of models that earlier versions wrote with the same format.
+FORMER_KINDS = ("kde",)
 # Largest number of characters of a description: enough for 100,000 classes, and half of what
 # safetensors reads.
 MAX_DESCRIPTION = 2**25
 # Sums of squares of larger numbers may overflow float64.
-MAX_NUMBER = 1e100
+LARGEST_VALUE = 1e100
 # Fields of the description, and their types. The fingerprint covers all but the versions.
 DESCRIBED: dict[str, type] = {
     "space": dict, "settings": dict, "strength": float, "pool": dict, "classes": list,
@@ -160,28 +162,30 @@ def _read(file: Path) -> WarpModel:
     from dreamwarp.model.warpmodel import WarpModel
 
     with safe_open(file, framework="numpy") as stored:
-        model = _read_description(file, stored.metadata() or {})
-        _check_description(model)
-        dim = _check_arrays(stored, model)
-        _check_space(model["space"], dim)
+        description = _read_description(file, stored.metadata() or {})
+        _check_description(file, description)
+        dim = _check_arrays(stored, description)
+        _check_space(description["space"], dim)
         arrays = {name: np.array(stored.get_tensor(name)) for name in stored.keys()}  # noqa: SIM118
     for name, array in arrays.items():
-        if not (np.abs(array) <= MAX_NUMBER).all():  # false for NaN too
+        if not (np.abs(array) <= LARGEST_VALUE).all():  # false for NaN too
             raise _Damage(f"array {name!r} holds numbers that are not finite, or too large")
-    parts = {prefix: _make_part(prefix, record, arrays) for prefix, record in _parts(model).items()}
-    if not _is_intact(model, arrays):
+    parts = {
+        prefix: _make_part(prefix, record, arrays) for prefix, record in _parts(description).items()
+    }
+    if not _is_intact(description, arrays):
         raise _Damage("its contents do not match its fingerprint, so it was damaged")
     distributions, fits = {}, {}
-    for number, record in enumerate(model["classes"]):
+    for number, record in enumerate(description["classes"]):
         distributions[record["label"]] = parts.get(str(number), parts["pool"])
         fits[record["label"]] = ClassFit(**{name: record[name] for name in FIT_FIELDS})
     found = WarpModel(
-        make_space(model["space"], dim), distributions, parts["pool"], fits, model["settings"],
-        model["strength"],
+        make_space(description["space"], dim), distributions, parts["pool"], fits, description["settings"],
+        description["strength"],
     )  # fmt: skip
     # Keep the stored fingerprint: files may have fields that are no longer used, and sample sets
     # made from them must stay resumable.
-    found.fingerprint = model["fingerprint"]
+    found.fingerprint = description["fingerprint"]
     return found
 
 
@@ -191,12 +195,12 @@ def _read_description(file: Path, metadata: Mapping[str, str]) -> Record:
     if text is None or len(text) > MAX_DESCRIPTION:
         raise _Damage("it was not written by dreamwarp")
     try:
-        model = json.loads(text)
+        description = json.loads(text)
     except (ValueError, RecursionError):
         raise _Damage("its description of the model is not JSON") from None
-    if not isinstance(model, dict):
+    if not isinstance(description, dict):
         raise _Damage("its description of the model is not a JSON object")
-    version = model.get("version")
+    version = description.get("version")
     if type(version) is not int or version < 1:
         raise _Damage(f"its format version is {version!r:.40}")
     if version != VERSION:
@@ -204,13 +208,13 @@ def _read_description(file: Path, metadata: Mapping[str, str]) -> Record:
             f"`{file}` has format {version!r:.40}, but this dreamwarp reads format {VERSION}. "
             f"{'Fit' if version < VERSION else 'Upgrade dreamwarp, or fit'} the model again."
         )
-    return model
+    return description
 
 
-def _parts(model: Record) -> dict[str, Any]:
+def _parts(description: Record) -> dict[str, Any]:
     """The descriptions of the distributions by the prefix of their arrays."""
-    own = {str(k): part for k, part in enumerate(model["classes"]) if not part["fell_back"]}
-    return {"pool": model["pool"]} | own
+    own = {str(k): part for k, part in enumerate(description["classes"]) if not part["fell_back"]}
+    return {"pool": description["pool"]} | own
 
 
 def _make_part(prefix: str, record: Record, arrays: Mapping[str, NDArray[Any]]) -> Gaussian:
@@ -224,9 +228,9 @@ def _make_part(prefix: str, record: Record, arrays: Mapping[str, NDArray[Any]]) 
     return part
 
 
-def _is_intact(model: Record, arrays: Mapping[str, NDArray[Any]]) -> bool:
+def _is_intact(description: Record, arrays: Mapping[str, NDArray[Any]]) -> bool:
     try:
-        return fingerprint(model, arrays) == model["fingerprint"]
+        return fingerprint(description, arrays) == description["fingerprint"]
     except RecursionError:  # deeply nested JSON where a label or a number should be
         return False
 
@@ -234,10 +238,15 @@ def _is_intact(model: Record, arrays: Mapping[str, NDArray[Any]]) -> bool:
 # -- checks before arrays are read
 
 
-def _check_description(model: Record) -> None:
+def _check_description(file: Path, description: Record) -> None:
     """Raise if a description lacks a field or has one of a wrong type."""
-    _check_fields("the model", model, FILE_FIELDS)
-    settings = model["settings"]
+    _check_fields("the model", description, FILE_FIELDS)
+    settings = description["settings"]
+    if settings.get("kind") in FORMER_KINDS:
+        raise ValueError(
+            f"`{file}` holds a model of kind {settings['kind']!r}, which this version does not "
+            f"have. Fit the model again, of kind {' or '.join(map(repr, KINDS))}."
+        )
     if settings.get("kind") not in KINDS:
         raise _Damage(f"its kind {settings.get('kind')!r:.40} is unknown")
     for name, value in settings.items():
@@ -246,16 +255,16 @@ def _check_description(model: Record) -> None:
     for_networks = settings.get("network_strength", 1.0)
     if not _is_number(for_networks) or for_networks < 0.0:
         raise _Damage(f"its strength for networks is {for_networks!r:.40}")
-    if model["strength"] < 0.0:
-        raise _Damage(f"its strength is {model['strength']}")
-    _check_part("the pool", model["pool"], "gaussian")
-    for number, record in enumerate(model["classes"]):
+    if description["strength"] < 0.0:
+        raise _Damage(f"its strength is {description['strength']}")
+    _check_part("the pool", description["pool"], "gaussian")
+    for number, record in enumerate(description["classes"]):
         where = f"class number {number}"
         _check_fields(where, record, {"label": object, **FIT_FIELDS})
         if not record["fell_back"]:
             _check_part(where, record, settings["kind"])
     try:
-        check_classes(record["label"] for record in model["classes"])
+        check_classes(record["label"] for record in description["classes"])
     except (TypeError, ValueError) as error:
         raise _Damage(str(error).rstrip(".")) from None
 
@@ -280,12 +289,14 @@ def _check_fields(where: str, record: Any, wanted: Mapping[str, type]) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and -MAX_NUMBER <= value <= MAX_NUMBER
+    return type(value) in (int, float) and -LARGEST_VALUE <= value <= LARGEST_VALUE
 
 
-def _check_arrays(stored: Any, model: Record) -> int:
+def _check_arrays(stored: Any, description: Record) -> int:
     """Raise if the arrays do not match the description; return d."""
-    shapes = {prefix: DISTRIBUTIONS[part["kind"]].shapes for prefix, part in _parts(model).items()}
+    shapes = {
+        prefix: DISTRIBUTIONS[part["kind"]].shapes for prefix, part in _parts(description).items()
+    }
     names = {f"{prefix}.{name}" for prefix in shapes for name in shapes[prefix]}
     if names != (there := set(stored.keys())):
         odd = sorted(names ^ there)[0]

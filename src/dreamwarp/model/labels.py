@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.core.labels import MAX_NUMBER, Label, check_label
+from dreamwarp.core.labels import MAX_LABEL, Label, check_label
 
 # Largest number of labels that an error lists.
 MAX_LISTED = 10
@@ -49,8 +49,8 @@ def encode(labels: Any, classes: Sequence[Label]) -> NDArray[np.int64]:
         )
     if (kind is str) != (values.dtype.kind == "U"):
         return np.full(len(values), -1)
-    if values.dtype.kind == "u":  # no label is larger than MAX_NUMBER
-        values = np.minimum(values, np.uint64(MAX_NUMBER + 1))
+    if values.dtype.kind == "u":  # no label is larger than MAX_LABEL
+        values = np.minimum(values, np.uint64(MAX_LABEL + 1))
     known = np.array(classes)
     if kind is not str:
         values, known = values.astype(np.int64), known.astype(np.int64)

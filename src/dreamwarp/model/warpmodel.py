@@ -144,7 +144,7 @@ class WarpModel:
         if is_template and edges is None:
             raise ValueError(
                 'kind="template" needs `edges`, the two samples of each pair. '
-                "Give them, or choose another kind."
+                'Give them, or use kind="gaussian".'
             )
         given = HyperParameters(
             kind,
@@ -187,7 +187,7 @@ class WarpModel:
         """Log density of θ (n, d) in a class: (n,), or a number for a single θ (d,).
 
         For kind ``"template"``, ``templates`` (n,) are the samples to be warped; without them the
-        density is that of the class. Other kinds ignore them.
+        density is that of the class. Kind ``"gaussian"`` ignores them.
         """
         rows, is_single = self.space.check_theta(theta)
         known = None if templates is None else check_templates(templates, len(rows))

@@ -133,7 +133,7 @@ def add_samples(page: Page, study: Study) -> None:
         "never tear or fold."
     )
     figure = warped.draw_samples(
-        study.model, study.subject.source.data, n_versions=min(8, _n_columns(study))
+        study.model, study.whole.source.data, n_versions=min(8, _n_columns(study))
     )
     page.figure(
         figure,
@@ -361,10 +361,10 @@ def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
     n_open, n = int((~study.alignments.converged).sum()), len(study.edges)
     if n_open > 0.01 * n:
         yield f"{n_open:,} of {n:,} alignments did not converge. Increase --max-steps."
-    n_flat = int((~study.alignments.usable).sum())
-    if n_flat:
+    n_unusable = int((~study.alignments.usable).sum())
+    if n_unusable:
         yield (
-            f"{n_flat:,} of {n:,} pairs could not be aligned: one sample of the two is constant. "
+            f"{n_unusable:,} of {n:,} pairs could not be aligned, usually because a sample is constant. "
             "Look for empty samples."
         )
     suspects = [each for each in outliers if each.looks_like is not None]

@@ -21,7 +21,7 @@ from dreamwarp.augment.learning import Learner, Settings
 from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.subject import Data, Subject
 from dreamwarp.augment.verdict import Judgement, not_judged
-from dreamwarp.core.defaults import DISPLACEMENT, LENGTH
+from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
 from dreamwarp.core.progress import ProgressOption
 from dreamwarp.core.validation import check_integer
 from dreamwarp.model import WarpModel
@@ -36,8 +36,8 @@ Integers = NDArray[np.int64]
 MAX_SAMPLES = 1000
 # Settings assumed for models that don't store them.
 DEFAULTS: dict[str, Any] = {
-    "n_neighbors": 5, "method": "map", "similarity": "ssd", "sigma": "auto",
-    "displacement": DISPLACEMENT, "length": LENGTH, "max_steps": 50, "max_draws": 1600,
+    "n_neighbors": N_NEIGHBORS, "method": "map", "similarity": "ssd", "sigma": "auto",
+    "displacement": DISPLACEMENT, "length": LENGTH, "max_steps": MAX_STEPS, "max_draws": MAX_DRAWS,
     "pixels_per_cell": "all",
 }  # fmt: skip
 SAMPLERS = ("metropolis", "hmc")
@@ -48,7 +48,7 @@ MAX_VOLUME_PAIRS, MAX_VOLUME_SIDE = 48, 24
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """Samples, pairs of neighbours among them, and their alignments.
+    """Samples, pairs of them, and the alignments of these pairs.
 
     Attributes
     ----------
@@ -58,8 +58,8 @@ class Study:
         Aligns pairs of these samples.
     edges : (e, 2)
     alignments : Alignments
-    counts : (n_classes,)
-        Samples of each class in the data.
+    whole : Subject
+        The model and all samples of the data.
     numbers : (n,)
         Indices in the data of the samples used.
     """
@@ -68,7 +68,7 @@ class Study:
     learner: Learner
     edges: Integers
     alignments: Alignments
-    counts: Integers
+    whole: Subject
     numbers: Integers
 
     @property
@@ -77,9 +77,14 @@ class Study:
         return self.subject.model
 
     @property
+    def counts(self) -> Integers:
+        """Samples of each class in the data (n_classes,)."""
+        return np.bincount(self.whole.codes)
+
+    @property
     def n_all(self) -> int:
         """Number of samples in the data."""
-        return int(self.counts.sum())
+        return len(self.whole.X)
 
     @property
     def judgement(self) -> Judgement:
@@ -170,10 +175,7 @@ def make_study(
     some = choose_balanced(whole.codes, check_integer("max_samples", max_samples, 2))
     given_data = whole.source.data
     chosen = replace(given_data, X=whole.X[some], y=given_data.y[some], test=None)
-    with warnings.catch_warnings():
-        if len(some) < len(whole.X):  # a subset does not match the model's fingerprint
-            warnings.simplefilter("ignore", RuntimeWarning)
-        subject = Subject.of(model, chosen, seed=seed)
+    subject = Subject.of(model, chosen, seed=seed)
     settings, images = settings_of(model), subject.X
     if model.space.ndim == 3:
         settings = replace(settings, max_pairs=MAX_VOLUME_PAIRS)
@@ -184,7 +186,7 @@ def make_study(
         # The study shows what these warnings would say.
         warnings.simplefilter("ignore", RuntimeWarning)
         edges, alignments = learner.align_neighbors()
-    return Study(subject, learner, edges, alignments, np.bincount(whole.codes), some)
+    return Study(subject, learner, edges, alignments, whole, some)
 
 
 def study_of(augmenter: Augmenter) -> Study:
@@ -195,7 +197,7 @@ def study_of(augmenter: Augmenter) -> Study:
         augmenter.source_.key, augmenter.progress,
     )  # fmt: skip
     return Study(
-        subject, learner, augmenter.edges_, augmenter.alignments_, np.bincount(subject.codes),
+        subject, learner, augmenter.edges_, augmenter.alignments_, subject,
         np.arange(len(subject.X)),
     )  # fmt: skip
 

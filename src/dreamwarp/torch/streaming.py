@@ -13,7 +13,7 @@ from dreamwarp.augment.source import Balance, SampleSource, check_range
 from dreamwarp.core.draws import Seed
 from dreamwarp.core.validation import check_integer
 from dreamwarp.data.dataset import DataSet
-from dreamwarp.data.sample_sets import MAX_NUMBER
+from dreamwarp.data.sample_sets import MAX_SAMPLE_NUMBER
 from dreamwarp.model import WarpModel
 from dreamwarp.space.resample import Interpolation
 from dreamwarp.torch.epochs import SharedEpoch
@@ -104,7 +104,7 @@ class SampleStream(IterableDataset[Batch]):
                 "an endless stream has no epochs. Give `n`, the number of samples per epoch."
             )
         end = self._first + (check_integer("epoch", epoch, 0) + 1) * self._n
-        if end > MAX_NUMBER:
+        if end > MAX_SAMPLE_NUMBER:
             raise ValueError(
                 f"sample numbers must be below 2^62, but epoch {epoch} of {self._n} samples each "
                 "exceeds that. Use an earlier epoch."

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.augment.source import SampleForm
-from dreamwarp.data.sample_sets import MAX_NUMBER
+from dreamwarp.data.sample_sets import MAX_SAMPLE_NUMBER
 from dreamwarp.generation.shards import MAX_SHARDS, Shard
 from dreamwarp.generation.stores import HashingStream, Store, create_hashed, hash_file
 
@@ -30,7 +30,7 @@ class ShardFormat(ABC):
 
     name: ClassVar[str]
     suffix: ClassVar[str]
-    max_samples: ClassVar[int] = MAX_NUMBER
+    max_samples: ClassVar[int] = MAX_SAMPLE_NUMBER
 
     def __init__(self, form: SampleForm) -> None:
         self.form = form
