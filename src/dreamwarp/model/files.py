@@ -180,8 +180,8 @@ def _read(file: Path) -> WarpModel:
         distributions[record["label"]] = parts.get(str(number), parts["pool"])
         fits[record["label"]] = ClassFit(**{name: record[name] for name in FIT_FIELDS})
     found = WarpModel(
-        make_space(description["space"], dim), distributions, parts["pool"], fits, description["settings"],
-        description["strength"],
+        make_space(description["space"], dim), distributions, parts["pool"], fits,
+        description["settings"], description["strength"],
     )  # fmt: skip
     # Keep the stored fingerprint: files may have fields that are no longer used, and sample sets
     # made from them must stay resumable.

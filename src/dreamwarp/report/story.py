@@ -364,8 +364,8 @@ def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
     n_unusable = int((~study.alignments.usable).sum())
     if n_unusable:
         yield (
-            f"{n_unusable:,} of {n:,} pairs could not be aligned, usually because a sample is constant. "
-            "Look for empty samples."
+            f"{n_unusable:,} of {n:,} pairs could not be aligned, usually because a sample is "
+            "constant. Look for empty samples."
         )
     suspects = [each for each in outliers if each.looks_like is not None]
     if suspects:
