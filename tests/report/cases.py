@@ -57,4 +57,4 @@ def study(ndim: int, **changes: Any) -> Study:
     learner = Learner(
         SPACES[ndim], subject.X, subject.codes, subject.labels, settings_of(model(ndim)), 0, False
     )
-    return Study(subject, learner, edges, result, np.array([8, 8]), np.arange(16))
+    return Study(subject, learner, edges, result, subject, np.arange(16))

@@ -88,6 +88,9 @@ def test_of_many_samples_some_are_taken(augmenter: Augmenter, digits: Any) -> No
     assert np.bincount(study.subject.codes).tolist() == [8, 8, 8]
     edges = neighbor_pairs(study.subject.X, study.subject.codes, n_neighbors=3)
     np.testing.assert_array_equal(study.edges, edges)
+    # New samples are shown as they are made: from all data, whose own warps the model knows.
+    assert len(study.whole.X) == 60
+    assert study.whole.source.knows_templates
 
 
 def test_sizes_are_lengths_in_the_model() -> None:

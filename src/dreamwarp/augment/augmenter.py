@@ -275,7 +275,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.edges_, self.alignments_, model, self.pairs_ = learner.learn()
         # The fingerprint tells a source whether its data are the fitted samples.
         self.model_ = model.with_settings(samples=fingerprint(images))
-        # ``_set_strength`` replaces the model, and with it the strength.
+        # Strength 1 for now: judging needs the source. ``_set_strength`` replaces its model.
         self.source_ = SampleSource(
             self.model_, (images, labels), seed=key, strength=1.0, interpolation=self.interpolation
         )

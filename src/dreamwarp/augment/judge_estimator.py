@@ -1,6 +1,6 @@
 """Choose the strength of warps by cross-validation of a given classifier.
 
-Folds are those of ``dreamwarp.augment.judge_nearest``. The classifier is trained on the other
+Folds are made by ``dreamwarp.augment.folds``. The classifier is trained on the other
 samples and warped copies of them, once per strength and fold, and predicts the held-out samples.
 All strengths use the same draws, scaled. After each fold, strengths that are worse than the best by
 two standard errors are dropped.

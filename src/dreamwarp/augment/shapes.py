@@ -30,6 +30,7 @@ from dreamwarp.data.shapes import Box, Normalize, ShapeSet
 from dreamwarp.model import WarpModel
 from dreamwarp.model.empirical_bayes import DISPLACEMENTS, choose_displacement, learn_classes
 from dreamwarp.model.labels import encode
+from dreamwarp.model.strength import apply_strength, resolve_strength
 from dreamwarp.space import Warp, WarpSpace
 from dreamwarp.space.warpspace import Boundary
 
@@ -207,8 +208,10 @@ def sample_shapes(
     key, numbers = as_key(seed), np.arange(first, first + n, dtype=np.int64)
     drawn = numbers % len(classes)
     templates = Members(codes).draw(key, numbers, drawn)
-    factor = model.strength if strength is None else check_factor("strength", strength)
-    theta = factor * model.draw(classes[drawn], numbers, seed=key, templates=templates)
+    theta = apply_strength(
+        model.draw(classes[drawn], numbers, seed=key, templates=templates),
+        resolve_strength(model, strength),
+    )
     points, meshes = [], []
     for k, which in enumerate(templates):
         warp, box = Warp(model.space, theta[k]), shapes.boxes[which]

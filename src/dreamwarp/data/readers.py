@@ -101,8 +101,8 @@ def load(
         or ``.txt``; or a folder of one of these. A folder written by :func:`generate` or
         ``dreamwarp sample`` is read as a whole, in any format, with samples in the order of their
         numbers. Write a path that is also a name as ``./mnist``, or pass a ``pathlib.Path``. A
-        single ``.npz``, ``.parquet``, ``.tar``, ``.ts`` or ``.tsv`` file may be at a URL that
-        fsspec supports, such as ``s3://bucket/data.npz``; it is copied while it is read.
+        single ``.npz``, ``.parquet``, ``.tar``, ``.ts``, ``.tsv`` or ``.txt`` file may be at a URL
+        that fsspec supports, such as ``s3://bucket/data.npz``; it is copied while it is read.
     fields : (str, str)
         Names of samples and labels in ``.npz`` and Parquet files, of two ``.npy`` files, or their
         endings in WebDataset files.

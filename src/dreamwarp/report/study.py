@@ -40,7 +40,6 @@ DEFAULTS: dict[str, Any] = {
     "displacement": DISPLACEMENT, "length": LENGTH, "max_steps": MAX_STEPS, "max_draws": MAX_DRAWS,
     "pixels_per_cell": "all",
 }  # fmt: skip
-SAMPLERS = ("metropolis", "hmc")
 # Largest number of pairs of volumes to align, and voxels per axis that they are averaged down to: a
 # second of processor time per pair.
 MAX_VOLUME_PAIRS, MAX_VOLUME_SIDE = 48, 24
@@ -211,10 +210,10 @@ def judgement_of(model: WarpModel) -> Judgement:
 def settings_of(model: WarpModel) -> Settings:
     """Alignment settings stored in a model, or defaults.
 
-    MAP replaces samplers, and squared differences replace custom similarity functions.
+    MAP replaces posterior draws, and squared differences replace custom similarity functions.
     """
     stored = {name: model.settings.get(name, value) for name, value in DEFAULTS.items()}
-    if stored["method"] in SAMPLERS:
+    if stored["method"] != "eb":
         stored["method"] = "map"
     if stored["similarity"] not in ("ssd", "ncc", "mi"):
         stored["similarity"] = "ssd"
