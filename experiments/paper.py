@@ -332,6 +332,23 @@ def format_settings(archive: lab.Archive, share: float = 1.0) -> str:
     return "\n".join(head + lines) if lines else ""
 
 
+def format_curves(archive: lab.Archive, share: float = 1.0) -> str:
+    """Test errors of 1-NN in percent by the number of new samples, as Markdown; may be empty."""
+    curves = {}
+    for row in ROWS:
+        finals = [t for t in list_trials(archive, row, "1-NN", share) if t.seed is not None]
+        found = [one["curve"] for t in finals if (one := archive.find(t))]
+        if found and len(found[-1]) > 1:
+            curves[row] = found[-1]
+    counts = sorted({int(n) for curve in curves.values() for n in curve})
+    lines = ["| 1-NN, new samples |" + "".join(f" {n:,} |" for n in counts)]
+    lines.append("| --- |" + " --: |" * len(counts))
+    for row, curve in curves.items():
+        errors = (f"{100 * curve[str(n)]:.2f}" if str(n) in curve else "" for n in counts)
+        lines.append(f"| {row} | {' | '.join(errors)} |")
+    return "\n".join(lines) if curves else ""
+
+
 def format_errors(errors: list[float]) -> str:
     """Mean ± standard deviation (number)."""
     if not errors:
@@ -388,7 +405,9 @@ def main(arguments: list[str] | None = None) -> int:
         )  # fmt: skip
         n_failed += lab.tell(results)
     tables = "\n\n".join(
-        filter(None, (format_table(ARCHIVE, share), format_settings(ARCHIVE, share)))
+        part(ARCHIVE, share)
+        for part in (format_table, format_curves, format_settings)
+        if part(ARCHIVE, share)
     )
     print(tables)
     if not options.table and not options.quick:
