@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -116,7 +117,7 @@ def test_numbers_do_not_depend_on_batch_or_threads():
     assert backwards[::-1].tobytes() == expected.tobytes()
     for dim in (1, 2, 3, 6):
         np.testing.assert_array_equal(normals(5, numbers, dim), expected[:, :dim])
-    for draw in (uniforms, integers):
+    for draw in (partial(uniforms, stream=Stream.MIXTURE), integers):
         whole = draw(5, numbers, 4, n_threads=1)
         parts = [draw(5, part, 4, n_threads=2) for part in np.array_split(numbers, 13)]
         np.testing.assert_array_equal(np.concatenate(parts), whole)
