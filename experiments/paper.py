@@ -42,6 +42,7 @@ FORMER = {
         ("aligned at full resolution", "full_resolution"),
         ("networks at strength 1.25", "fixed_strength"),
         ("linear interpolation for networks", "linear"),
+        ("spectra as learned", "as_learned"),
     )
 }
 EXAMPLES = """

@@ -211,7 +211,8 @@ def test_warp_is_one_of_its_class_and_can_be_repeated() -> None:
     theta = transform.draw(sample)
     torch.manual_seed(0)
     key = int(torch.randint(2**63 - 1, ()))
-    np.testing.assert_array_equal(theta, make_model().draw([1], [0], seed=key)[0])
+    expected = make_model().flattened(0.5).draw([1], [0], seed=key)
+    np.testing.assert_array_equal(theta, expected[0])
     torch.manual_seed(0)
     warped, again = transform(sample), transform.fixed(theta)(sample)
     for part in ("image", "mask", "boxes", "keypoints"):
@@ -371,12 +372,13 @@ def test_a_seed_alone_numbers_samples_as_they_come() -> None:
     model, sample = make_model(), make_sample()
     transform, state = LearnedWarp(model, seed=5, strength=1.0), torch.get_rng_state()
     drawn = [transform.draw(sample) for _ in range(3)]
-    expected = model.draw(1, np.arange(3), seed=derive_seed(5, 0))
+    flat = model.flattened(0.5)
+    expected = flat.draw(1, np.arange(3), seed=derive_seed(5, 0))
     np.testing.assert_array_equal(drawn, expected)
     assert torch.equal(torch.get_rng_state(), state)
     transform.set_epoch(1)
     np.testing.assert_array_equal(
-        transform.draw(sample), model.draw(1, [0], seed=derive_seed(5, 1))[0]
+        transform.draw(sample), flat.draw(1, [0], seed=derive_seed(5, 1))[0]
     )
     transform.set_epoch(0)
     loader = DataLoader(Numbered(transform), batch_size=11)
@@ -389,15 +391,16 @@ def test_a_seed_alone_numbers_samples_as_they_come() -> None:
 
 def test_samples_of_the_fit_get_warps_of_their_own() -> None:
     model = make_template_model()
+    flat = model.flattened(0.5)
     options: dict[str, Any] = {"number_getter": number_of, "strength": 1.0}
     transform = LearnedWarp(model, template_getter=number_of, **options)
     for number in (2, 5):
         drawn = transform.draw({"image": Image(picture(3)), "label": 0, "index": number})
-        expected = model.draw([0], [number], seed=derive_seed(0, 0), templates=[number])
+        expected = flat.draw([0], [number], seed=derive_seed(0, 0), templates=[number])
         np.testing.assert_array_equal(drawn, expected[0])
     untold = LearnedWarp(model, **options)
     drawn = untold.draw({"image": Image(picture(3)), "label": 0, "index": 2})
-    np.testing.assert_array_equal(drawn, model.draw([0], [2], seed=derive_seed(0, 0))[0])
+    np.testing.assert_array_equal(drawn, flat.draw([0], [2], seed=derive_seed(0, 0))[0])
 
 
 @pytest.mark.parametrize("name", ["number_getter", "template_getter"])

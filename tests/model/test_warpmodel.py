@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from dreamwarp.align.prior import mass_matrix
 from dreamwarp.model import WarpModel
 from dreamwarp.model.labels import label_key
 from tests.model.cases import (
@@ -31,6 +32,64 @@ def fit(kind="gaussian", **options):
     theta, edges = graph_classes()
     settings = {"shrinkage": 0.1, "pooling": 0.1, **AMOUNTS[kind], **options}
     return WarpModel.fit(make_space(), theta, kind=kind, edges=edges, **settings)
+
+
+# -- flattened spectra
+
+
+@pytest.mark.parametrize("power", [0.0, 0.5, 0.8])
+@pytest.mark.parametrize("kind", KINDS)
+def test_flattening_raises_variances_of_displacement_to_a_power(kind, power):
+    model = fit(kind)
+    flat = model.flattened(power)
+    mass = mass_matrix(model.space)
+    for label in (*model.classes, None):
+        before, after = (
+            np.sort(np.linalg.eigvals(mass @ one.covariance(label)).real) for one in (model, flat)
+        )
+        expected = before**power * before.sum() / (before**power).sum()
+        np.testing.assert_allclose(after, expected, rtol=1e-6, atol=1e-9 * before.max())
+        # Components are the same: in the coordinates of displacement the covariances commute.
+        root = np.linalg.cholesky(mass)
+        one, other = (root.T @ each.covariance(label) @ root for each in (model, flat))
+        np.testing.assert_allclose(one @ other, other @ one, atol=1e-8 * np.abs(one @ other).max())
+    assert flat.settings["power"] == power and flat.fingerprint != model.fingerprint
+    assert flat.classes == model.classes and flat.strength == model.strength
+
+
+def test_flattening_by_one_changes_nothing_and_by_halves_twice_is_a_quarter():
+    model = fit()
+    assert model.flattened(1.0) is model
+    twice, once = model.flattened(0.5).flattened(0.5), model.flattened(0.25)
+    assert twice.settings == once.settings
+    for label in model.classes:
+        np.testing.assert_allclose(twice.covariance(label), once.covariance(label), rtol=1e-6)
+
+
+def test_directions_without_variance_stay_without():
+    rng = np.random.default_rng(0)
+    space = make_space()
+    directions = rng.normal(size=(3, space.dim))
+    theta = {0: rng.normal(size=(50, 3)) @ directions}
+    model = WarpModel.fit(space, theta, shrinkage=0.0, pooling=0.0).flattened(0.1)
+    deviations = np.linalg.svd(model.sample(40, 0), compute_uv=False)
+    assert deviations[2] > 0.1 * deviations[0] and deviations[3] < 1e-6 * deviations[0]
+
+
+def test_templates_keep_their_own_warps_when_flattened(tmp_path):
+    model = fit("template", class_pairs=1e-9)
+    flat = model.flattened(0.2)
+    templates = np.full(5, graph_classes()[1][0][0, 0])
+    draws = [one.draw(0, np.arange(5), templates=templates) for one in (model, flat)]
+    np.testing.assert_allclose(*draws, atol=1e-3 * np.abs(draws[0]).max())
+    flat.save(tmp_path / "flat.dwm")
+    assert WarpModel.load(tmp_path / "flat.dwm").fingerprint == flat.fingerprint
+
+
+@pytest.mark.parametrize("power", [-0.1, 1.5, "half", True, np.nan, None])
+def test_powers_are_from_0_to_1(power):
+    with pytest.raises(ValueError, match="`power` must be a number from 0 to 1"):
+        fit().flattened(power)
 
 
 # -- what is fitted

@@ -29,7 +29,9 @@ def test_mean_of_the_image_and_its_warps(labels: Any) -> None:
     model = make_model()
     expected = predict(IMAGES)
     for step in range(4):
-        theta = NETWORK_STRENGTH * model.draw(labels, np.arange(5), seed=derive_seed(3, step))
+        theta = NETWORK_STRENGTH * model.flattened(0.5).draw(
+            labels, np.arange(5), seed=derive_seed(3, step)
+        )
         expected = expected + predict(warp(model.space, torch.from_numpy(theta).float(), IMAGES))
     averaged = average_over_warps(
         predict, IMAGES, model, n=4, labels=labels, seed=3, interpolation="linear"

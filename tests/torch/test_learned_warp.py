@@ -34,7 +34,7 @@ def draws(warp: LearnedWarp, labels: Any = LABELS, **options: Any) -> Tensor:
 @pytest.mark.parametrize("shape", [(1, 12, 12), (3, 9, 14), (12, 12)], ids=str)
 def test_images_are_warped_by_draws_of_their_class(shape: tuple[int, ...]) -> None:
     model, images = make_model(), make_images(8, *shape)
-    warped, labels, theta = LearnedWarp(model, seed=5, strength=1.0)(
+    warped, labels, theta = LearnedWarp(model, seed=5, strength=1.0, spectrum_power=1.0)(
         images, LABELS, return_theta=True
     )
     assert labels is LABELS and warped.shape == images.shape and warped.dtype == images.dtype
@@ -46,6 +46,15 @@ def test_images_are_warped_by_draws_of_their_class(shape: tuple[int, ...]) -> No
     low, high = images.amin(axes, keepdim=True), images.amax(axes, keepdim=True)
     assert torch.equal(warped, sharp.clamp(low, high))
     assert not torch.equal(warped, sharp) and not torch.equal(warped, images)
+
+
+@pytest.mark.parametrize("options", [{}, {"spectrum_power": 0.5}, {"spectrum_power": 0.2}], ids=str)
+def test_spectra_are_flattened(options: dict[str, float]) -> None:
+    model = make_model()
+    theta = draws(LearnedWarp(model, seed=5, strength=2.0, **options))
+    flat = model.flattened(options.get("spectrum_power", 0.5))
+    expected = 2.0 * flat.draw(LABELS, np.arange(8), seed=derive_seed(5, 0))
+    np.testing.assert_array_equal(theta, expected.astype(np.float32))
 
 
 @pytest.mark.parametrize(("cells", "expected"), [((5,), "cubic"), ((2, 2, 2), "linear")])
@@ -297,7 +306,7 @@ def test_unknown_labels_are_refused_or_pooled() -> None:
     with pytest.raises(ValueError, match=r'label 7 is not one of the .* classes.*"pool"'):
         draws(LearnedWarp(make_model(), p=0.0), labels)
     theta = draws(LearnedWarp(make_model(), unknown="pool", strength=1.0), labels)
-    expected = make_model().draw(None, [1], seed=derive_seed(0, 0))
+    expected = make_model().flattened(0.5).draw(None, [1], seed=derive_seed(0, 0))
     np.testing.assert_array_equal(theta[1:], expected.astype(np.float32))
     pooled, none = LearnedWarp(make_model(), unknown="pool")(make_images(4, 8, 8))
     assert none is None and pooled.shape == (4, 8, 8)
@@ -309,7 +318,9 @@ def test_classes_unknown_to_the_model_may_be_pooled() -> None:
     warp = LearnedWarp(make_model(("a", "b")), classes=("a", "x"), unknown="pool", strength=1)
     theta = draws(warp, torch.tensor([0, 1]))
     seed = derive_seed(0, 0)
-    expected = make_model(("a", "b")).draw(["a", "x"], [0, 1], seed=seed, unknown="pool")
+    expected = (
+        make_model(("a", "b")).flattened(0.5).draw(["a", "x"], [0, 1], seed=seed, unknown="pool")
+    )
     np.testing.assert_array_equal(theta, expected.astype(np.float32))
 
 
@@ -343,8 +354,8 @@ def test_numbers_for_a_model_of_names_are_not_pooled_in_silence(unknown: Any) ->
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"p": 1.5}, ValueError, "`p` must be a probability, from 0 to 1, got 1.5"),
-        ({"p": "often"}, ValueError, "`p` must be a probability"),
+        ({"p": 1.5}, ValueError, "`p` must be a number from 0 to 1, got 1.5"),
+        ({"p": "often"}, ValueError, "`p` must be a number from 0 to 1"),
         ({"strength": -1.0}, ValueError, "`strength` must be a finite, non-negative number"),
         ({"unknown": "skip"}, ValueError, "`unknown` must be one of 'error', 'pool'"),
         ({"interpolation": "best"}, ValueError, "`interpolation` must be one of"),

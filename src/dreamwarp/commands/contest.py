@@ -20,7 +20,7 @@ from threadpoolctl import threadpool_limits
 
 from dreamwarp.augment.augmenter import Augmenter
 from dreamwarp.augment.rivals.elastic import deform_elastically
-from dreamwarp.core.defaults import NETWORK_INTERPOLATION
+from dreamwarp.core.defaults import NETWORK_INTERPOLATION, NETWORK_SPECTRUM_POWER
 from dreamwarp.core.progress import track
 from dreamwarp.data.dataset import DataSet, Part
 
@@ -113,6 +113,7 @@ def warp_by_class(train: Part, augmenter: Augmenter, n: int, first: int = 0) -> 
     """Warp ``n`` digits, taken in turn, as ``LearnedWarp`` does; warps count from ``first``."""
     which = np.arange(n) % len(train.X)
     source = augmenter.source_.with_options(
+        model=augmenter.model_.flattened(NETWORK_SPECTRUM_POWER),
         strength=augmenter.model_.network_strength,
         interpolation=NETWORK_INTERPOLATION[augmenter.space_.ndim],
     )

@@ -22,3 +22,6 @@ DEFAULT_SHAPE_CELLS = {2: (4, 4), 3: (2, 2, 2)}
 # would be trained on samples less sharp than those they are used on; see docs/experiments.md. In
 # volumes, cubic interpolation takes 64 values instead of 8.
 NETWORK_INTERPOLATION: dict[int, Literal["linear", "cubic"]] = {1: "cubic", 2: "cubic", 3: "linear"}
+# Networks: power of the variances of a class's warps along their components. As learned (1), two to
+# four components have nearly all variance; see docs/experiments.md.
+NETWORK_SPECTRUM_POWER = 0.5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -99,6 +99,21 @@ class Gaussian:
         for array in (directions, deviations, share):
             array.setflags(write=False)  # callers share them
         return Components(directions, deviations, share)
+
+    def flattened(self, mass_factor: Array, power: float) -> Gaussian:
+        """The same distribution with variances λ of displacement replaced by c λ^power.
+
+        The λ are the eigenvalues of Kᵀ Σ K, where K = ``mass_factor`` (d, d) is the Cholesky factor
+        of M = ∫ v_i · v_j. Their sum tr(M Σ), the mean square displacement, is kept by c.
+        """
+        variances, turn = np.linalg.eigh(mass_factor.T @ self.covariance @ mass_factor)
+        # Below rounding, variances are 0 and stay so: a small power would make them large.
+        floor = SMALLEST_DEVIATION**2 * variances.max(initial=0.0)
+        flat = np.where(variances > floor, np.maximum(variances, floor) ** power, 0.0)
+        total = flat.sum()
+        scaled = np.sqrt(flat * (variances.sum() / total if total > 0.0 else 0.0))
+        root = scipy.linalg.solve_triangular(mass_factor, turn * scaled, lower=True, trans="T")
+        return replace(self, factor=triangular_factor(root @ root.T))
 
     @property
     def lower(self) -> Array:

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from dreamwarp.align.prior import mass_matrix
+from dreamwarp.core.compiled import limit_algebra
 from dreamwarp.core.draws import Seed, as_key, check_numbers
 from dreamwarp.core.labels import Label, check_label
-from dreamwarp.core.validation import check_choice, check_factor, check_integer
+from dreamwarp.core.validation import check_choice, check_factor, check_fraction, check_integer
 from dreamwarp.model.fitting import (
     KINDS,
     ClassFit,
@@ -22,7 +24,14 @@ from dreamwarp.model.fitting import (
     fit_classes,
     warn_of_fallbacks,
 )
-from dreamwarp.model.gaussian import Array, Batch, Components, Gaussian, Integers
+from dreamwarp.model.gaussian import (
+    Array,
+    Batch,
+    Components,
+    Gaussian,
+    Integers,
+    triangular_factor,
+)
 from dreamwarp.model.labels import USE_NONE, encode, label_key, refuse_unknown
 from dreamwarp.model.pairs import check_pairs
 from dreamwarp.model.selection import choose_hyperparameters
@@ -215,6 +224,33 @@ class WarpModel:
     def with_settings(self, **more: str | float) -> WarpModel:
         """A copy with more settings."""
         return self._copy(self.settings | more, self.strength)
+
+    def flattened(self, power: float) -> WarpModel:
+        """A copy whose warps vary more evenly, as networks prefer.
+
+        Learned warps vary mostly along a few components, such as width and slant. Here the
+        variance λ of the displacement along each component of a class becomes λ^power, scaled so
+        that the mean square displacement of the class stays the same.
+
+        Parameters
+        ----------
+        power : float
+            From 0 to 1. 1 changes nothing; 0 makes all components with any variance equal.
+
+        Returns
+        -------
+        WarpModel
+            For kind ``"template"``, samples of the fit keep their own warps.
+        """
+        power = check_fraction("power", power)
+        if power == 1.0:
+            return self
+        with limit_algebra():
+            factor = triangular_factor(mass_matrix(self.space))
+            parts = {y: part.flattened(factor, power) for y, part in self._distributions.items()}
+            pooled = self.pooled.flattened(factor, power)
+        settings = self.settings | {"power": power * float(self.settings.get("power", 1.0))}
+        return WarpModel(self.space, parts, pooled, self.fits, settings, self.strength)
 
     def _copy(self, settings: Mapping[str, Any], strength: float) -> WarpModel:
         return WarpModel(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Real
+from functools import cached_property
 from typing import Any, Literal, TypedDict
 
 import numpy as np
@@ -11,10 +11,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from dreamwarp.core.defaults import NETWORK_INTERPOLATION
+from dreamwarp.core.defaults import NETWORK_INTERPOLATION, NETWORK_SPECTRUM_POWER
 from dreamwarp.core.draws import Seed, Stream, as_key, check_numbers, uniforms
 from dreamwarp.core.samples import check_layout
-from dreamwarp.core.validation import check_choice
+from dreamwarp.core.validation import check_choice, check_fraction
 from dreamwarp.model import Label, WarpModel
 from dreamwarp.model.strength import apply_strength, resolve_network_strength
 from dreamwarp.model.warpmodel import Unknown
@@ -33,6 +33,7 @@ class WarpOptions(TypedDict, total=False):
 
     p: float
     strength: float | None
+    spectrum_power: float
     unknown: Unknown
     classes: Sequence[Label] | None
     interpolation: Interpolation | Literal["auto"]
@@ -50,7 +51,7 @@ class RandomWarps:
     model : WarpModel
     seed : int, numpy.random.Generator or None
         A generator is used once, here.
-    p, strength, unknown, classes, interpolation, fill, fill_value
+    p, strength, spectrum_power, unknown, classes, interpolation, fill, fill_value
         As for :class:`dreamwarp.torch.LearnedWarp`.
     """
 
@@ -61,6 +62,7 @@ class RandomWarps:
         seed: Seed = 0,
         p: float = 1.0,
         strength: float | None = None,
+        spectrum_power: float = NETWORK_SPECTRUM_POWER,
         unknown: Unknown = "error",
         classes: Sequence[Label] | None = None,
         interpolation: Interpolation | Literal["auto"] = "auto",
@@ -72,13 +74,11 @@ class RandomWarps:
                 f"`model` must be a WarpModel, got {type(model).__name__}. "
                 "Make one with WarpModel.fit or WarpModel.load, or pass `augmenter.model_`."
             )
-        is_real = isinstance(p, Real)  # on its own line: mypy does not treat float as Real
-        if not is_real or not 0.0 <= float(p) <= 1.0:
-            raise ValueError(f"`p` must be a probability, from 0 to 1, got {p!r}.")
         self.model = model
         self.strength = resolve_network_strength(model, strength)
         self.key = as_key(seed)
-        self.p = float(p)
+        self.p = check_fraction("p", p)
+        self.spectrum_power = check_fraction("spectrum_power", spectrum_power)
         self.unknown = check_choice("unknown", unknown, ("error", "pool"))
         self.classes = None if classes is None else _check_known(classes, self.model, unknown)
         check_choice("interpolation", interpolation, ("auto", *INTERPOLATIONS))
@@ -93,6 +93,11 @@ class RandomWarps:
             f"{self.model!r}, strength={self.strength:.3g}, p={self.p:g}, unknown={self.unknown!r}"
         )
 
+    @cached_property
+    def flattened_model(self) -> WarpModel:
+        """The distribution of the warps, before ``strength``."""
+        return self.model.flattened(self.spectrum_power)
+
     def draw(
         self, labels: Any, numbers: ArrayLike, *, key: int, templates: ArrayLike | None = None
     ) -> NDArray[np.float64]:
@@ -106,7 +111,7 @@ class RandomWarps:
         templates : (n,) int, optional
             As for :meth:`WarpModel.draw`.
         """
-        learned = self.model.draw(
+        learned = self.flattened_model.draw(
             self._model_labels(labels), numbers, seed=key, templates=templates,
             unknown=self.unknown, n_threads=n_threads(),
         )  # fmt: skip

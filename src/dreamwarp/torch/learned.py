@@ -44,6 +44,10 @@ class LearnedWarp(nn.Module):
         Factor on the learned warps: 2 makes them twice as large. Default:
         ``model.network_strength``, not ``model.strength``, which was chosen for a
         nearest-neighbour classifier. :func:`choose_strength` finds the best one for your network.
+    spectrum_power : float
+        From 0 to 1: power of the variances of a class's warps along their components; see
+        :meth:`WarpModel.flattened`. Learned warps vary mostly along two to four components, such as
+        width and slant. Networks gain more from warps that vary in many ways. 1: as learned.
     unknown : {"error", "pool"}
         For unknown labels and ``labels=None``: raise an error, or use the warps of all classes
         pooled.
