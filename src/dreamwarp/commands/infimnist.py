@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dreamwarp.commands.options import OverwriteOption, SeedOption, output_option, refuse_empty
+from dreamwarp.commands import options
 from dreamwarp.core.files import refuse_address, refuse_existing
 from dreamwarp.core.progress import track
 
@@ -29,17 +29,16 @@ BYTES_PER_IMAGE = 28 * 28 + 1
 def infimnist(
     n: Annotated[
         int,
-        output_option(
+        options.output(
             "--number", "-n", metavar="N", min=1, max=MAX_IMAGES, help="Number of images."
         ),
     ],
     output: Annotated[
-        str,
-        output_option("--output", "-o", help="Folder for the files.", callback=refuse_empty),
+        str, options.output_path(help="Folder for the files.", callback=options.refuse_empty)
     ],
     first: Annotated[
         int,
-        output_option(
+        options.output(
             metavar="N",
             min=0,
             max=MAX_INDEX,
@@ -60,8 +59,8 @@ def infimnist(
             help="Strength of the deformations in pixels. Default: the best on validation data."
         ),
     ] = None,
-    seed: SeedOption = 0,
-    overwrite: OverwriteOption = False,
+    seed: options.Seed = 0,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Write deformed MNIST digits, made as in InfiMNIST, as IDX files.
 
@@ -70,7 +69,6 @@ def infimnist(
     [bold]Examples[/bold]
 
     dreamwarp infimnist -n 1000000 -o infimnist
-
     dreamwarp infimnist -n 60000 -o more --first 1070000 --width 6 --amplitude 1.5
     """
     from dreamwarp.augment.rivals.infimnist import AMPLITUDE, WIDTH, InfiMNIST

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from dreamwarp.commands.options import refuse_for_meshes
+from dreamwarp.commands import options
 from dreamwarp.core.files import (
     check_writable,
     existing,
@@ -34,25 +34,18 @@ def read_model(source: str) -> WarpModel:
 
 
 def load_with_data(
-    model: str, data: str, options: dict[str, Any], context: typer.Context, *only_for_arrays: str
+    model: str, data: str, reading: dict[str, Any], context: typer.Context, *only_for_arrays: str
 ) -> tuple[WarpModel, DataSet | ShapeSet]:
     """Load a model and the samples or meshes that it was fitted to.
 
-    Parameters
-    ----------
-    model, data : str
-    options : dict
-        Options for reading samples.
-    context : typer.Context
-    only_for_arrays : str
-        Parameters of the command that must not be given for meshes.
+    ``reading`` are options of ``load``; ``only_for_arrays`` must not be given for meshes.
     """
     from dreamwarp.data import load, load_shapes
     from dreamwarp.data.readers import are_meshes
 
     if not are_meshes(data):
-        return read_model(model), load(data, **options)
-    refuse_for_meshes(context, *only_for_arrays)
+        return read_model(model), load(data, **reading)
+    options.refuse_for_meshes(context, *only_for_arrays)
     warps = read_model(model)
     # Scaled as those that the model was fitted to.
     is_each = warps.settings.get("shapes") == "each"

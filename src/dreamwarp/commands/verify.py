@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dreamwarp.commands.options import refuse_empty
+from dreamwarp.commands import options
 
 # Shards listed by number; the rest is only counted.
 MAX_LISTED = 10
@@ -18,7 +18,7 @@ def verify(
         typer.Argument(
             metavar="OUT",
             help="Folder or URL written by `dreamwarp sample`.",
-            callback=refuse_empty,
+            callback=options.refuse_empty,
         ),
     ],
 ) -> None:
@@ -29,7 +29,6 @@ def verify(
     [bold]Examples[/bold]
 
     dreamwarp verify alignmnist
-
     dreamwarp verify s3://bucket/set
     """
     from dreamwarp.generation import verify as check
