@@ -17,7 +17,6 @@ from dreamwarp.core.progress import ProgressOption, describe_bytes, track
 from dreamwarp.core.validation import check_integer
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.sample_sets import MANIFEST
-from dreamwarp.generation.ahead import map_ahead
 from dreamwarp.generation.formats import ShardFormat, make_format
 from dreamwarp.generation.manifest import (
     Digests,
@@ -41,25 +40,14 @@ Format = Literal["idx", "npz", "parquet", "webdataset", "folder", "nifti"]
 
 @dataclass(frozen=True)
 class Generated:
-    """A complete set of samples.
-
-    Attributes
-    ----------
-    out : str
-    n, n_shards : int
-        Samples and shards of the set.
-    n_made, n_samples_made : int
-        Shards and samples made by this run.
-    seconds : float
-        Time this took.
-    """
+    """A complete set of samples."""
 
     out: str
     n: int
     n_shards: int
-    n_made: int
+    n_made: int  # shards made by this run
     n_samples_made: int
-    seconds: float
+    seconds: float  # taken by this run
 
 
 def generate(
@@ -137,7 +125,6 @@ def generate(
     )
     plan = make_plan(first, _count(n, per_class, source, balance), shard_size, source.form)
     file_format, store = make_format(format, source.form), open_store(out)
-    file_format.check_size(plan[0].n)
     n_threads = compiled.thread_count(n_threads)
     with store.claim():
         manifest = _find_manifest(store, new_manifest(source, plan, file_format), resume)
@@ -183,14 +170,8 @@ def make_shards(
 ) -> Made:
     """Make shards in order: threads make blocks, and this thread writes them.
 
-    Parameters
-    ----------
-    advance : callable
-        Called with the number of samples of each block.
-
-    Yields
-    ------
-    Shard and the hashes of its files, when it is complete.
+    ``advance`` is called with the number of samples of each block. Yields each complete shard and
+    the hashes of its files.
     """
     size = source.form.block_size
     blocks = (block for shard in shards for block in shard.blocks(size))
@@ -199,7 +180,7 @@ def make_shards(
         first, n = block
         return file_format.encode(first, *source.make(first, n, n_threads=1))
 
-    with closing(map_ahead(encode, blocks, n_threads)) as encoded:
+    with closing(compiled.map_ahead(encode, blocks, n_threads)) as encoded:
         for shard in shards:
             digests: Digests = {}
             with file_format.create(store, shard, digests) as add:

@@ -38,19 +38,14 @@ def stream(
 
     Parameters
     ----------
-    model, data, seed, strength, balance, interpolation
-        As for :func:`generate`.
-    first : int
-        Index of the first sample.
     n : int, optional
         Number of samples; the last batch may be smaller. Default: endless.
-    batch_size : int
-    n_threads : int, optional
+    others
+        As for :func:`generate`.
 
     Yields
     ------
-    X : (batch_size, ...)
-        Shape and dtype of a sample as in the data.
+    X : (batch_size, ...), as in the data
     y : (batch_size,)
 
     Examples
