@@ -79,11 +79,8 @@ class Stream(IntEnum):
 def as_key(seed: Seed) -> int:
     """The 64-bit key for a seed.
 
-    Parameters
-    ----------
-    seed : int, numpy.random.Generator, numpy.random.RandomState or None
-        An integer below 2^64 is the key itself. A generator gives its next 64 bits, so each call
-        returns another key. None: 64 bits from the operating system.
+    An integer below 2^64 is the key itself. A generator gives its next 64 bits, so each call
+    returns another key. None: 64 bits from the operating system.
     """
     if seed is None:
         return secrets.randbits(64)
@@ -115,24 +112,10 @@ def normals(
     stream: int = Stream.WARP,
     n_threads: int | None = None,
 ) -> NDArray[np.float64]:
-    """Standard normal numbers: row i depends only on (seed, stream, numbers[i]).
+    """Standard normal numbers (n, dim): row i depends only on (seed, stream, numbers[i]).
 
     Box-Muller transform with 64 bits for the radius and 64 for the angle, so tails reach 9.4
-    standard deviations.
-
-    Parameters
-    ----------
-    seed : int, numpy.random.Generator or None
-    numbers : (n,) int
-        Sample numbers, not negative.
-    dim : int
-        Numbers per sample. A smaller ``dim`` gives the first columns of a larger one.
-    stream : int
-    n_threads : int, optional
-
-    Returns
-    -------
-    (n, dim)
+    standard deviations. A smaller ``dim`` gives the first columns of a larger one.
     """
     key, rows = as_key(seed), check_numbers(numbers)
     out = np.empty((len(rows), _check_uint32("dim", dim)))
@@ -164,13 +147,8 @@ def integers(
 ) -> NDArray[np.int64]:
     """A uniform integer from 0 to n_choices - 1 for every sample number: (n,).
 
-    Parameters
-    ----------
-    seed, numbers, stream, n_threads
-        As for :func:`normals`.
-    n_choices : int or (n,) int
-        Below 2^32; one for all samples, or one each. Probabilities are equal to a relative error
-        of 2^-32.
+    ``n_choices`` is below 2^32, one for all samples or one each. Probabilities are equal to a
+    relative error of 2^-32.
     """
     choices = np.asarray(n_choices)
     if choices.dtype.kind not in "iu" or choices.ndim > 1:
@@ -315,11 +293,7 @@ def direction(word):
 def normal_pairs(key_low, key_high, stream, counters, active, target, out):
     """Two normals for each of ``active`` counters, into rows target and target + 1 of ``out``.
 
-    Parameters
-    ----------
-    counters : (2 * LANES,) uint64
-        A row of sample numbers, then a row of block numbers.
-    out : rows of lanes, float64
+    ``counters`` (2 * LANES,) are a row of sample numbers, then a row of block numbers.
     """
     for w in range(active):
         number, block = read(counters, 0, w), read(counters, 1, w)

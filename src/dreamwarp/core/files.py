@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from dreamwarp.core.listing import import_extra
 from dreamwarp.core.progress import Meter
 
 # A URL, possibly with its double slash reduced to one by pathlib. Drive names have one letter.
@@ -176,12 +177,9 @@ def is_address(source: str | os.PathLike[str]) -> bool:
 
 @contextmanager
 def local_copy(source: str | os.PathLike[str]) -> Iterator[Path]:
-    """A local file: ``source`` itself, or a copy that is removed after the block.
+    """A local file: the path itself, or a copy of a URL that is removed after the block.
 
-    Parameters
-    ----------
-    source : path or URL
-        Any URL that fsspec supports. Errors in the block name the URL, not the copy.
+    Errors in the block name the URL, not the copy.
     """
     if not is_address(source):
         yield Path(source)
@@ -199,15 +197,9 @@ def local_copy(source: str | os.PathLike[str]) -> Iterator[Path]:
 
 def find_system(address: str) -> tuple[Any, str]:
     """The fsspec file system of a URL, and the path in it."""
+    core = import_extra("fsspec.core", "cluster", f"`{address}`")
     try:
-        from fsspec.core import url_to_fs
-    except ImportError:
-        raise ImportError(
-            f"`{address}` needs fsspec, which is not installed. Use "
-            "`pip install dreamwarp[cluster]`."
-        ) from None
-    try:
-        system, path = url_to_fs(address)
+        system, path = core.url_to_fs(address)
     except ImportError as error:  # the package for this kind of URL is missing
         raise ImportError(f"`{address}` can't be reached: {error}.") from error
     return system, path

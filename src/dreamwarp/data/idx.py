@@ -58,15 +58,7 @@ class IdxHeader(NamedTuple):
 def read_idx(path: str | os.PathLike[str]) -> NDArray[Any]:
     """The array of an IDX file, plain or gzip; compression is detected by the content.
 
-    Returns
-    -------
-    array of uint8, int8, int16, int32, float32 or float64, of any shape
-
-    Raises
-    ------
-    ValueError
-        If the file is not IDX, or its size differs from that in its header. Sizes are compared
-        before memory is allocated.
+    ValueError if the file is not IDX, or its size differs from that in its header.
     """
     return read_idx_files(path, [path])
 

@@ -25,18 +25,10 @@ MARGIN = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """The cube (or square) that is mapped to the unit domain.
+    """The cube (or square) that is mapped to the unit domain."""
 
-    Attributes
-    ----------
-    low : (ndim,)
-        The lowest corner.
-    size : float
-        Width along every axis.
-    """
-
-    low: Array
-    size: float
+    low: Array  # (ndim,), the lowest corner
+    size: float  # width along every axis
 
     @classmethod
     def around(cls, points: Array, margin: float = MARGIN) -> Box:

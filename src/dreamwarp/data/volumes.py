@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.files import write_beside
+from dreamwarp.core.listing import import_extra
 from dreamwarp.core.progress import Meter, map_tracked
 from dreamwarp.core.validation import as_finite_array, warn_user
 from dreamwarp.data.class_folders import list_classes
@@ -40,18 +41,10 @@ SAME_SPACING = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class VoxelGrid:
-    """World coordinates of the voxels of a volume.
+    """World coordinates of the voxels of a volume."""
 
-    Attributes
-    ----------
-    shape : (3,)
-        Voxels along each axis.
-    affine : (4, 4)
-        Maps voxel indices to world coordinates in millimetres.
-    """
-
-    shape: tuple[int, int, int]
-    affine: Array
+    shape: tuple[int, int, int]  # voxels along each axis
+    affine: Array  # (4, 4), maps voxel indices to world coordinates in millimetres
 
     @property
     def spacing(self) -> Array:
@@ -71,23 +64,12 @@ class VoxelGrid:
 
 @dataclass(frozen=True, eq=False)
 class VolumeForm:
-    """Header of a volume, with axes in the order left-right, back-front, down-up.
-
-    Attributes
-    ----------
-    grid : VoxelGrid
-    n_channels : int
-        1 for a plain volume.
-    dtype : numpy.dtype
-        Dtype of the values after scaling.
-    has_affine : bool
-        If False, axes keep their stored order.
-    """
+    """Header of a volume, with axes in the order left-right, back-front, down-up."""
 
     grid: VoxelGrid
-    n_channels: int
-    dtype: np.dtype[Any]
-    has_affine: bool
+    n_channels: int  # 1 for a plain volume
+    dtype: np.dtype[Any]  # of the values after scaling
+    has_affine: bool  # if not, axes keep their stored order
 
     @property
     def size(self) -> str:
@@ -119,7 +101,7 @@ def write_volume(path: str | os.PathLike[str], values: NDArray[Any], affine: Arr
 
 def encode_volume(values: NDArray[Any], affine: ArrayLike, *, packed: bool = True) -> bytes:
     """A volume as NIfTI; the same volume gives the same bytes."""
-    nibabel = _import_nibabel()
+    nibabel = import_extra("nibabel", "volumes", "a NIfTI volume")
     array = np.asarray(values)
     if array.ndim not in (3, 4) or array.dtype.kind not in "biuf":
         raise ValueError(
@@ -182,18 +164,10 @@ def read_nifti_folder(
 # -- headers
 
 
-def _import_nibabel() -> Any:
-    try:
-        import nibabel
-    except ImportError as error:
-        raise ImportError("Volumes need nibabel: `pip install 'dreamwarp[volumes]'`.") from error
-    return nibabel
-
-
 @contextmanager
 def _open_volume(file: Path) -> Iterator[Any]:
     """Open a NIfTI image without reading its values; errors in the file become a ValueError."""
-    nibabel = _import_nibabel()
+    nibabel = import_extra("nibabel", "volumes", "a NIfTI volume")
     unreadable = (
         nibabel.filebasedimages.ImageFileError, nibabel.spatialimages.HeaderDataError, EOFError,
         ValueError, OSError, TypeError, OverflowError, zlib.error,
