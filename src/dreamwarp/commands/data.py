@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dreamwarp.commands import options
+from dreamwarp.commands.models import read_samples
 from dreamwarp.core.files import refuse_address
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ MAX_CLASSES = 40
 
 @options.reads_data
 def data(
-    context: typer.Context,
     name: Annotated[
         str | None,
         typer.Argument(
@@ -47,7 +47,7 @@ def data(
         ),
     ] = None,
     *,
-    reading: dict[str, Any],
+    reading: options.Reading,
 ) -> None:
     """Fetch and verify a data set; show its location and contents.
 
@@ -61,10 +61,6 @@ def data(
     dreamwarp data pictures/ --resize 64x64
     dreamwarp data s3://bucket/faces.npz --fields images,people --shape 48x48
     """
-    from dreamwarp.data.readers import are_meshes
-
-    if name is not None and are_meshes(name):
-        options.refuse_for_meshes(context)
     for line in list_names() if name is None else describe(name, output, source, reading):
         typer.echo(line)
 
@@ -85,12 +81,10 @@ def list_names() -> Iterator[str]:
 
 
 def describe(
-    name: str, output: str | None, source: str | None, reading: dict[str, Any]
+    name: str, output: str | None, source: str | None, reading: options.Reading
 ) -> Iterator[str]:
     """Fetch a data set if it is a named one, and yield lines that describe it."""
-    from dreamwarp.data import load, load_shapes
     from dreamwarp.data.named import RECIPES, fetch_recipe, read_recipe
-    from dreamwarp.data.readers import are_meshes
 
     recipe = RECIPES.get(name)
     if recipe is None and (output is not None or source is not None):
@@ -101,8 +95,8 @@ def describe(
     if output is not None:
         refuse_address(output)
     data_set: DataSet | ShapeSet
-    if recipe is None or reading:  # load rejects options for named data sets
-        data_set = load_shapes(name) if are_meshes(name) else load(name, **reading)
+    if recipe is None or reading.options:  # load rejects options for named data sets
+        data_set = read_samples(name, reading)
         yield data_set.describe()
     else:
         folder = fetch_recipe(recipe, folder=output, source=source)

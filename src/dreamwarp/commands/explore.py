@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import webbrowser
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -17,7 +17,6 @@ from dreamwarp.core.validation import warn_user
 
 @options.reads_data
 def explore(
-    context: typer.Context,
     model: options.Model,
     data: options.Data,
     port: Annotated[
@@ -34,7 +33,7 @@ def explore(
         ),
     ] = "127.0.0.1",
     *,
-    reading: dict[str, Any],
+    reading: options.Reading,
 ) -> None:
     """Serve an interactive page: move along components, draw warps, align pairs, warp pictures.
 
@@ -56,8 +55,8 @@ def explore(
         ) from error
     from dreamwarp.explore.scene import Scene
 
-    warps, samples = load_with_data(model, data, reading, context)
-    scene = Scene.of(warps, samples, model_name=model, data_name=data, load_options=reading)
+    warps, samples = load_with_data(model, data, reading)
+    scene = Scene.of(warps, samples, model_name=model, data_name=data, load_options=reading.options)
     serving = Serving(scene, host=host, port=port)
     scene.warm()
     if serving.token:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,7 +17,6 @@ Name = Literal[
 
 @options.reads_data
 def figure(
-    context: typer.Context,
     name: Annotated[
         Name,
         typer.Argument(
@@ -46,7 +45,7 @@ def figure(
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
     *,
-    reading: dict[str, Any],
+    reading: options.Reading,
 ) -> None:
     """Draw one figure of a model: samples, warps or alignments.
 
@@ -65,7 +64,7 @@ def figure(
 
     check_figure(name, output)
     check_target(str(output), overwrite=overwrite)
-    warps, samples = load_with_data(model, data, reading, context, "max_samples")
+    warps, samples = load_with_data(model, data, reading, "max_samples")
     path = write_figure(
         name, warps, samples, output, label=label, component=component, strength=strength,
         seed=seed, max_samples=max_samples,

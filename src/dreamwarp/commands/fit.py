@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from dreamwarp.commands import options
-from dreamwarp.commands.models import check_target, write_model
+from dreamwarp.commands.models import check_target, read_samples, write_model
 from dreamwarp.core.defaults import DEFAULT_CELLS, LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
 
 if TYPE_CHECKING:
-    from dreamwarp.data import DataSet
+    from dreamwarp.data import DataSet, ShapeSet
 
 # Options that only arrays have.
 NOT_FOR_MESHES = (
@@ -22,7 +22,6 @@ NOT_FOR_MESHES = (
 
 @options.reads_data
 def fit(
-    context: typer.Context,
     data: Annotated[
         str,
         typer.Argument(
@@ -93,7 +92,7 @@ def fit(
     overwrite: options.Overwrite = False,
     scheduler: options.Scheduler = None,
     *,
-    reading: dict[str, Any],
+    reading: options.Reading,
 ) -> None:
     """Learn how the members of each class deform into one another; write a model file.
 
@@ -106,19 +105,17 @@ def fit(
     dreamwarp fit mnist -o paper.dwm --method metropolis --kind gaussian --boundary zero
     """
     from dreamwarp.augment import Augmenter
-    from dreamwarp.data import load
-    from dreamwarp.data.readers import are_meshes
+    from dreamwarp.data import ShapeSet
 
     check_target(output, overwrite=overwrite)
-    if are_meshes(data):
-        options.refuse_for_meshes(context, *NOT_FOR_MESHES)
+    samples = read_samples(data, reading, *NOT_FOR_MESHES)
+    if isinstance(samples, ShapeSet):
         fit_meshes(
-            data, output, cells=cells, boundary=boundary, n_neighbors=neighbors,
+            samples, output, cells=cells, boundary=boundary, n_neighbors=neighbors,
             sigma=sigma, strength=1.0 if strength == "auto" else strength,
             displacement=displacement, length=length, max_steps=max_steps, seed=seed,
         )  # fmt: skip
         return
-    samples = load(data, **reading)
     cells = cells or choose_cells(samples)
     check_axes(samples, cells)
     augmenter = Augmenter(
@@ -138,12 +135,10 @@ def fit(
     )
 
 
-def fit_meshes(data: str, output: str, **settings: Any) -> None:
+def fit_meshes(shapes: ShapeSet, output: str, **settings: Any) -> None:
     """Learn warps of meshes and write a model file."""
     from dreamwarp.augment import ShapeAugmenter
-    from dreamwarp.data import load_shapes
 
-    shapes = load_shapes(data)
     typer.echo(shapes.describe())
     augmenter = ShapeAugmenter(**settings).fit(shapes)
     write_model(augmenter.model_, output)

@@ -108,18 +108,14 @@ def write_images(generator: InfiMNIST, numbers: range, store: Store) -> None:
     import numpy as np
 
     from dreamwarp.data.idx import encode_header
+    from dreamwarp.generation.stores import check_room
 
-    n, n_free = len(numbers), store.count_free()
-    if n_free is not None and n * BYTES_PER_IMAGE > n_free:
-        raise OSError(
-            f"`{store.title}` must have {n * BYTES_PER_IMAGE:,} bytes free for {n:,} images, got "
-            f"{n_free:,}. Make fewer, or choose another disk."
-        )
+    n = len(numbers)
+    check_room(store, n * BYTES_PER_IMAGE, f"{n:,} images")
     with store.create(IMAGES) as images, store.create(LABELS) as labels, track(n, "images") as add:
-        # Arrays of the final shapes, without memory of their own.
-        zero = np.uint8(0)
-        images.write(encode_header(np.broadcast_to(zero, (n, *generator.image_shape))))
-        labels.write(encode_header(np.broadcast_to(zero, n)))
+        shape = (n, *generator.image_shape)
+        images.write(encode_header(np.dtype(np.uint8), shape))
+        labels.write(encode_header(np.dtype(np.uint8), shape[:1]))
         for start in range(0, n, BLOCK):
             indices = np.array(numbers[start : start + BLOCK])
             images.write(generator.image(indices).data)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial, wraps
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -145,34 +145,42 @@ DATA_OPTIONS: dict[str, Any] = {
 }
 
 
+class Reading(NamedTuple):
+    """The values of ``DATA_OPTIONS`` that were given, and the context of the command."""
+
+    options: dict[str, Any]
+    context: typer.Context
+
+    def refuse_for_meshes(self, *names: str) -> None:
+        """Raise if one of these options, or one of the data's, was given: none suits meshes."""
+        for name in (*names, *DATA_OPTIONS):
+            source = self.context.get_parameter_source(name)
+            if source is not None and source.name == "COMMANDLINE":
+                option = f"--{name.replace('_', '-')}"
+                raise typer.BadParameter(
+                    f"{option} does not apply to meshes. Leave it out", param_hint=f"'{option}'"
+                )
+
+
 def reads_data(command: Callable[..., None]) -> Callable[..., None]:
-    """Add ``DATA_OPTIONS`` to a command, which receives those given as the dict ``reading``."""
+    """Add ``DATA_OPTIONS`` to a command, which receives them as ``reading``."""
     signature = inspect.signature(command, eval_str=True)
     own = [each for each in signature.parameters.values() if each.name != "reading"]
+    more: list[tuple[str, Any, Any]] = [("context", inspect.Parameter.empty, typer.Context)]
+    more += [(name, None, kind) for name, kind in DATA_OPTIONS.items()]
     shared = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
-        for name, kind in DATA_OPTIONS.items()
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, default, kind in more
     ]
 
     @wraps(command)
-    def run(*arguments: Any, **named: Any) -> None:
+    def run(context: typer.Context, **named: Any) -> None:
         given = {name: named.pop(name) for name in DATA_OPTIONS}
-        reading = {name: value for name, value in given.items() if value is not None}
-        command(*arguments, reading=reading, **named)
+        given = {name: value for name, value in given.items() if value is not None}
+        command(reading=Reading(given, context), **named)
 
     run.__signature__ = signature.replace(parameters=own + shared)  # type: ignore[attr-defined]
     return run
-
-
-def refuse_for_meshes(context: typer.Context, *names: str) -> None:
-    """Raise if one of these options, or one of the data's, was given: they don't suit meshes."""
-    for name in (*names, *DATA_OPTIONS):
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            option = f"--{name.replace('_', '-')}"
-            raise typer.BadParameter(
-                f"{option} does not apply to meshes. Leave it out", param_hint=f"'{option}'"
-            )
 
 
 # -- a model and its data

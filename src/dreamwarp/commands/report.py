@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -13,7 +13,6 @@ from dreamwarp.commands.models import check_target, load_with_data
 
 @options.reads_data
 def report(
-    context: typer.Context,
     model: options.Model,
     data: options.Data,
     output: Annotated[Path, options.output_path(help="Page to write: .html.")],
@@ -21,7 +20,7 @@ def report(
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
     *,
-    reading: dict[str, Any],
+    reading: options.Reading,
 ) -> None:
     """Write a page about a model: animated components, alignments, verdict, warnings.
 
@@ -42,7 +41,7 @@ def report(
 
     check_page_path(output)
     check_target(str(output), overwrite=overwrite)
-    warps, samples = load_with_data(model, data, reading, context, "max_samples")
+    warps, samples = load_with_data(model, data, reading, "max_samples")
     if isinstance(samples, ShapeSet):
         path = write_shape_report(warps, samples, output, seed=seed)
     else:

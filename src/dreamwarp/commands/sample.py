@@ -24,7 +24,6 @@ MESHES_AT_A_TIME = 100
 
 @options.reads_data
 def sample(
-    context: typer.Context,
     model: options.Model,
     data: options.Data,
     output: Annotated[
@@ -84,7 +83,7 @@ def sample(
     ] = None,
     scheduler: options.Scheduler = None,
     *,
-    reading: dict[str, Any],
+    reading: options.Reading,
 ) -> None:
     """Write new samples: the data under random warps drawn from a model.
 
@@ -104,7 +103,7 @@ def sample(
     if (n is None) == (per_class is None):
         raise typer.BadParameter("give either --number or --per-class")
     warps, templates = load_with_data(
-        model, data, reading, context, "format", "balance", "interpolation", "shard_size",
+        model, data, reading, "format", "balance", "interpolation", "shard_size",
         "scheduler",
     )  # fmt: skip
     total = n if n is not None else (per_class or 0) * len(templates.classes)
@@ -164,7 +163,7 @@ def write_meshes(
         for start in range(0, n, MESHES_AT_A_TIME):  # to bound memory
             count, number = min(MESHES_AT_A_TIME, n - start), first + start
             made = sample_shapes(model, shapes, count, first=number, **drawing)
-            write_shapes(made, folder, suffix=suffix, first=number, progress=False)
+            write_shapes(made, folder, suffix=suffix, first=number)
             advance(count)
     return suffix
 
@@ -173,14 +172,14 @@ def choose_format(source: str, data: DataSet) -> Format:
     """Choose the format of the input or, if it can't hold the samples, one that can."""
     from dreamwarp.augment.source import SampleForm
     from dreamwarp.data.readers import PARQUET, PICTURES, SERIES, SUFFIXES, VOLUMES, find_kind
-    from dreamwarp.generation.formats import first_that_holds
+    from dreamwarp.generation.formats import FORMATS
 
-    own = {PICTURES: "folder", PARQUET: "parquet", SERIES: "npz", VOLUMES: "nifti"}
+    own: Any = {PICTURES: "folder", PARQUET: "parquet", SERIES: "npz", VOLUMES: "nifti"}
     suffix = Path(source).suffix.lower()
     kind = SUFFIXES.get(suffix) if is_address(source) else find_kind(source)
     form = SampleForm(data.X.shape[1:], data.X.dtype.newbyteorder("="), data.classes)
-    preferred = [own[kind]] if kind in own else []
-    return first_that_holds(form, (*preferred, "idx", "npz"))
+    names = ([own[kind]] if kind in own else []) + ["idx"]
+    return next((name for name in names if FORMATS[name].find_fault(form) is None), "npz")
 
 
 def summarize(done: Generated) -> str:

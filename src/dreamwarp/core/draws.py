@@ -44,7 +44,6 @@ LOG_2 = float(np.log(2.0))
 LINE = 8
 # A block of tasks should take well over the 50 µs that starting it costs.
 TASKS_PER_BLOCK = 16
-MAX_CHOICES = 2**32 - 1
 
 
 class Stream(IntEnum):
@@ -53,24 +52,15 @@ class Stream(IntEnum):
     The values must never change: runs would no longer be repeatable.
     """
 
-    WARP = 0
-    """Normals that make a θ."""
-    MIXTURE = 1
-    """Normals that combine the warps of a template."""
-    TEMPLATE = 2
-    """The sample to warp."""
+    WARP = 0  # normals that make a θ
+    MIXTURE = 1  # normals that combine the warps of a template
+    TEMPLATE = 2  # the sample to warp
     LABEL = 3  # of draws that no longer exist; numbers are never used again
-    """The class."""
-    APPLY = 4
-    """Whether to warp at all."""
-    ORDER = 5
-    """Shuffling."""
-    ALIGNMENT = 6
-    """Proposals of Markov chains, and draws from the Laplace approximation."""
-    ACCEPTANCE = 7
-    """Acceptance of proposals."""
-    SEED = 2**32 - 1
-    """Seeds derived from seeds."""
+    APPLY = 4  # whether to warp at all
+    ORDER = 5  # shuffling
+    ALIGNMENT = 6  # proposals of Markov chains, and draws from the Laplace approximation
+    ACCEPTANCE = 7  # acceptance of proposals
+    SEED = 2**32 - 1  # seeds derived from seeds
 
 
 # -- public functions
@@ -118,7 +108,7 @@ def normals(
     standard deviations. A smaller ``dim`` gives the first columns of a larger one.
     """
     key, rows = as_key(seed), check_numbers(numbers)
-    out = np.empty((len(rows), _check_uint32("dim", dim)))
+    out = np.empty((len(rows), dim))
     _fill(_fill_normals, key, stream, rows, out, n_threads)
     return out
 
@@ -150,21 +140,9 @@ def integers(
     ``n_choices`` is below 2^32, one for all samples or one each. Probabilities are equal to a
     relative error of 2^-32.
     """
-    choices = np.asarray(n_choices)
-    if choices.dtype.kind not in "iu" or choices.ndim > 1:
-        raise TypeError(f"`n_choices` must be an integer or integers (n,), got {n_choices!r}.")
-    if choices.size and not 1 <= choices.min() <= choices.max() <= MAX_CHOICES:
-        raise ValueError(
-            f"`n_choices` must be from 1 to {MAX_CHOICES}, got {choices.min()} to {choices.max()}."
-        )
     words = _words(as_key(seed), numbers, 1, stream, n_threads)[:, 0]
-    if choices.ndim == 1 and len(choices) != len(words):
-        raise ValueError(
-            f"`n_choices` must be one number or as many as `numbers`, got {len(choices)} and "
-            f"{len(words)}."
-        )
     # floor(word * choices / 2^64), without a product of more than 64 bits.
-    wide = choices.astype(np.uint64)
+    wide = np.asarray(n_choices, np.uint64)
     below = ((words & LOW) * wide) >> HALF
     return (((words >> HALF) * wide + below) >> HALF).astype(np.int64)
 
@@ -194,19 +172,12 @@ def split_key(key: int) -> tuple[np.uint64, np.uint64]:
     return np.uint64(key & 0xFFFFFFFF), np.uint64(key >> 32)
 
 
-def _check_uint32(name: str, value: int) -> int:
-    is_integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not is_integer or not 0 <= value < 2**32:
-        raise ValueError(f"`{name}` must be an integer from 0 to 2^32 - 1, got {value!r}.")
-    return int(value)
-
-
 def _words(
     key: int, numbers: ArrayLike, dim: int, stream: int, n_threads: int | None
 ) -> NDArray[np.uint64]:
     """Random 64-bit words (n, dim)."""
     rows = check_numbers(numbers)
-    out = np.empty((len(rows), _check_uint32("dim", dim)), np.uint64)
+    out = np.empty((len(rows), dim), np.uint64)
     _fill(_fill_words, key, stream, rows, out, n_threads)
     return out
 
@@ -221,7 +192,7 @@ def _fill(
 ) -> None:
     spread(
         fill_fn, count_chunks(len(rows), LANES), *split_key(key),
-        np.uint64(_check_uint32("stream", stream)), rows, out,
+        np.uint64(stream), rows, out,
         n_threads=n_threads, smallest_block=TASKS_PER_BLOCK,
     )  # fmt: skip
 

@@ -105,12 +105,8 @@ def load_shapes(
 ) -> ShapeSet:
     """Meshes of a folder that holds one folder per class. A ``test`` part is not read.
 
-    Parameters
-    ----------
-    path : path
-        The names of its folders are the classes.
-    normalize, margin
-        How meshes are scaled to the unit cube: see :meth:`ShapeSet.of`.
+    ``normalize`` and ``margin``, by which meshes are scaled to the unit cube, as for
+    :meth:`ShapeSet.of`.
     """
     root, listed = Path(path), list_meshes(path)
     meshes = map_tracked("reading meshes", read_mesh, [file.path for file in listed])

@@ -145,12 +145,12 @@ def resample_vjp(
 
     Parameters
     ----------
-    values, positions, interpolation, fill, fill_value, n_threads
-        As for :func:`resample`, except ``"nearest"``, which has no derivative.
     cotangent : (n, channels, m)
         Derivative of a loss with respect to the sampled values.
     by_values, by_positions : bool
         Which of the two to compute; the other is None.
+    others
+        As for :func:`resample`, except ``"nearest"``, which has no derivative.
 
     Returns
     -------
@@ -160,8 +160,6 @@ def resample_vjp(
         kink, the derivative from the right.
 
     If one image or one set of points is used for all samples, its gradient is the sum over them.
-    Gradients have the precision of :func:`resample`; integers are converted to floating-point
-    numbers.
     """
     check_choice("interpolation", interpolation, SMOOTH)
     samples, points, n = _check_inputs(values, positions, fill)

@@ -231,16 +231,8 @@ class Warp:
     ) -> NDArray[np.float64]:
         """Unit normals of a curve or surface at points of a sample, after :meth:`points`.
 
-        Tangents are multiplied by the Jacobian J of T^{-θ}, and so normals by J^{-T}.
-
-        Parameters
-        ----------
-        p, normals : (m, ndim) or (n, m, ndim)
-            Points in the unit domain, and the normals there.
-
-        Returns
-        -------
-        (n, m, ndim), or (m, ndim) for a single θ. Zero normals stay zero.
+        Tangents are multiplied by the Jacobian J of T^{-θ}, and so normals by J^{-T}. Shapes as for
+        :meth:`points`. Zero normals stay zero.
         """
         before = as_finite_array("normals", normals)
         slopes = self.space.flow_jacobian(-self.theta, p, n_threads=n_threads)

@@ -63,10 +63,8 @@ class IdxFormat(ShardFormat):
             for stream, content in zip(streams, contents, strict=True):
                 stream.write(content)
 
-        # Arrays of the final shapes that take no memory.
-        value, label = np.zeros((), self.form.dtype), np.zeros((), self._label_type)
-        images = np.broadcast_to(value, (shard.n, *self.form.shape))
-        add([encode_header(images), encode_header(np.broadcast_to(label, shard.n))])
+        shape = (shard.n, *self.form.shape)
+        add([encode_header(self.form.dtype, shape), encode_header(self._label_type, shape[:1])])
         yield add
 
     def count_bytes(self, n: int) -> int:
