@@ -268,7 +268,7 @@ def test_a_full_disk(
 ) -> None:
     options: Any = {"n": 16 * size, "shard_size": size, "format": format}
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_check_room", lambda *arguments: None)
+        patch.setattr(module, "check_room", lambda *arguments: None)
         with pytest.raises(OSError, match=r"No space left on device\. \d+ of 16 shards are done"):
             make(small_disk / "set", **options)
     kept = verify(small_disk / "set")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from dreamwarp.augment.augmenter import Augmenter
 from dreamwarp.augment.rivals.elastic import deform_elastically
+from dreamwarp.core import compiled
 from dreamwarp.core.defaults import NETWORK_INTERPOLATION
 from dreamwarp.core.progress import track
 from dreamwarp.data.dataset import DataSet, Part
@@ -178,10 +178,9 @@ def _mistakes_of_all(
     found = []
     with warnings.catch_warnings(), threadpool_limits(1), track(len(tasks), title) as advance:
         warnings.filterwarnings("ignore", message=".*Maximum iterations.*")  # as intended
-        with ThreadPoolExecutor(n_workers) as pool:
-            for mistakes in pool.map(work, tasks):
-                found.append(mistakes)
-                advance(1)
+        for mistakes in compiled.map_ahead(work, tasks, n_workers):
+            found.append(mistakes)
+            advance(1)
     return found
 
 

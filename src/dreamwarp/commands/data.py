@@ -22,22 +22,15 @@ MAX_CLASSES = 40
 def data(
     name: Annotated[
         str | None,
-        typer.Argument(
+        options.argument(
             metavar="DATA",
             help="mnist, mnist-small, fashion-mnist or digits; or a file or folder: pictures, "
             "NIfTI volumes or meshes in one folder per class, IDX, .npz, .npy, Parquet, WebDataset "
             "(.tar), .ts, .tsv, or output of `dreamwarp sample`. Without it, list the names.",
-            callback=options.refuse_empty,
         ),
     ] = None,
     output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Folder for the files. Default: the cache.",
-            callback=options.refuse_empty,
-        ),
+        str | None, options.output_path(help="Folder for the files. Default: the cache.")
     ] = None,
     source: Annotated[
         str | None,

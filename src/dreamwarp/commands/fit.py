@@ -24,17 +24,15 @@ NOT_FOR_MESHES = (
 def fit(
     data: Annotated[
         str,
-        typer.Argument(
+        options.argument(
             metavar="DATA",
             help="A name, file or folder, as for `dreamwarp data`. Only the training part is used.",
-            callback=options.refuse_empty,
         ),
     ],
     output: Annotated[
         str,
         options.output_path(
-            help="Model file to write, .dwm: a path, or a URL that fsspec supports.",
-            callback=options.refuse_empty,
+            help="Model file to write, .dwm: a path, or a URL that fsspec supports."
         ),
     ],
     cells: options.Cells = "auto",

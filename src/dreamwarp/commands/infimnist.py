@@ -22,26 +22,16 @@ IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 BLOCK = 2**14
 # The format counts images in 32 bits.
 MAX_IMAGES = 2**32 - 1
-MAX_INDEX = 2**62
 BYTES_PER_IMAGE = 28 * 28 + 1
 
 
 def infimnist(
-    n: Annotated[
-        int,
-        options.output(
-            "--number", "-n", metavar="N", min=1, max=MAX_IMAGES, help="Number of images."
-        ),
-    ],
-    output: Annotated[
-        str, options.output_path(help="Folder for the files.", callback=options.refuse_empty)
-    ],
+    n: Annotated[int, options.count("--number", "-n", max=MAX_IMAGES, help="Number of images.")],
+    output: Annotated[str, options.output_path(help="Folder for the files.")],
     first: Annotated[
         int,
-        options.output(
-            metavar="N",
+        options.count(
             min=0,
-            max=MAX_INDEX,
             help="Number of the first image. Images 0 to 9,999 are MNIST's test images and 10,000 "
             "to 69,999 its training images, unchanged; deformed images follow.",
         ),

@@ -13,12 +13,22 @@ import typer
 
 NUMBER = r"\d{1,9}"
 
+
+def refuse_empty(value: Any) -> Any:
+    """Raise for an empty name or path, such as an unset shell variable."""
+    if isinstance(value, str) and not value.strip():
+        raise typer.BadParameter("it must not be empty")
+    return value
+
+
 # Options by the heading under which ``--help`` lists them. Typer shows no default that is None.
 data = partial(typer.Option, rich_help_panel="Data")
 warps = partial(typer.Option, rich_help_panel="Warps")
 alignment = partial(typer.Option, rich_help_panel="Alignment")
 output = partial(typer.Option, rich_help_panel="Output")
-output_path = partial(output, "--output", "-o")
+output_path = partial(output, "--output", "-o", callback=refuse_empty)
+count = partial(output, metavar="N", min=1, max=2**62)
+argument = partial(typer.Argument, callback=refuse_empty)
 
 # Names in the library's messages, and what the command line calls them.
 SPELLINGS = {"X": "DATA", "n": "--number", "n_neighbors": "--neighbors"} | {
@@ -48,20 +58,13 @@ def translate(message: str) -> str:
 # -- values
 
 
-def refuse_empty(value: str | None) -> str | None:
-    """Raise for an empty name or path, such as an unset shell variable."""
-    if value is not None and not value.strip():
-        raise typer.BadParameter("it must not be empty")
-    return value
-
-
 def sizes(least: int, most: int) -> Callable[[str], tuple[int, ...]]:
     """A parser of ``least`` to ``most`` integers separated by x."""
 
     def parse(text: str) -> tuple[int, ...]:
         if not re.fullmatch(rf"{NUMBER}(x{NUMBER}){{{least - 1},{most - 1}}}", text):
             raise typer.BadParameter(
-                f"it must be {least} to {most} integers separated by x, such as 28x28, got {text!r}"
+                f"it must be {least} to {most} integers separated by x, such as 4x4, got {text!r}"
             )
         return tuple(map(int, text.split("x")))
 
@@ -186,19 +189,13 @@ def reads_data(command: Callable[..., None]) -> Callable[..., None]:
 # -- a model and its data
 
 Model = Annotated[
-    str,
-    typer.Argument(
-        metavar="MODEL",
-        help="Model file written by `dreamwarp fit`: a path or a URL.",
-        callback=refuse_empty,
-    ),
+    str, argument(metavar="MODEL", help="Model file written by `dreamwarp fit`: a path or a URL.")
 ]
 Data = Annotated[
     str,
-    typer.Argument(
+    argument(
         metavar="DATA",
         help="Data the model was fitted to: a name, file or folder, as for `dreamwarp data`.",
-        callback=refuse_empty,
     ),
 ]
 MaxSamples = Annotated[

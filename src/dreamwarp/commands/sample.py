@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from dreamwarp.generation.generating import Format
     from dreamwarp.model import WarpModel
 
-MAX_SAMPLES = 2**62
 MESHES_AT_A_TIME = 100
 
 
@@ -29,24 +28,12 @@ def sample(
     output: Annotated[
         str,
         options.output_path(
-            help="Folder for the files, or a URL that fsspec supports, such as s3://bucket/set.",
-            callback=options.refuse_empty,
+            help="Folder for the files, or a URL that fsspec supports, such as s3://bucket/set."
         ),
     ],
-    n: Annotated[
-        int | None,
-        options.output(
-            "--number", "-n", metavar="N", min=1, max=MAX_SAMPLES, help="Number of samples."
-        ),
-    ] = None,
+    n: Annotated[int | None, options.count("--number", "-n", help="Number of samples.")] = None,
     per_class: Annotated[
-        int | None,
-        options.output(
-            metavar="N",
-            min=1,
-            max=MAX_SAMPLES,
-            help="Number of samples per class, instead of --number.",
-        ),
+        int | None, options.count(help="Number of samples per class, instead of --number.")
     ] = None,
     format: Annotated[
         Literal["idx", "npz", "parquet", "webdataset", "folder", "nifti"] | None,
@@ -63,9 +50,7 @@ def sample(
         ),
     ] = False,
     seed: options.Seed = 0,
-    first: Annotated[
-        int, options.output(metavar="N", min=0, max=MAX_SAMPLES, help="Number of the first sample.")
-    ] = 0,
+    first: Annotated[int, options.count(min=0, help="Number of the first sample.")] = 0,
     strength: options.Strength = None,
     balance: Annotated[
         Literal["classes", "data"],

@@ -14,12 +14,7 @@ MAX_LISTED = 10
 
 def verify(
     output: Annotated[
-        str,
-        typer.Argument(
-            metavar="OUT",
-            help="Folder or URL written by `dreamwarp sample`.",
-            callback=options.refuse_empty,
-        ),
+        str, options.argument(metavar="OUT", help="Folder or URL written by `dreamwarp sample`.")
     ],
 ) -> None:
     """Compare every file of a set of samples with the hash in its manifest.

@@ -49,7 +49,7 @@ def unfinished(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        _remove(path)
+        remove(path)
         _unfinished.discard(path)
 
 
@@ -64,10 +64,11 @@ def temporary_folder() -> Iterator[Path]:
 def remove_unfinished() -> None:
     """Remove all temporary files; called before the process is stopped."""
     for path in list(_unfinished):
-        _remove(path)
+        remove(path)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """Remove a file or a folder with its contents, if it exists."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:

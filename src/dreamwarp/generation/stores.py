@@ -17,7 +17,14 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
-from dreamwarp.core.files import find_system, is_address, make_folder, unfinished, write_beside
+from dreamwarp.core.files import (
+    find_system,
+    is_address,
+    make_folder,
+    remove,
+    unfinished,
+    write_beside,
+)
 from dreamwarp.core.progress import describe_bytes
 
 Put = Callable[[str, bytes], None]
@@ -27,8 +34,8 @@ LEFTOVER = re.compile(
     r"\.(manifest|(images|labels|shard|listing)-\d{5}[\w-]*|pictures|train-(images|labels)-idx\d-ubyte)"
     r"-[0-9a-f]{8}(\.\w+)?"
 )
-# Bytes read at a time: to hash a file, and to keep its content.
-CHUNK, PIECE = 2**20, 2**16
+# Bytes read at a time, to hash a file.
+CHUNK = 2**20
 
 
 class LocalStore:
@@ -129,11 +136,7 @@ class LocalStore:
         """Remove leftovers of killed runs."""
         for name in os.listdir(self.folder):
             if LEFTOVER.fullmatch(name):
-                left = self.folder / name
-                if left.is_dir():
-                    shutil.rmtree(left, ignore_errors=True)
-                else:
-                    left.unlink(missing_ok=True)
+                remove(self.folder / name)
 
     def count_free(self) -> int | None:
         """Free space in bytes, or None if unknown."""
@@ -256,16 +259,6 @@ def create_hashed(store: Store, name: str, digests: dict[str, str]) -> Iterator[
         stream = HashingStream(raw)
         yield stream
         digests[name] = stream.hexdigest()
-
-
-def read_bounded(store: Store, name: str, limit: int) -> bytes:
-    """The content of a file, cut off after ``limit`` + 1 bytes."""
-    content = bytearray()
-    with store.open(name) as stream:
-        # In pieces: read(n) allocates n bytes even if the file is shorter.
-        while len(content) <= limit and (chunk := stream.read(PIECE)):
-            content += chunk
-    return bytes(content[: limit + 1])
 
 
 def hash_file(store: Store, name: str) -> str:

@@ -52,17 +52,12 @@ def resample(
     values : (n or 1, channels, *spatial)
         One, two or three spatial axes; any real dtype of up to 64 bits.
     positions : (n or 1, m, ndim)
-        Points in the unit domain: coordinate k belongs to spatial axis k, pixel i of n is centred
-        at (i + 0.5) / n.
-    interpolation : {"linear", "nearest", "cubic"}
-        Cubic is Catmull-Rom; see the head of this module.
+        Points in the unit domain: coordinate k belongs to spatial axis k.
     fill : {"edge", "constant", "reflect", "wrap"}
         Pixels beyond the border: the nearest one (a a | a b c | c c), ``fill_value``, mirrored at
         the border (b a | a b c | c b), or from the other side (b c | a b c | a b).
     fill_value : number
         Must be representable in the dtype of ``values``.
-    n_threads : int, optional
-        Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it.
 
     Returns
     -------

@@ -112,12 +112,7 @@ class Warp:
     # -- plots
 
     def plot(self, x: ArrayLike | None = None) -> Figure:
-        """Plot the grid and velocity of the warp and, if given, a sample before and after.
-
-        Parameters
-        ----------
-        x : (*spatial) or (channels, *spatial), optional
-        """
+        """Plot the grid and velocity of the warp and, if given, a sample before and after."""
         from dreamwarp.report.notebooks import plot_warp
 
         return plot_warp(self, x)
@@ -255,8 +250,8 @@ class Warp:
 
         Returns
         -------
-        (n, k, 2 * ndim), or (k, 2 * ndim) for a single θ. In a periodic space a box across the
-        border extends below 0 or above 1.
+        (n, k, 2 * ndim), or (k, 2 * ndim) for a single θ. In a periodic space, boxes may extend
+        beyond the border.
 
         Notes
         -----
