@@ -96,7 +96,7 @@ def find_set(folder: str | os.PathLike[str]) -> SampleSet | None:
     if not file.is_file():
         return None
     with file.open("rb") as stream:
-        content = stream.read(MAX_BYTES + 1)
+        content = stream.read(min(MAX_BYTES, file.stat().st_size) + 1)
     try:
         record = parse_record(file, content)
     except ValueError:

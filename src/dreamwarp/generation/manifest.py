@@ -28,7 +28,7 @@ from dreamwarp.data.sample_sets import (
 )
 from dreamwarp.generation.formats import ShardFormat, make_format
 from dreamwarp.generation.shards import MAX_SHARDS, Plan
-from dreamwarp.generation.stores import Store
+from dreamwarp.generation.stores import Store, read_bounded
 
 Digests = dict[str, str]
 
@@ -96,8 +96,7 @@ def write_manifest(store: Store, manifest: Manifest) -> None:
 def read_manifest(store: Store) -> Manifest:
     """Read and check the manifest in a store."""
     try:
-        with store.open(MANIFEST) as stream:
-            content = stream.read(MAX_BYTES + 1)
+        content = read_bounded(store, MANIFEST, MAX_BYTES)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"`{store.title}` holds no {MANIFEST}, so it is not a set of samples."
