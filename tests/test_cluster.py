@@ -110,7 +110,7 @@ def test_a_scheduler_that_does_not_answer_is_explained(monkeypatch: Any) -> None
 
 def test_missing_distributed_is_explained(monkeypatch: Any) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(ImportError, match=r"dask\.distributed, which is not installed\. Use"):
+    with pytest.raises(ImportError, match=r"distributed, which is not installed\. Use"):
         connect("tcp://127.0.0.1:1")
 
 

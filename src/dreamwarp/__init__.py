@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     )
     from dreamwarp.augment.augmenter import Augmenter
     from dreamwarp.augment.shapes import ShapeAugmenter
-    from dreamwarp.generation.generating import generate
-    from dreamwarp.generation.streaming import stream
+    from dreamwarp.generation.generating import generate, stream
     from dreamwarp.generation.verification import verify
     from dreamwarp.model import WarpModel, alignment_weights
     from dreamwarp.space import Warp, WarpSpace

@@ -125,7 +125,7 @@ def test_samples_are_written_as_meshes(tmp_path: Path) -> None:
         scaled.export(tmp_path / "in" / "egg" / f"{k}.ply")
     shapes = load_shapes(tmp_path / "in")
     made = ShapeAugmenter(n_neighbors=2, progress=False).fit(shapes).sample(3)
-    assert write_shapes(made, tmp_path / "out") == 3
+    write_shapes(made, tmp_path / "out")
     again = load_shapes(tmp_path / "out")
     assert len(again) == 3 and again.y.tolist() == ["egg"] * 3
     np.testing.assert_array_equal(again.meshes[0].faces, ball.faces)

@@ -230,8 +230,11 @@ def test_what_cant_be_done_is_one_line_and_code_1(
     ("arguments", "message"),
     [
         (["a.png"], "Missing argument 'B'"),
-        (["a.png", "b.png", "--sigma", "much"], "sigma must be a number or auto, got 'much'"),
-        (["a.png", "b.png", "--cells", "4by4"], "cells must be 1 to 3 integers"),
+        (
+            ["a.png", "b.png", "--sigma", "much"],
+            "'--sigma': it must be a number or auto, got 'much'",
+        ),
+        (["a.png", "b.png", "--cells", "4by4"], "'--cells': it must be 1 to 3 integers"),
         (["a.png", "b.png", "--method", "guess"], "Invalid value for '--method'"),
     ],
 )

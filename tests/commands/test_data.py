@@ -141,12 +141,12 @@ def test_what_cant_be_done_is_one_line_and_code_1(
     [
         ([""], r"Invalid value for 'DATA': it must not be empty"),
         (["mnist", "-o", ""], r"Invalid value for '--output' / '-o': it must not be empty"),
-        (["x", "--fields", "X"], r"fields must be two names separated by a comma.*'X'"),
-        (["x", "--fields", "X,"], r"fields must be two names separated by a comma.*'X,'"),
-        (["x", "--shape", "4by5"], r"shape must be 1 to 4 integers separated by x"),
+        (["x", "--fields", "X"], r"'--fields': it must be two names separated by a comma.*'X'"),
+        (["x", "--fields", "X,"], r"'--fields': it must be two names separated by a comma.*'X,'"),
+        (["x", "--shape", "4by5"], r"'--shape': it must be 1 to 4 integers separated by x"),
         (
             ["x", "--resize", "28"],
-            r"resize must be 2 to 3 integers separated by x",
+            r"'--resize': it must be 2 to 3 integers separated by x",
         ),
         (["x", "--pad", "mean"], r"Invalid value for '--pad'"),
     ],

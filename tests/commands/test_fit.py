@@ -136,11 +136,11 @@ def test_flat_samples_are_refused_in_words_of_the_command(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--cells", "4by4"], r"cells must be 1 to 3 integers separated by x.*'4by4'"),
-        (["--strength", "much"], r"strength must be a number or auto, got 'much'"),
+        (["--cells", "4by4"], r"'--cells': it must be 1 to 3 integers separated by x.*'4by4'"),
+        (["--strength", "much"], r"'--strength': it must be a number or auto, got 'much'"),
         (["--neighbors", "0"], r"Invalid value for '--neighbors'"),
         (["--output", ""], r"Invalid value for '--output' / '-o': it must not be empty"),
-        (["--shape", "28,28"], r"shape must be 1 to 4 integers separated by x.*'28,28'"),
+        (["--shape", "28,28"], r"'--shape': it must be 1 to 4 integers separated by x.*'28,28'"),
         (["--method", "magic"], r"Invalid value for '--method'"),
     ],
 )
@@ -154,7 +154,7 @@ def test_wrong_use_is_one_line_and_code_2(
 
 def test_cells_and_strengths() -> None:
     assert parse_cells("16") == (16,) and parse_cells("4x5x6") == (4, 5, 6)
-    assert parse_amount("strength", "auto") == "auto" and parse_amount("sigma", "0.5") == 0.5
+    assert parse_amount("auto") == "auto" and parse_amount("0.5") == 0.5
     for text in ("", "x", "4x", "4x4x4x4", "-4"):
-        with pytest.raises(typer.BadParameter, match=r"cells must be 1 to 3 integers"):
+        with pytest.raises(typer.BadParameter, match=r"it must be 1 to 3 integers"):
             parse_cells(text)

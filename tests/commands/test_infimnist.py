@@ -97,7 +97,7 @@ def test_a_disk_without_room_is_refused_at_once(monkeypatch: Any, tmp_path: Path
     monkeypatch.setattr(
         "dreamwarp.generation.stores.shutil.disk_usage", lambda path: usage(10, 10, 78_000)
     )
-    with pytest.raises(OSError, match=r"must have 78,500 bytes free for 100 images, got 78,000"):
+    with pytest.raises(OSError, match=r"must have room for 100 images, 78\.5 kB, got 78\.0 kB"):
         run("-n", "100", "-o", str(tmp_path / "new"))
     assert list(tmp_path.iterdir()) == []
 

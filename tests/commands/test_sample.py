@@ -134,7 +134,7 @@ def test_resuming(inputs: list[str], tmp_path: Path, capsys: Any) -> None:
         (["-n", "4", "--strength", "-1"], r"Invalid value for '--strength'"),
         (["-n", "4", "--shard-size", "0"], r"Invalid value for '--shard-size'"),
         (["-n", "4", "-o", ""], r"Invalid value for '--output' / '-o': it must not be empty"),
-        (["-n", "4", "--resize", "28"], r"resize must be 2 to 3 integers separated by x"),
+        (["-n", "4", "--resize", "28"], r"'--resize': it must be 2 to 3 integers separated by x"),
     ],
 )
 def test_wrong_use_is_one_line_and_code_2(

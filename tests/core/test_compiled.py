@@ -1,4 +1,4 @@
-"""The notice of compiling."""
+"""The notice of compiling; threads."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from dreamwarp.core.compiled import map_ahead
 
 CODE = """
 import sys
@@ -48,3 +50,16 @@ def test_a_cache_that_cant_be_written_is_told() -> None:
 @pytest.mark.slow  # a minute: everything is compiled anew
 def test_no_word_where_no_progress_is_wanted(tmp_path: Path) -> None:
     assert run(tmp_path, "align") == ""
+
+
+def test_results_come_in_order_and_few_are_made_ahead() -> None:
+    begun: list[int] = []
+
+    def work(k: int) -> int:
+        begun.append(k)
+        return k
+
+    results = map_ahead(work, range(1000), 2)
+    assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
+    results.close()
+    assert len(begun) < 20

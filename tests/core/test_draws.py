@@ -249,23 +249,6 @@ def test_numbers_out_of_range(number):
         uniforms(0, [number], 1, stream=Stream.MIXTURE)
 
 
-def test_bad_options():
-    for dim in (-1, 1.5, True, 2**32):
-        with pytest.raises(ValueError, match="`dim` must be an integer from 0 to"):
-            normals(0, [0], dim)
-    for stream in (-1, 2**32, 0.5):
-        with pytest.raises(ValueError, match=r"`stream` must be an integer from 0 to"):
-            normals(0, [0], 1, stream=stream)
-    for n_choices in (2.0, [[1]]):
-        with pytest.raises(TypeError, match=r"`n_choices` must be an integer or integers \(n,\)"):
-            integers(0, [0], n_choices)
-    for n_choices in (0, 2**32):
-        with pytest.raises(ValueError, match="`n_choices` must be from 1 to 4294967295, got"):
-            integers(0, [0], n_choices)
-    with pytest.raises(ValueError, match="as many as `numbers`, got 2 and 1"):
-        integers(0, [0], [3, 4])
-
-
 # -- the same bits on another machine
 
 

@@ -14,8 +14,8 @@ from dreamwarp.data.idx import CODES, TYPES, encode_header
 def write_idx(path: Path, array: ArrayLike) -> Path:
     """Write an array as IDX, compressed if the name ends in ``.gz``."""
     values = np.asarray(array)
-    content = encode_header(values)
-    content += values.astype(TYPES[CODES[values.dtype.newbyteorder("=")]]).tobytes()
+    dtype = values.dtype.newbyteorder("=")
+    content = encode_header(dtype, values.shape) + values.astype(TYPES[CODES[dtype]]).tobytes()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
     return path

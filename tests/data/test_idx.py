@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as arrays_of
 from numpy.typing import NDArray
 
 from dreamwarp.data import read_idx
-from dreamwarp.data.idx import encode_header, is_idx, read_idx_files
+from dreamwarp.data.idx import is_idx, read_idx_files
 from tests.data.cases import write_idx
 
 CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
@@ -155,18 +155,6 @@ def test_a_pipe_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="must be a file, got a device, pipe or socket"):
         read_idx(tmp_path / "pipe")
-
-
-@pytest.mark.parametrize("dtype", ["i8", "u2", "bool", "c8", "U3", "f2", "O"])
-def test_types_that_the_format_lacks_are_refused(dtype: str) -> None:
-    with pytest.raises(TypeError, match=r"must be uint8, .* to be written as IDX, got .*astype"):
-        encode_header(np.zeros(3, dtype))
-
-
-def test_shapes_that_the_format_lacks_are_refused() -> None:
-    for shape in ((), (2**32,), (0, 2**32)):
-        with pytest.raises(ValueError, match=r"must have 1 to 32 axes of less than 2\^32"):
-            encode_header(np.broadcast_to(np.uint8(0), shape))
 
 
 def test_recognition(tmp_path: Path) -> None:

@@ -12,23 +12,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from dreamwarp.commands.options import (
-    BoundaryOption,
-    CellsOption,
-    DisplacementOption,
-    LengthOption,
-    MaxDrawsOption,
-    MaxStepsOption,
-    MethodOption,
-    OverwriteOption,
-    SeedOption,
-    SigmaOption,
-    SimilarityOption,
-    output_option,
-    parse_amount,
-    parse_cells,
-    translate,
-)
+from dreamwarp.commands import options
 from dreamwarp.core.defaults import DEFAULT_CELLS, DISPLACEMENT, LENGTH, MAX_DRAWS, MAX_STEPS
 from dreamwarp.core.files import check_suffix, refuse_existing, write_beside
 from dreamwarp.core.samples import check_finite
@@ -52,41 +36,35 @@ def align(
     target: Annotated[
         str, typer.Argument(metavar="B", help="Sample to align it to, of the same shape.")
     ],
-    cells: CellsOption = "auto",
-    boundary: BoundaryOption = "free",
-    method: MethodOption = "map",
-    similarity: SimilarityOption = "ssd",
-    sigma: SigmaOption = "auto",
-    displacement: DisplacementOption = DISPLACEMENT,
-    length: LengthOption = LENGTH,
-    max_steps: MaxStepsOption = MAX_STEPS,
-    max_draws: MaxDrawsOption = MAX_DRAWS,
-    seed: SeedOption = 0,
+    cells: options.Cells = "auto",
+    boundary: options.Boundary = "free",
+    method: options.Method = "map",
+    similarity: options.Similarity = "ssd",
+    sigma: options.Sigma = "auto",
+    displacement: options.Displacement = DISPLACEMENT,
+    length: options.Length = LENGTH,
+    max_steps: options.MaxSteps = MAX_STEPS,
+    max_draws: options.MaxDraws = MAX_DRAWS,
+    seed: options.Seed = 0,
     output: Annotated[
         Path | None,
-        output_option(
-            "--output",
-            "-o",
-            help="Picture to write: .png, .svg or .pdf. Default: align.png, replaced if it exists.",
+        options.output_path(
+            help="Picture to write: .png, .svg or .pdf. Default: align.png, replaced if it exists."
         ),
     ] = None,
     theta: Annotated[
-        Path | None, output_option(help="File for the warp's parameters: .json or .npy.")
+        Path | None, options.output(help="File for the warp's parameters: .json or .npy.")
     ] = None,
-    overwrite: OverwriteOption = False,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Align a sample to another; draw both, the warp and the remaining difference.
 
     [bold]Examples[/bold]
 
     dreamwarp align a.png b.png
-
     dreamwarp align a.png b.png --method hmc --cells 6x6 --output out/pair.svg --theta pair.json
-
     dreamwarp align heart1.npy heart2.npy
-
     dreamwarp align GunPoint/:0 GunPoint/:7
-
     dreamwarp align scan1.nii.gz scan2.nii.gz --similarity mi
     """
     from dreamwarp import SmoothPrior, WarpSpace, align_pairs
@@ -100,9 +78,8 @@ def align(
     for path in (output, theta):
         if path is not None and not overwrite:
             refuse_existing(path)
-    noise, chosen = parse_amount("sigma", sigma), parse_cells(cells)
     (first, n_axes), (second, _) = read_sample(source), read_sample(target)
-    space, pair = WarpSpace(chosen or DEFAULT_CELLS[n_axes], boundary), (first, second)
+    space, pair = WarpSpace(cells or DEFAULT_CELLS[n_axes], boundary), (first, second)
     for place, values in zip((source, target), pair, strict=True):
         check_sample(place, values, space.ndim)
     if pair[0].shape != pair[1].shape:
@@ -116,13 +93,13 @@ def align(
         # The lines printed below say the same.
         warnings.simplefilter("ignore", RuntimeWarning)
         result = align_pairs(
-            space, pair[0][None], pair[1][None], method=method, prior=prior, sigma=noise,
+            space, pair[0][None], pair[1][None], method=method, prior=prior, sigma=sigma,
             similarity=similarity, seed=seed, max_steps=max_steps, max_draws=max_draws,
         )  # fmt: skip
     seconds = time.perf_counter() - start
     typer.echo(f"{method}, {space.dim} parameters, {seconds:.2f} s")
     for line in describe_alignment(result):
-        typer.echo(translate(line))
+        typer.echo(options.translate(line))
     if theta is not None:
         write_theta(theta, space, result, method)
         typer.echo(f"theta written to {theta}")

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from dreamwarp.commands.options import parse_sizes
+from dreamwarp.commands import options
 
 
 def compile(
     cells: Annotated[
-        str,
+        Any,
         typer.Option(
+            parser=options.sizes(1, 3),
+            metavar="4x4",
             help="Cells per axis. Only the number of axes matters: 10 for series, 4x4 for images, "
-            "3x3x3 for volumes and meshes."
+            "3x3x3 for volumes and meshes.",
         ),
     ] = "4x4",
 ) -> None:
@@ -26,13 +28,11 @@ def compile(
     [bold]Examples[/bold]
 
     dreamwarp compile
-
     dreamwarp compile --cells 10
-
     dreamwarp compile --cells 3x3x3
     """
     from dreamwarp.augment.precompile import compile_ahead
 
     start = time.perf_counter()
-    compile_ahead(parse_sizes("cells", cells, 1, 3, "4x4"))
+    compile_ahead(cells)
     typer.echo(f"compiled in {time.perf_counter() - start:.0f} s")

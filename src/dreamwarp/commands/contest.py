@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,6 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from dreamwarp.augment.augmenter import Augmenter
 from dreamwarp.augment.rivals.elastic import deform_elastically
+from dreamwarp.core import compiled
 from dreamwarp.core.defaults import NETWORK_INTERPOLATION, NETWORK_SPECTRUM_POWER
 from dreamwarp.core.progress import track
 from dreamwarp.data.dataset import DataSet, Part
@@ -36,27 +36,14 @@ CLEAR = 2.0
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of the experiment.
+    """Sizes of the experiment."""
 
-    Attributes
-    ----------
-    n_new : int
-        New digits that each classifier is trained on.
-    n_updates : int
-        Gradient steps of the network.
-    held_out : float
-        Fraction of the training digits held out to tune elastic noise.
-    n_new_tuning, n_updates_tuning : int
-        New digits and gradient steps for each setting tried in tuning.
-    elastic : tuple of (width, amplitude)
-        Settings of elastic noise to try, in pixels.
-    """
-
-    n_new: int = 20_000
-    n_updates: int = 2400
-    held_out: float = 0.25
-    n_new_tuning: int = 7500
+    n_new: int = 20_000  # new digits that each classifier is trained on
+    n_updates: int = 2400  # gradient steps of the network
+    held_out: float = 0.25  # fraction of the training digits, to tune elastic noise
+    n_new_tuning: int = 7500  # for each setting tried
     n_updates_tuning: int = 800
+    # Settings of elastic noise to try: width and amplitude in pixels.
     elastic: tuple[tuple[float, float], ...] = (
         (4.0, 0.7), (4.0, 1.0), (4.0, 1.4), (7.0, 0.7), (7.0, 1.0), (7.0, 1.4),
     )  # fmt: skip
@@ -82,12 +69,7 @@ def run_contest(
 ) -> Outcome:
     """Tune elastic noise, then train and test every classifier on every kind of digits.
 
-    Parameters
-    ----------
-    train, test : Part
-        Digits as float32 in [0, 1], and their labels.
-    augmenter : Augmenter
-        Fitted to ``train``.
+    Digits are float32 in [0, 1]. The augmenter is fitted to ``train``.
     """
     elastic = tune_elastic(train, sizes=sizes, seed=seed + 1)
     more = {
@@ -197,10 +179,9 @@ def _mistakes_of_all(
     found = []
     with warnings.catch_warnings(), threadpool_limits(1), track(len(tasks), title) as advance:
         warnings.filterwarnings("ignore", message=".*Maximum iterations.*")  # as intended
-        with ThreadPoolExecutor(n_workers) as pool:
-            for mistakes in pool.map(work, tasks):
-                found.append(mistakes)
-                advance(1)
+        for mistakes in compiled.map_ahead(work, tasks, n_workers):
+            found.append(mistakes)
+            advance(1)
     return found
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dreamwarp.commands.options import reads_data, refuse_empty, refuse_for_meshes
+from dreamwarp.commands import options
+from dreamwarp.commands.models import read_samples
 from dreamwarp.core.files import refuse_address
 
 if TYPE_CHECKING:
@@ -17,27 +18,19 @@ if TYPE_CHECKING:
 MAX_CLASSES = 40
 
 
-@reads_data
+@options.reads_data
 def data(
-    context: typer.Context,
     name: Annotated[
         str | None,
-        typer.Argument(
+        options.argument(
             metavar="DATA",
             help="mnist, mnist-small, fashion-mnist or digits; or a file or folder: pictures, "
             "NIfTI volumes or meshes in one folder per class, IDX, .npz, .npy, Parquet, WebDataset "
             "(.tar), .ts, .tsv, or output of `dreamwarp sample`. Without it, list the names.",
-            callback=refuse_empty,
         ),
     ] = None,
     output: Annotated[
-        str | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Folder for the files. Default: the cache.",
-            callback=refuse_empty,
-        ),
+        str | None, options.output_path(help="Folder for the files. Default: the cache.")
     ] = None,
     source: Annotated[
         str | None,
@@ -47,7 +40,7 @@ def data(
         ),
     ] = None,
     *,
-    options: dict[str, Any],
+    reading: options.Reading,
 ) -> None:
     """Fetch and verify a data set; show its location and contents.
 
@@ -56,20 +49,12 @@ def data(
     [bold]Examples[/bold]
 
     dreamwarp data
-
     dreamwarp data mnist
-
     dreamwarp data fashion-mnist --output fashion --source debian
-
     dreamwarp data pictures/ --resize 64x64
-
     dreamwarp data s3://bucket/faces.npz --fields images,people --shape 48x48
     """
-    from dreamwarp.data.readers import are_meshes
-
-    if name is not None and are_meshes(name):
-        refuse_for_meshes(context)
-    for line in list_names() if name is None else describe(name, output, source, options):
+    for line in list_names() if name is None else describe(name, output, source, reading):
         typer.echo(line)
 
 
@@ -89,12 +74,10 @@ def list_names() -> Iterator[str]:
 
 
 def describe(
-    name: str, output: str | None, source: str | None, options: dict[str, Any]
+    name: str, output: str | None, source: str | None, reading: options.Reading
 ) -> Iterator[str]:
     """Fetch a data set if it is a named one, and yield lines that describe it."""
-    from dreamwarp.data import load, load_shapes
     from dreamwarp.data.named import RECIPES, fetch_recipe, read_recipe
-    from dreamwarp.data.readers import are_meshes
 
     recipe = RECIPES.get(name)
     if recipe is None and (output is not None or source is not None):
@@ -105,8 +88,8 @@ def describe(
     if output is not None:
         refuse_address(output)
     data_set: DataSet | ShapeSet
-    if recipe is None or options:  # load rejects options for named data sets
-        data_set = load_shapes(name) if are_meshes(name) else load(name, **options)
+    if recipe is None or reading.options:  # load rejects options for named data sets
+        data_set = read_samples(name, reading)
         yield data_set.describe()
     else:
         folder = fetch_recipe(recipe, folder=output, source=source)

@@ -12,7 +12,7 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from dreamwarp.commands.options import SeedOption
+from dreamwarp.commands import options
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -28,21 +28,19 @@ N_VERSIONS, N_SAVED = 3, 8
 
 def demo(
     output: Annotated[
-        Path,
-        typer.Option("--output", "-o", help="Page to write, .html; replaced if it exists."),
+        Path, typer.Option("--output", "-o", help="Page to write, .html; replaced if it exists.")
     ] = Path("dreamwarp-demo.html"),
     picture: Annotated[
         Path | None,
         typer.Option(help="Also write the picture of new digits to this file: .png, .svg or .pdf."),
     ] = None,
-    seed: SeedOption = 0,
+    seed: options.Seed = 0,
 ) -> None:
     """Learn warps of real digits, make new ones, and compare classifiers with and without them.
 
     [bold]Examples[/bold]
 
     dreamwarp demo
-
     dreamwarp demo --seed 7 --output out/seven.html
     """
     from dreamwarp.commands import contest

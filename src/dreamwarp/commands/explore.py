@@ -6,20 +6,19 @@ import os
 import sys
 import threading
 import webbrowser
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from dreamwarp.commands import options
 from dreamwarp.commands.models import load_with_data
-from dreamwarp.commands.options import DataArgument, ModelArgument, reads_data
 from dreamwarp.core.validation import warn_user
 
 
-@reads_data
+@options.reads_data
 def explore(
-    context: typer.Context,
-    model: ModelArgument,
-    data: DataArgument,
+    model: options.Model,
+    data: options.Data,
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to serve on; 0: any free port.")
     ] = 8017,
@@ -34,7 +33,7 @@ def explore(
         ),
     ] = "127.0.0.1",
     *,
-    options: dict[str, Any],
+    reading: options.Reading,
 ) -> None:
     """Serve an interactive page: move along components, draw warps, align pairs, warp pictures.
 
@@ -44,11 +43,8 @@ def explore(
     [bold]Examples[/bold]
 
     dreamwarp explore digits.dwm mnist
-
     dreamwarp explore leaves.dwm leaves/ --resize 64x64 --port 0 --no-browser
-
     dreamwarp explore scans.dwm scans/ --resize 32x32x32
-
     dreamwarp explore bones.dwm meshes/
     """
     try:
@@ -59,8 +55,8 @@ def explore(
         ) from error
     from dreamwarp.explore.scene import Scene
 
-    warps, samples = load_with_data(model, data, options, context)
-    scene = Scene.of(warps, samples, model_name=model, data_name=data, load_options=options)
+    warps, samples = load_with_data(model, data, reading)
+    scene = Scene.of(warps, samples, model_name=model, data_name=data, load_options=reading.options)
     serving = Serving(scene, host=host, port=port)
     scene.warm()
     if serving.token:

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from dreamwarp.commands import options
 from dreamwarp.commands.models import check_target, load_with_data
-from dreamwarp.commands.options import (
-    DataArgument,
-    MaxSamplesOption,
-    ModelArgument,
-    OverwriteOption,
-    SeedOption,
-    StrengthOption,
-    output_option,
-    reads_data,
-    warp_option,
-)
 
 Name = Literal[
     "samples", "warp", "alignments", "components", "spectrum", "similarity", "strength", "traces"
 ]
 
 
-@reads_data
+@options.reads_data
 def figure(
-    context: typer.Context,
     name: Annotated[
         Name,
         typer.Argument(
@@ -38,27 +27,25 @@ def figure(
             "strength. traces: posterior chains.",
         ),
     ],
-    model: ModelArgument,
-    data: DataArgument,
+    model: options.Model,
+    data: options.Data,
     output: Annotated[
         Path,
-        output_option(
-            "--output",
-            "-o",
+        options.output_path(
             help="File to write: .png, .svg or .pdf; for components also an animation: .gif or "
-            ".webp.",
+            ".webp."
         ),
     ],
-    label: Annotated[str | None, warp_option(help="A class. Default: all.")] = None,
+    label: Annotated[str | None, options.warps(help="A class. Default: all.")] = None,
     component: Annotated[
-        int, warp_option(min=1, help="Principal component; 1 is the largest.")
+        int, options.warps(min=1, help="Principal component; 1 is the largest.")
     ] = 1,
-    strength: StrengthOption = None,
-    max_samples: MaxSamplesOption = 1000,
-    seed: SeedOption = 0,
-    overwrite: OverwriteOption = False,
+    strength: options.Strength = None,
+    max_samples: options.MaxSamples = 1000,
+    seed: options.Seed = 0,
+    overwrite: options.Overwrite = False,
     *,
-    options: dict[str, Any],
+    reading: options.Reading,
 ) -> None:
     """Draw one figure of a model: samples, warps or alignments.
 
@@ -69,18 +56,15 @@ def figure(
     [bold]Examples[/bold]
 
     dreamwarp figure samples digits.dwm mnist -o samples.png
-
     dreamwarp figure warp digits.dwm mnist -o warp.pdf
-
     dreamwarp figure alignments digits.dwm mnist -o alignments.svg
-
     dreamwarp figure components digits.dwm mnist --label 3 -o three.gif
     """
     from dreamwarp.report.catalog import check_figure, write_figure
 
     check_figure(name, output)
     check_target(str(output), overwrite=overwrite)
-    warps, samples = load_with_data(model, data, options, context, "max_samples")
+    warps, samples = load_with_data(model, data, reading, "max_samples")
     path = write_figure(
         name, warps, samples, output, label=label, component=component, strength=strength,
         seed=seed, max_samples=max_samples,

@@ -7,33 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from dreamwarp.commands.models import check_target, write_model
-from dreamwarp.commands.options import (
-    BoundaryOption,
-    CellsOption,
-    LearnedDisplacementOption,
-    LengthOption,
-    MaxDrawsOption,
-    MaxStepsOption,
-    OverwriteOption,
-    SchedulerOption,
-    SeedOption,
-    SigmaOption,
-    SimilarityOption,
-    alignment_option,
-    connected,
-    output_option,
-    parse_amount,
-    parse_cells,
-    reads_data,
-    refuse_empty,
-    refuse_for_meshes,
-    warp_option,
-)
+from dreamwarp.commands import options
+from dreamwarp.commands.models import check_target, read_samples, write_model
 from dreamwarp.core.defaults import DEFAULT_CELLS, LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
 
 if TYPE_CHECKING:
-    from dreamwarp.data import DataSet
+    from dreamwarp.data import DataSet, ShapeSet
 
 # Options that only arrays have.
 NOT_FOR_MESHES = (
@@ -41,51 +20,48 @@ NOT_FOR_MESHES = (
 )  # fmt: skip
 
 
-@reads_data
+@options.reads_data
 def fit(
-    context: typer.Context,
     data: Annotated[
         str,
-        typer.Argument(
+        options.argument(
             metavar="DATA",
             help="A name, file or folder, as for `dreamwarp data`. Only the training part is used.",
-            callback=refuse_empty,
         ),
     ],
     output: Annotated[
         str,
-        output_option(
-            "--output",
-            "-o",
-            help="Model file to write, .dwm: a path, or a URL that fsspec supports.",
-            callback=refuse_empty,
+        options.output_path(
+            help="Model file to write, .dwm: a path, or a URL that fsspec supports."
         ),
     ],
-    cells: CellsOption = "auto",
-    boundary: BoundaryOption = "free",
+    cells: options.Cells = "auto",
+    boundary: options.Boundary = "free",
     kind: Annotated[
         Literal["gaussian", "template"],
-        warp_option(
+        options.warps(
             help="Distribution of the warps. template: depends on the sample that is warped; "
             "gaussian: one per class, as in the paper."
         ),
     ] = "template",
     strength: Annotated[
-        str,
-        warp_option(
+        Any,
+        options.warps(
+            parser=options.parse_amount,
+            metavar="NUMBER|auto",
             help="Factor on the warps; auto: the best one on held-out samples for a nearest "
-            "neighbour. Networks get one of their own."
+            "neighbour. Networks get one of their own.",
         ),
     ] = "auto",
     neighbors: Annotated[
         int,
-        alignment_option(
+        options.alignment(
             min=1, help="Number of neighbours in its class that each sample is aligned with."
         ),
     ] = N_NEIGHBORS,
     method: Annotated[
         Literal["eb", "map", "laplace", "metropolis", "hmc"],
-        alignment_option(
+        options.alignment(
             help="How the distribution is learned. eb: by empirical Bayes, maximizing the marginal "
             "likelihood of the pairs. map: from the most probable warp of each pair. The others: "
             "from one posterior draw per pair; metropolis is the paper's method, hmc is faster, "
@@ -94,69 +70,60 @@ def fit(
     ] = "eb",
     max_pairs: Annotated[
         int | None,
-        alignment_option(min=5, help="Largest number of pairs to align, balanced over classes."),
+        options.alignment(min=5, help="Largest number of pairs to align, balanced over classes."),
     ] = None,
     pixels_per_cell: Annotated[
         int | None,
-        alignment_option(
+        options.alignment(
             min=1,
             help="Reduce samples to at most this many pixels per cell and axis before aligning "
             "them. Default: 4 for eb, full resolution for other methods.",
         ),
     ] = None,
-    similarity: SimilarityOption = "ssd",
-    sigma: SigmaOption = "auto",
-    displacement: LearnedDisplacementOption = "auto",
-    length: LengthOption = LENGTH,
-    max_steps: MaxStepsOption = MAX_STEPS,
-    max_draws: MaxDrawsOption = MAX_DRAWS,
-    seed: SeedOption = 0,
-    overwrite: OverwriteOption = False,
-    scheduler: SchedulerOption = None,
+    similarity: options.Similarity = "ssd",
+    sigma: options.Sigma = "auto",
+    displacement: options.LearnedDisplacement = "auto",
+    length: options.Length = LENGTH,
+    max_steps: options.MaxSteps = MAX_STEPS,
+    max_draws: options.MaxDraws = MAX_DRAWS,
+    seed: options.Seed = 0,
+    overwrite: options.Overwrite = False,
+    scheduler: options.Scheduler = None,
     *,
-    options: dict[str, Any],
+    reading: options.Reading,
 ) -> None:
     """Learn how the members of each class deform into one another; write a model file.
 
     [bold]Examples[/bold]
 
     dreamwarp fit mnist -o digits.dwm
-
     dreamwarp fit leaves/ -o leaves.dwm --resize 64x64 --cells 6x6 --neighbors 8
-
     dreamwarp fit GunPoint/ -o gestures.dwm
-
     dreamwarp fit scans/ -o scans.dwm --resize 32x32x32
-
     dreamwarp fit mnist -o paper.dwm --method metropolis --kind gaussian --boundary zero
     """
     from dreamwarp.augment import Augmenter
-    from dreamwarp.data import load
-    from dreamwarp.data.readers import are_meshes
+    from dreamwarp.data import ShapeSet
 
-    parsed = parse_cells(cells)
     check_target(output, overwrite=overwrite)
-    factor = parse_amount("strength", strength)
-    moved = parse_amount("displacement", displacement)
-    if are_meshes(data):
-        refuse_for_meshes(context, *NOT_FOR_MESHES)
+    samples = read_samples(data, reading, *NOT_FOR_MESHES)
+    if isinstance(samples, ShapeSet):
         fit_meshes(
-            data, output, cells=parsed, boundary=boundary, n_neighbors=neighbors,
-            sigma=parse_amount("sigma", sigma), strength=1.0 if factor == "auto" else factor,
-            displacement=moved, length=length, max_steps=max_steps, seed=seed,
+            samples, output, cells=cells, boundary=boundary, n_neighbors=neighbors,
+            sigma=sigma, strength=1.0 if strength == "auto" else strength,
+            displacement=displacement, length=length, max_steps=max_steps, seed=seed,
         )  # fmt: skip
         return
-    samples = load(data, **options)
-    parsed = parsed or choose_cells(samples)
-    check_axes(samples, parsed)
+    cells = cells or choose_cells(samples)
+    check_axes(samples, cells)
     augmenter = Augmenter(
-        cells=parsed, boundary=boundary, n_neighbors=neighbors, method=method,
-        similarity=similarity, sigma=parse_amount("sigma", sigma), displacement=moved,
+        cells=cells, boundary=boundary, n_neighbors=neighbors, method=method,
+        similarity=similarity, sigma=sigma, displacement=displacement,
         length=length, max_steps=max_steps, max_draws=max_draws, max_pairs=max_pairs,
-        pixels_per_cell=pixels_per_cell or "auto", model=kind, strength=factor, seed=seed,
+        pixels_per_cell=pixels_per_cell or "auto", model=kind, strength=strength, seed=seed,
     )  # fmt: skip
-    typer.echo(f"{samples.describe()}; {format_cells(parsed)} cells")
-    with connected(scheduler) as client:
+    typer.echo(f"{samples.describe()}; {format_cells(cells)} cells")
+    with options.connected(scheduler) as client:
         augmenter.fit(samples.X, samples.y, client=client)
     write_model(augmenter.model_, output)
     typer.echo(str(augmenter.verdict_))
@@ -166,14 +133,12 @@ def fit(
     )
 
 
-def fit_meshes(data: str, output: str, **options: Any) -> None:
+def fit_meshes(shapes: ShapeSet, output: str, **settings: Any) -> None:
     """Learn warps of meshes and write a model file."""
     from dreamwarp.augment import ShapeAugmenter
-    from dreamwarp.data import load_shapes
 
-    shapes = load_shapes(data)
     typer.echo(shapes.describe())
-    augmenter = ShapeAugmenter(**options).fit(shapes)
+    augmenter = ShapeAugmenter(**settings).fit(shapes)
     write_model(augmenter.model_, output)
     found = augmenter.alignments_
     before, after = (float(loss.mean()) ** 0.5 for loss in (found.loss_before, found.loss_after))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dreamwarp.commands.options import OverwriteOption, SeedOption, output_option, refuse_empty
+from dreamwarp.commands import options
 from dreamwarp.core.files import refuse_address, refuse_existing
 from dreamwarp.core.progress import track
 
@@ -22,27 +22,16 @@ IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 BLOCK = 2**14
 # The format counts images in 32 bits.
 MAX_IMAGES = 2**32 - 1
-MAX_INDEX = 2**62
 BYTES_PER_IMAGE = 28 * 28 + 1
 
 
 def infimnist(
-    n: Annotated[
-        int,
-        output_option(
-            "--number", "-n", metavar="N", min=1, max=MAX_IMAGES, help="Number of images."
-        ),
-    ],
-    output: Annotated[
-        str,
-        output_option("--output", "-o", help="Folder for the files.", callback=refuse_empty),
-    ],
+    n: Annotated[int, options.count("--number", "-n", max=MAX_IMAGES, help="Number of images.")],
+    output: Annotated[str, options.output_path(help="Folder for the files.")],
     first: Annotated[
         int,
-        output_option(
-            metavar="N",
+        options.count(
             min=0,
-            max=MAX_INDEX,
             help="Number of the first image. Images 0 to 9,999 are MNIST's test images and 10,000 "
             "to 69,999 its training images, unchanged; deformed images follow.",
         ),
@@ -60,8 +49,8 @@ def infimnist(
             help="Strength of the deformations in pixels. Default: the best on validation data."
         ),
     ] = None,
-    seed: SeedOption = 0,
-    overwrite: OverwriteOption = False,
+    seed: options.Seed = 0,
+    overwrite: options.Overwrite = False,
 ) -> None:
     """Write deformed MNIST digits, made as in InfiMNIST, as IDX files.
 
@@ -70,7 +59,6 @@ def infimnist(
     [bold]Examples[/bold]
 
     dreamwarp infimnist -n 1000000 -o infimnist
-
     dreamwarp infimnist -n 60000 -o more --first 1070000 --width 6 --amplitude 1.5
     """
     from dreamwarp.augment.rivals.infimnist import AMPLITUDE, WIDTH, InfiMNIST
@@ -110,18 +98,14 @@ def write_images(generator: InfiMNIST, numbers: range, store: Store) -> None:
     import numpy as np
 
     from dreamwarp.data.idx import encode_header
+    from dreamwarp.generation.stores import check_room
 
-    n, n_free = len(numbers), store.count_free()
-    if n_free is not None and n * BYTES_PER_IMAGE > n_free:
-        raise OSError(
-            f"`{store.title}` must have {n * BYTES_PER_IMAGE:,} bytes free for {n:,} images, got "
-            f"{n_free:,}. Make fewer, or choose another disk."
-        )
+    n = len(numbers)
+    check_room(store, n * BYTES_PER_IMAGE, f"{n:,} images")
     with store.create(IMAGES) as images, store.create(LABELS) as labels, track(n, "images") as add:
-        # Arrays of the final shapes, without memory of their own.
-        zero = np.uint8(0)
-        images.write(encode_header(np.broadcast_to(zero, (n, *generator.image_shape))))
-        labels.write(encode_header(np.broadcast_to(zero, n)))
+        shape = (n, *generator.image_shape)
+        images.write(encode_header(np.dtype(np.uint8), shape))
+        labels.write(encode_header(np.dtype(np.uint8), shape[:1]))
         for start in range(0, n, BLOCK):
             indices = np.array(numbers[start : start + BLOCK])
             images.write(generator.image(indices).data)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from dreamwarp.commands.options import refuse_for_meshes
+from dreamwarp.commands import options
 from dreamwarp.core.files import (
     check_writable,
     existing,
@@ -33,30 +31,30 @@ def read_model(source: str) -> WarpModel:
         return WarpModel.load(check_file(file))
 
 
-def load_with_data(
-    model: str, data: str, options: dict[str, Any], context: typer.Context, *only_for_arrays: str
-) -> tuple[WarpModel, DataSet | ShapeSet]:
-    """Load a model and the samples or meshes that it was fitted to.
+def read_samples(
+    data: str, reading: options.Reading, *only_for_arrays: str, **scale: Any
+) -> DataSet | ShapeSet:
+    """Load samples with options of ``load``, or meshes with options of ``load_shapes``.
 
-    Parameters
-    ----------
-    model, data : str
-    options : dict
-        Options for reading samples.
-    context : typer.Context
-    only_for_arrays : str
-        Parameters of the command that must not be given for meshes.
+    Raise if options of the former, or those in ``only_for_arrays``, were given for meshes.
     """
     from dreamwarp.data import load, load_shapes
     from dreamwarp.data.readers import are_meshes
 
     if not are_meshes(data):
-        return read_model(model), load(data, **options)
-    refuse_for_meshes(context, *only_for_arrays)
+        return load(data, **reading.options)
+    reading.refuse_for_meshes(*only_for_arrays)
+    return load_shapes(data, **scale)
+
+
+def load_with_data(
+    model: str, data: str, reading: options.Reading, *only_for_arrays: str
+) -> tuple[WarpModel, DataSet | ShapeSet]:
+    """Load a model and the samples or meshes that it was fitted to; see ``read_samples``."""
     warps = read_model(model)
     # Scaled as those that the model was fitted to.
-    is_each = warps.settings.get("shapes") == "each"
-    return warps, load_shapes(data, normalize="each" if is_each else "set")
+    scale = "each" if warps.settings.get("shapes") == "each" else "set"
+    return warps, read_samples(data, reading, *only_for_arrays, normalize=scale)
 
 
 def check_target(output: str, *, overwrite: bool) -> None:

@@ -3,33 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from dreamwarp.commands import options
 from dreamwarp.commands.models import check_target, load_with_data
-from dreamwarp.commands.options import (
-    DataArgument,
-    MaxSamplesOption,
-    ModelArgument,
-    OverwriteOption,
-    SeedOption,
-    output_option,
-    reads_data,
-)
 
 
-@reads_data
+@options.reads_data
 def report(
-    context: typer.Context,
-    model: ModelArgument,
-    data: DataArgument,
-    output: Annotated[Path, output_option("--output", "-o", help="Page to write: .html.")],
-    max_samples: MaxSamplesOption = 1000,
-    seed: SeedOption = 0,
-    overwrite: OverwriteOption = False,
+    model: options.Model,
+    data: options.Data,
+    output: Annotated[Path, options.output_path(help="Page to write: .html.")],
+    max_samples: options.MaxSamples = 1000,
+    seed: options.Seed = 0,
+    overwrite: options.Overwrite = False,
     *,
-    options: dict[str, Any],
+    reading: options.Reading,
 ) -> None:
     """Write a page about a model: animated components, alignments, verdict, warnings.
 
@@ -39,9 +30,7 @@ def report(
     [bold]Examples[/bold]
 
     dreamwarp report digits.dwm mnist -o report.html
-
     dreamwarp report leaves.dwm leaves/ --resize 64x64 -o leaves.html
-
     dreamwarp report bones.dwm meshes/ -o bones.html
     """
     from dreamwarp.data.shapes import ShapeSet
@@ -52,7 +41,7 @@ def report(
 
     check_page_path(output)
     check_target(str(output), overwrite=overwrite)
-    warps, samples = load_with_data(model, data, options, context, "max_samples")
+    warps, samples = load_with_data(model, data, reading, "max_samples")
     if isinstance(samples, ShapeSet):
         path = write_shape_report(warps, samples, output, seed=seed)
     else:

@@ -7,19 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from dreamwarp.commands import options
 from dreamwarp.commands.interruption import resumable
 from dreamwarp.commands.models import load_with_data
-from dreamwarp.commands.options import (
-    DataArgument,
-    ModelArgument,
-    SchedulerOption,
-    SeedOption,
-    StrengthOption,
-    connected,
-    output_option,
-    reads_data,
-    refuse_empty,
-)
 from dreamwarp.core.files import is_address
 
 if TYPE_CHECKING:
@@ -28,42 +18,26 @@ if TYPE_CHECKING:
     from dreamwarp.generation.generating import Format
     from dreamwarp.model import WarpModel
 
-MAX_SAMPLES = 2**62
 MESHES_AT_A_TIME = 100
 
 
-@reads_data
+@options.reads_data
 def sample(
-    context: typer.Context,
-    model: ModelArgument,
-    data: DataArgument,
+    model: options.Model,
+    data: options.Data,
     output: Annotated[
         str,
-        output_option(
-            "--output",
-            "-o",
-            help="Folder for the files, or a URL that fsspec supports, such as s3://bucket/set.",
-            callback=refuse_empty,
+        options.output_path(
+            help="Folder for the files, or a URL that fsspec supports, such as s3://bucket/set."
         ),
     ],
-    n: Annotated[
-        int | None,
-        output_option(
-            "--number", "-n", metavar="N", min=1, max=MAX_SAMPLES, help="Number of samples."
-        ),
-    ] = None,
+    n: Annotated[int | None, options.count("--number", "-n", help="Number of samples.")] = None,
     per_class: Annotated[
-        int | None,
-        output_option(
-            metavar="N",
-            min=1,
-            max=MAX_SAMPLES,
-            help="Number of samples per class, instead of --number.",
-        ),
+        int | None, options.count(help="Number of samples per class, instead of --number.")
     ] = None,
     format: Annotated[
         Literal["idx", "npz", "parquet", "webdataset", "folder", "nifti"] | None,
-        output_option(
+        options.output(
             help="File format. Default: folder for image folders, nifti for folders of volumes, "
             "parquet for Parquet files, npz for time series, else idx for integer labels and npz "
             "for strings."
@@ -71,32 +45,30 @@ def sample(
     ] = None,
     resume: Annotated[
         bool,
-        output_option(
+        options.output(
             "--resume", help="Continue an interrupted run: check existing files, make the rest."
         ),
     ] = False,
-    seed: SeedOption = 0,
-    first: Annotated[
-        int, output_option(metavar="N", min=0, max=MAX_SAMPLES, help="Number of the first sample.")
-    ] = 0,
-    strength: StrengthOption = None,
+    seed: options.Seed = 0,
+    first: Annotated[int, options.count(min=0, help="Number of the first sample.")] = 0,
+    strength: options.Strength = None,
     balance: Annotated[
         Literal["classes", "data"],
-        output_option(help="classes: all equally often; data: as often as in the data."),
+        options.output(help="classes: all equally often; data: as often as in the data."),
     ] = "classes",
     interpolation: Annotated[
         Literal["linear", "nearest", "cubic"],
-        output_option(help="Between pixels. Cubic samples are sharper, which suits networks."),
+        options.output(help="Between pixels. Cubic samples are sharper, which suits networks."),
     ] = "linear",
     shard_size: Annotated[
         int | None,
-        output_option(
+        options.output(
             min=1, help="Samples per file. Default: 100,000, or fewer if samples are large."
         ),
     ] = None,
-    scheduler: SchedulerOption = None,
+    scheduler: options.Scheduler = None,
     *,
-    options: dict[str, Any],
+    reading: options.Reading,
 ) -> None:
     """Write new samples: the data under random warps drawn from a model.
 
@@ -106,11 +78,8 @@ def sample(
     [bold]Examples[/bold]
 
     dreamwarp sample digits.dwm mnist -n 10000000 -o alignmnist
-
     dreamwarp sample digits.dwm mnist -n 10000000 -o alignmnist --resume
-
     dreamwarp sample leaves.dwm leaves/ --resize 64x64 --per-class 500 -o more
-
     dreamwarp sample digits.dwm mnist -n 10000000 -o s3://bucket/set --scheduler tcp://10.0.0.1:8786
     """
     from dreamwarp.data.shapes import ShapeSet
@@ -119,7 +88,7 @@ def sample(
     if (n is None) == (per_class is None):
         raise typer.BadParameter("give either --number or --per-class")
     warps, templates = load_with_data(
-        model, data, options, context, "format", "balance", "interpolation", "shard_size",
+        model, data, reading, "format", "balance", "interpolation", "shard_size",
         "scheduler",
     )  # fmt: skip
     total = n if n is not None else (per_class or 0) * len(templates.classes)
@@ -137,7 +106,7 @@ def sample(
     )
     with (
         resumable("finished files are kept: run the same command with `--resume` to continue"),
-        connected(scheduler) as client,
+        options.connected(scheduler) as client,
     ):
         done = generate(
             warps, templates, output, n=n, per_class=per_class, format=chosen, seed=seed,
@@ -156,7 +125,7 @@ def write_meshes(
     *,
     resume: bool,
     first: int,
-    **options: Any,
+    **drawing: Any,
 ) -> str:
     """Write ``n`` meshes in the format of the input; return its suffix."""
     from dreamwarp.augment.shapes import sample_shapes
@@ -178,8 +147,8 @@ def write_meshes(
     ):
         for start in range(0, n, MESHES_AT_A_TIME):  # to bound memory
             count, number = min(MESHES_AT_A_TIME, n - start), first + start
-            made = sample_shapes(model, shapes, count, first=number, **options)
-            write_shapes(made, folder, suffix=suffix, first=number, progress=False)
+            made = sample_shapes(model, shapes, count, first=number, **drawing)
+            write_shapes(made, folder, suffix=suffix, first=number)
             advance(count)
     return suffix
 
@@ -188,14 +157,14 @@ def choose_format(source: str, data: DataSet) -> Format:
     """Choose the format of the input or, if it can't hold the samples, one that can."""
     from dreamwarp.augment.source import SampleForm
     from dreamwarp.data.readers import PARQUET, PICTURES, SERIES, SUFFIXES, VOLUMES, find_kind
-    from dreamwarp.generation.formats import first_that_holds
+    from dreamwarp.generation.formats import FORMATS
 
-    own = {PICTURES: "folder", PARQUET: "parquet", SERIES: "npz", VOLUMES: "nifti"}
+    own: Any = {PICTURES: "folder", PARQUET: "parquet", SERIES: "npz", VOLUMES: "nifti"}
     suffix = Path(source).suffix.lower()
     kind = SUFFIXES.get(suffix) if is_address(source) else find_kind(source)
     form = SampleForm(data.X.shape[1:], data.X.dtype.newbyteorder("="), data.classes)
-    preferred = [own[kind]] if kind in own else []
-    return first_that_holds(form, (*preferred, "idx", "npz"))
+    names = ([own[kind]] if kind in own else []) + ["idx"]
+    return next((name for name in names if FORMATS[name].find_fault(form) is None), "npz")
 
 
 def summarize(done: Generated) -> str:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from dreamwarp.commands.options import refuse_empty
+from dreamwarp.commands import options
 
 # Shards listed by number; the rest is only counted.
 MAX_LISTED = 10
@@ -14,12 +14,7 @@ MAX_LISTED = 10
 
 def verify(
     output: Annotated[
-        str,
-        typer.Argument(
-            metavar="OUT",
-            help="Folder or URL written by `dreamwarp sample`.",
-            callback=refuse_empty,
-        ),
+        str, options.argument(metavar="OUT", help="Folder or URL written by `dreamwarp sample`.")
     ],
 ) -> None:
     """Compare every file of a set of samples with the hash in its manifest.
@@ -29,7 +24,6 @@ def verify(
     [bold]Examples[/bold]
 
     dreamwarp verify alignmnist
-
     dreamwarp verify s3://bucket/set
     """
     from dreamwarp.generation import verify as check

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from dreamwarp.core.listing import import_extra
+
 if TYPE_CHECKING:
     from distributed import Client, Future
 
@@ -23,15 +25,9 @@ ATTEMPTS = 5
 
 def connect(address: str) -> Client:
     """A client of the scheduler at an address such as ``tcp://10.0.0.1:8786``."""
+    distributed = import_extra("distributed", "cluster", "work on a cluster")
     try:
-        from distributed import Client
-    except ImportError:
-        raise ImportError(
-            "work on a cluster needs dask.distributed, which is not installed. Use "
-            "`pip install dreamwarp[cluster]`."
-        ) from None
-    try:
-        return Client(address, timeout=ANSWER_SECONDS)
+        return distributed.Client(address, timeout=ANSWER_SECONDS)
     except (OSError, ValueError) as error:
         raise OSError(
             f"no scheduler answers at {address!r} ({error}). Start one with `dask scheduler`, and "
@@ -44,14 +40,8 @@ def run_on(
 ) -> Iterator[tuple[int, Any]]:
     """Yield the index and ``function(shared, *task)`` of each task, in order of completion.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    function : callable
-        Must be importable by workers and safe to call twice with the same task.
-    shared : object
-        Sent to every worker once.
-    tasks : sequence of tuple
+    ``function`` must be importable by workers and safe to call twice with the same task.
+    ``shared`` is sent to every worker once.
     """
     left = dict(enumerate(tasks))
     for _ in range(ATTEMPTS):

@@ -23,8 +23,9 @@ import hashlib
 import itertools
 import os
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, suppress
 from functools import cache
 from numbers import Integral
@@ -43,6 +44,9 @@ from dreamwarp.core.progress import notify
 TELL_SECONDS = 2.0
 # More blocks per thread balance the load, fewer cost less overhead.
 BLOCKS_PER_THREAD = 4
+# Results computed in advance, per thread: enough to bridge a pause, few enough that blocks of
+# samples take only tens of megabytes.
+AHEAD = 3
 
 
 @cache
@@ -204,6 +208,23 @@ def map_on_threads(
     if n_threads <= 1:
         return [function(item) for item in items]
     return list(_pool(n_threads, os.getpid()).map(function, items))
+
+
+def map_ahead(
+    function: Callable[[Any], Any], tasks: Iterable[Any], n_threads: int
+) -> Generator[Any, None, None]:
+    """Yield ``function(task)`` in the order of the tasks; threads compute some in advance."""
+    with ThreadPoolExecutor(n_threads, thread_name_prefix="dreamwarp-generate") as pool:
+        waiting: deque[Future[Any]] = deque()
+        try:
+            for task in tasks:
+                waiting.append(pool.submit(function, task))
+                if len(waiting) > AHEAD * n_threads:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 @cache

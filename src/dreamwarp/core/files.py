@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from dreamwarp.core.listing import import_extra
 from dreamwarp.core.progress import Meter
 
 # A URL, possibly with its double slash reduced to one by pathlib. Drive names have one letter.
@@ -48,7 +49,7 @@ def unfinished(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        _remove(path)
+        remove(path)
         _unfinished.discard(path)
 
 
@@ -63,10 +64,11 @@ def temporary_folder() -> Iterator[Path]:
 def remove_unfinished() -> None:
     """Remove all temporary files; called before the process is stopped."""
     for path in list(_unfinished):
-        _remove(path)
+        remove(path)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
+    """Remove a file or a folder with its contents, if it exists."""
     if path.is_dir():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -176,12 +178,9 @@ def is_address(source: str | os.PathLike[str]) -> bool:
 
 @contextmanager
 def local_copy(source: str | os.PathLike[str]) -> Iterator[Path]:
-    """A local file: ``source`` itself, or a copy that is removed after the block.
+    """A local file: the path itself, or a copy of a URL that is removed after the block.
 
-    Parameters
-    ----------
-    source : path or URL
-        Any URL that fsspec supports. Errors in the block name the URL, not the copy.
+    Errors in the block name the URL, not the copy.
     """
     if not is_address(source):
         yield Path(source)
@@ -199,15 +198,9 @@ def local_copy(source: str | os.PathLike[str]) -> Iterator[Path]:
 
 def find_system(address: str) -> tuple[Any, str]:
     """The fsspec file system of a URL, and the path in it."""
+    core = import_extra("fsspec.core", "cluster", f"`{address}`")
     try:
-        from fsspec.core import url_to_fs
-    except ImportError:
-        raise ImportError(
-            f"`{address}` needs fsspec, which is not installed. Use "
-            "`pip install dreamwarp[cluster]`."
-        ) from None
-    try:
-        system, path = url_to_fs(address)
+        system, path = core.url_to_fs(address)
     except ImportError as error:  # the package for this kind of URL is missing
         raise ImportError(f"`{address}` can't be reached: {error}.") from error
     return system, path

@@ -1,4 +1,3 @@
-# mypy: disallow-untyped-defs=False, disallow-untyped-decorators=False, check-untyped-defs=False
 """Kernels of ``resample``: interpolation on a grid of pixels, and its derivatives.
 
 They process ``LANES`` points at a time, as in ``core.lanes``. Step 1, once for all channels: find

@@ -37,15 +37,7 @@ def check_label(label: Any) -> Label:
 
 
 def as_labels(y: ArrayLike, n_samples: int, name: str = "`y`") -> NDArray[Any]:
-    """Labels (n,) as an array of integers, strings or booleans.
-
-    Parameters
-    ----------
-    y : (n,) or (n, 1)
-    n_samples : int
-    name : str
-        Name of the labels in errors.
-    """
+    """Labels (n,) or (n, 1) as an array (n,) of integers, strings or booleans."""
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]

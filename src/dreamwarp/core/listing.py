@@ -1,4 +1,4 @@
-"""Names of packages: what ``dir`` and tab completion list, and imports at first use."""
+"""Names of packages: what ``dir`` and tab completion list; imports at first use and of extras."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ def import_lazily(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """``__getattr__`` and ``__dir__`` of a package that imports its names at first use.
 
-    Parameters
-    ----------
-    package : mapping
-        ``globals()`` of the package.
-    modules : mapping
-        Module within the package by public name.
+    ``package`` is its ``globals()``, and ``modules`` the module of each public name.
     """
 
     def find(name: str) -> Any:
@@ -32,3 +27,14 @@ def import_lazily(
         return getattr(import_module(f"{package['__name__']}.{modules[name]}"), name)
 
     return find, lambda: public_names(package)
+
+
+def import_extra(module: str, extra: str, what: str) -> Any:
+    """Import a module of an extra; ``what`` needs it, in the error if it is not installed."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise ImportError(
+            f"{what} needs {module.partition('.')[0]}, which is not installed. Use "
+            f"`pip install dreamwarp[{extra}]`."
+        ) from error

@@ -41,13 +41,7 @@ _n_silent = 0
 class Meter:
     """Counts work, and shows it if it takes long. Use as a context manager.
 
-    Parameters
-    ----------
-    title : str
-    total : int or None
-        Amount of work, if known.
-    in_bytes : bool
-        Show amounts as file sizes.
+    ``total`` is the amount of work, if known. With ``in_bytes``, amounts are shown as file sizes.
     """
 
     def __init__(self, title: str, total: int | None, *, in_bytes: bool = False) -> None:
@@ -140,12 +134,8 @@ def track(
 ) -> Iterator[Callable[[int], None]]:
     """Yield a function to call with the amount of work just done.
 
-    Parameters
-    ----------
-    total : int or None
-        Amount of work; None if it can't be counted.
-    progress : bool or callable, optional
-        False: show nothing. A callable is called with (done, total). Otherwise a :class:`Meter`.
+    ``progress`` False shows nothing, a callable is called with (done, total), otherwise there is a
+    :class:`Meter`. ``total`` is None if the work can't be counted.
     """
     done = 0
 

@@ -26,17 +26,9 @@ def list_classes(
     """Files of the training part and of the test part, if there is one; sorted by name.
 
     If ``root`` holds ``train`` and ``test`` (or ``val``), each with a folder per class, the second
-    is the test part.
-
-    Parameters
-    ----------
-    what : str
-        What the files hold, for error messages.
-    refused : tuple of str
-        Suffixes that raise an error. Files with other suffixes are ignored.
-    numbered : bool
-        Files are named by numbers: sort them by number over all classes. Every folder is a class,
-        even ``train`` and ``test``.
+    is the test part. Suffixes in ``refused`` raise an error; others than ``suffixes`` are ignored.
+    If ``numbered``, files are sorted by number over all classes, and every folder is a class, even
+    ``train`` and ``test``.
     """
 
     def list_files(folder: Path) -> list[Path]:

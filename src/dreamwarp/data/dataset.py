@@ -40,21 +40,17 @@ class DataSet:
 
     Attributes
     ----------
-    name : str
-        Name of the data set, or the path it was read from.
     X : (n, *spatial) or (n, channels, *spatial)
         Training samples, in the dtype they were stored in.
     y : (n,)
         Training labels: integers or strings.
-    test : Part or None
-        Test samples and labels.
     n_axes : int or None
         Spatial axes of a sample, if the source states them: 1 for series, 2 images, 3 volumes.
     affine : (4, 4) or None
         For volumes: maps voxel indices to world coordinates in millimetres, as in NIfTI.
     """
 
-    name: str
+    name: str  # or the path it was read from
     X: Samples
     y: Labels
     test: Part | None = None

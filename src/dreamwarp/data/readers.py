@@ -124,11 +124,9 @@ def load(
         of series or images, stored last, are moved before the spatial axes. ``.npy`` samples are
         memory-mapped.
 
-    Raises
-    ------
-    ValueError, OSError
-        If there is no such data, or it is invalid. Files may be malicious: sizes are checked before
-        memory is allocated, and nothing is unpickled.
+    Notes
+    -----
+    Files may be malicious: sizes are checked before memory is allocated, and nothing is unpickled.
     """
     given: dict[str, Any] = {
         "fields": fields, "shape": shape, "resize": resize, "pad": pad, "missing": missing,

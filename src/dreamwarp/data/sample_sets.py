@@ -6,6 +6,7 @@ channel axis of length 1, and the expected number of samples.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -163,7 +164,15 @@ def check_record(title: object, record: Any) -> tuple[dict[str, Any], Any]:
         count_bytes("a sample", settings["shape"], np.dtype(settings["dtype"]))
     except ValueError as error:
         raise malformed(title, str(error)) from None
-    return settings, record.get("shards")
+    shards = record.get("shards")
+    if record.get("sha256", sha256 := hash_content(settings, shards)) != sha256:
+        raise malformed(title, "it has been changed since it was written")
+    return settings, shards
+
+
+def hash_content(settings: dict[str, Any], shards: Any) -> str:
+    """SHA-256 of what a manifest says, which it also holds; older manifests do not."""
+    return hashlib.sha256(json.dumps([settings, shards], sort_keys=True).encode()).hexdigest()
 
 
 def malformed(title: object, reason: str) -> ValueError:

@@ -38,13 +38,9 @@ def read_series(
     """Labelled series of a ``.ts``, ``.tsv`` or ``.txt`` file, or of a folder of train and test.
 
     The folder holds ``NAME_TRAIN.ts`` (or another suffix) and ``NAME_TEST.ts``. ``pad`` and
-    ``missing`` as for :func:`load`; without ``pad``, all series must have the same length.
-
-    Returns
-    -------
-    DataSet
-        X is (n, length), or (n, channels, length) for several channels, float64. y are integers
-        if all labels are integers, else strings.
+    ``missing`` as for :func:`load`; without ``pad``, all series must have the same length. X is
+    (n, length), or (n, channels, length) for several channels, float64. y are integers if all
+    labels are integers, else strings.
     """
     if pad is not None:
         check_choice("pad", pad, PADS)

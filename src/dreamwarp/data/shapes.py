@@ -25,18 +25,10 @@ MARGIN = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """The cube (or square) that is mapped to the unit domain.
+    """The cube (or square) that is mapped to the unit domain."""
 
-    Attributes
-    ----------
-    low : (ndim,)
-        The lowest corner.
-    size : float
-        Width along every axis.
-    """
-
-    low: Array
-    size: float
+    low: Array  # (ndim,), the lowest corner
+    size: float  # width along every axis
 
     @classmethod
     def around(cls, points: Array, margin: float = MARGIN) -> Box:
@@ -57,27 +49,13 @@ class Box:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ShapeSet:
-    """Shapes and their labels.
+    """Shapes and their labels."""
 
-    Attributes
-    ----------
-    name : str
-        Name of the set, or the path it was read from.
-    points : tuple of (m_k, ndim)
-        Vertices or landmarks of each shape, in world coordinates.
-    y : (n,)
-        Labels.
-    boxes : tuple of Box
-        The box of each shape that is mapped to the unit domain.
-    meshes : tuple
-        Trimesh objects with faces and attributes; empty if there are only points.
-    """
-
-    name: str
-    points: tuple[Array, ...]
-    y: NDArray[Any]
-    boxes: tuple[Box, ...]
-    meshes: tuple[Any, ...] = ()
+    name: str  # or the path they were read from
+    points: tuple[Array, ...]  # (m_k, ndim) each: vertices or landmarks, in world coordinates
+    y: NDArray[Any]  # (n,), labels
+    boxes: tuple[Box, ...]  # mapped to the unit domain, one per shape
+    meshes: tuple[Any, ...] = ()  # of trimesh; empty if there are only points
 
     @classmethod
     def of(

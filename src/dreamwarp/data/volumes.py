@@ -16,17 +16,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.files import write_beside
+from dreamwarp.core.listing import import_extra
 from dreamwarp.core.progress import Meter, map_tracked
+from dreamwarp.core.samples import check_finite
 from dreamwarp.core.validation import as_finite_array, warn_user
+from dreamwarp.data import guards
 from dreamwarp.data.class_folders import list_classes
 from dreamwarp.data.dataset import DataSet, Part
-from dreamwarp.data.guards import (
-    MOST_EXPANSION,
-    check_expansion,
-    check_file,
-    count_bytes,
-    reading_as,
-)
 
 Array = NDArray[np.float64]
 
@@ -40,18 +36,10 @@ SAME_SPACING = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class VoxelGrid:
-    """World coordinates of the voxels of a volume.
+    """World coordinates of the voxels of a volume."""
 
-    Attributes
-    ----------
-    shape : (3,)
-        Voxels along each axis.
-    affine : (4, 4)
-        Maps voxel indices to world coordinates in millimetres.
-    """
-
-    shape: tuple[int, int, int]
-    affine: Array
+    shape: tuple[int, int, int]  # voxels along each axis
+    affine: Array  # (4, 4), maps voxel indices to world coordinates in millimetres
 
     @property
     def spacing(self) -> Array:
@@ -71,23 +59,12 @@ class VoxelGrid:
 
 @dataclass(frozen=True, eq=False)
 class VolumeForm:
-    """Header of a volume, with axes in the order left-right, back-front, down-up.
-
-    Attributes
-    ----------
-    grid : VoxelGrid
-    n_channels : int
-        1 for a plain volume.
-    dtype : numpy.dtype
-        Dtype of the values after scaling.
-    has_affine : bool
-        If False, axes keep their stored order.
-    """
+    """Header of a volume, with axes in the order left-right, back-front, down-up."""
 
     grid: VoxelGrid
-    n_channels: int
-    dtype: np.dtype[Any]
-    has_affine: bool
+    n_channels: int  # 1 for a plain volume
+    dtype: np.dtype[Any]  # of the values after scaling
+    has_affine: bool  # if not, axes keep their stored order
 
     @property
     def size(self) -> str:
@@ -102,7 +79,7 @@ def read_volume(path: str | os.PathLike[str]) -> tuple[NDArray[Any], VoxelGrid]:
     If the file has an affine, axes are flipped and swapped to run as nearly as possible to the
     right, the front and the top of the patient. Values are not interpolated.
     """
-    file = check_file(path)
+    file = guards.check_file(path)
     form = _read_form(file)
     return _read_values(file, form), form.grid
 
@@ -119,7 +96,7 @@ def write_volume(path: str | os.PathLike[str], values: NDArray[Any], affine: Arr
 
 def encode_volume(values: NDArray[Any], affine: ArrayLike, *, packed: bool = True) -> bytes:
     """A volume as NIfTI; the same volume gives the same bytes."""
-    nibabel = _import_nibabel()
+    nibabel = import_extra("nibabel", "volumes", "a NIfTI volume")
     array = np.asarray(values)
     if array.ndim not in (3, 4) or array.dtype.kind not in "biuf":
         raise ValueError(
@@ -142,24 +119,16 @@ def read_nifti_folder(
 ) -> DataSet:
     """NIfTI volumes of a folder with one folder per class, as :func:`list_classes` finds them.
 
-    Parameters
-    ----------
-    resize : (3,)
-        Resample all volumes to this many voxels along each axis. All share one box in
-        millimetres, as large as the largest volume, and are centred in it, so sizes in millimetres
-        are kept. Voxels outside a volume get its smallest value. Without ``resize``, all volumes
-        must have the same shape and voxel size.
-
-    Returns
-    -------
-    DataSet
-        X is (n, x, y, z) or (n, channels, x, y, z), in the stored dtype, or float32 if values are
-        scaled or resized. ``affine`` is that of the first volume.
+    X is (n, x, y, z) or (n, channels, x, y, z), in the stored dtype, or float32 if values are
+    scaled or resized. Without ``resize``, all volumes must have the same shape and voxel size. With
+    it, they are resampled to this many voxels along each axis: all share one box in millimetres, as
+    large as the largest volume, and are centred in it. Voxels outside a volume get its smallest
+    value.
     """
     root = Path(path)
     listed = list_classes(root, SUFFIXES, "NIfTI volumes", numbered=numbered)
     files = [file.path for part in listed for file in part]
-    forms = map_tracked("checking volumes", lambda file: _read_form(check_file(file)), files)
+    forms = map_tracked("checking volumes", lambda file: _read_form(guards.check_file(file)), files)
     _check_affines(files, forms)
     _check_alike(files, forms, is_resized=resize is not None)
     if resize is None:
@@ -171,7 +140,7 @@ def read_nifti_folder(
     with Meter("reading volumes", len(files)) as meter:
         for k, (file, form) in enumerate(zip(files, forms, strict=True)):
             values = _read_values(file, form)
-            _check_voxels(file, values)
+            check_finite(str(file), values)
             X[k] = values if resize is None else _place(values, form.grid, grid)
             meter.advance(1)
     y, n = np.array([file.label for part in listed for file in part]), len(listed[0])
@@ -182,23 +151,15 @@ def read_nifti_folder(
 # -- headers
 
 
-def _import_nibabel() -> Any:
-    try:
-        import nibabel
-    except ImportError as error:
-        raise ImportError("Volumes need nibabel: `pip install 'dreamwarp[volumes]'`.") from error
-    return nibabel
-
-
 @contextmanager
 def _open_volume(file: Path) -> Iterator[Any]:
     """Open a NIfTI image without reading its values; errors in the file become a ValueError."""
-    nibabel = _import_nibabel()
+    nibabel = import_extra("nibabel", "volumes", "a NIfTI volume")
     unreadable = (
         nibabel.filebasedimages.ImageFileError, nibabel.spatialimages.HeaderDataError, EOFError,
         ValueError, OSError, TypeError, OverflowError, zlib.error,
     )  # fmt: skip
-    with reading_as("a NIfTI volume", file, unreadable), warnings.catch_warnings():
+    with guards.reading_as("a NIfTI volume", file, unreadable), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # harmless defects of headers
         image = nibabel.load(file)
         if not isinstance(image, nibabel.Nifti1Image):
@@ -212,11 +173,11 @@ def _read_form(file: Path) -> VolumeForm:
         dtype = np.dtype(header.get_data_dtype())
         if dtype.kind not in "buif":
             raise ValueError(f"`{file}` must hold real numbers, got {dtype}. Convert it.")
-        check_expansion(
+        guards.check_expansion(
             file,
             packed=file.stat().st_size,
-            unpacked=count_bytes(file, shape, dtype) + int(image.dataobj.offset),
-            at_most=MOST_EXPANSION if file.name.lower().endswith(".gz") else 1,
+            unpacked=guards.count_bytes(file, shape, dtype) + int(image.dataobj.offset),
+            at_most=guards.MOST_EXPANSION if file.name.lower().endswith(".gz") else 1,
         )
         is_scaled = (image.dataobj.slope, image.dataobj.inter) != (1.0, 0.0)
         has_affine = bool(header["sform_code"] > 0 or header["qform_code"] > 0)
@@ -359,17 +320,6 @@ def _common_grid(forms: Sequence[VolumeForm], shape: tuple[int, int, int]) -> Vo
     affine[:3, :3] = directions * spacing
     affine[:3, 3] = center - affine[:3, :3] @ (np.array(shape) / 2.0 - 0.5)
     return VoxelGrid(shape, affine)
-
-
-def _check_voxels(file: Path, values: NDArray[Any]) -> None:
-    """Raise if a volume has values that are not finite, as some tools write outside the brain."""
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        n_wrong = values.size - int(np.isfinite(values).sum())
-        raise ValueError(
-            f"`{file}` must have finite values, and {n_wrong:,} of {values.size:,} are NaN or "
-            "infinite. Replace them, for example by `np.nan_to_num(values)`, and write the file "
-            "again."
-        )
 
 
 def _place(values: NDArray[Any], own: VoxelGrid, grid: VoxelGrid) -> NDArray[np.float32]:

@@ -13,7 +13,7 @@ PUBLIC = {
     "Generated": "generating",
     "Verification": "verification",
     "generate": "generating",
-    "stream": "streaming",
+    "stream": "generating",
     "verify": "verification",
 }
 

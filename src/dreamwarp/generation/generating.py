@@ -1,4 +1,4 @@
-"""Generation at scale: a set of samples in shards, whose writing can be stopped and resumed."""
+"""Samples at scale: written in shards, so that writing can be stopped and resumed, or streamed."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from dreamwarp.augment.source import Balance, SampleSource
+from numpy.typing import NDArray
+
+from dreamwarp.augment.source import Balance, SampleSource, check_range
 from dreamwarp.core import compiled
 from dreamwarp.core.cluster import run_on
 from dreamwarp.core.draws import Seed
-from dreamwarp.core.progress import ProgressOption, describe_bytes, track
+from dreamwarp.core.progress import ProgressOption, track
 from dreamwarp.core.validation import check_integer
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.sample_sets import MANIFEST
-from dreamwarp.generation.ahead import map_ahead
 from dreamwarp.generation.formats import ShardFormat, make_format
 from dreamwarp.generation.manifest import (
     Digests,
@@ -28,7 +29,7 @@ from dreamwarp.generation.manifest import (
     write_manifest,
 )
 from dreamwarp.generation.shards import Shard, make_plan
-from dreamwarp.generation.stores import Store, open_store
+from dreamwarp.generation.stores import Store, check_room, open_store
 from dreamwarp.generation.verification import check_all
 from dreamwarp.model import WarpModel
 from dreamwarp.space.resample import Interpolation
@@ -41,25 +42,14 @@ Format = Literal["idx", "npz", "parquet", "webdataset", "folder", "nifti"]
 
 @dataclass(frozen=True)
 class Generated:
-    """A complete set of samples.
-
-    Attributes
-    ----------
-    out : str
-    n, n_shards : int
-        Samples and shards of the set.
-    n_made, n_samples_made : int
-        Shards and samples made by this run.
-    seconds : float
-        Time this took.
-    """
+    """A complete set of samples."""
 
     out: str
     n: int
     n_shards: int
-    n_made: int
+    n_made: int  # shards made by this run
     n_samples_made: int
-    seconds: float
+    seconds: float  # taken by this run
 
 
 def generate(
@@ -119,25 +109,17 @@ def generate(
     n_threads : int, optional
         Default: every core that ``NUMBA_NUM_THREADS`` allows. Ignored on a cluster.
 
-    Returns
-    -------
-    Generated
-
     Raises
     ------
-    FileExistsError
-        If ``out`` holds other files, or a set and ``resume`` is not given.
-    ValueError
-        If an argument is invalid, or the set to be resumed has other settings.
     OSError
-        If files can't be written. Complete shards are kept, and the set can be resumed.
+        If ``out`` holds other files, or files can't be written. Complete shards are kept, and the
+        set can be resumed.
     """
     source = SampleSource(
         model, data, seed=seed, strength=strength, balance=balance, interpolation=interpolation
     )
     plan = make_plan(first, _count(n, per_class, source, balance), shard_size, source.form)
     file_format, store = make_format(format, source.form), open_store(out)
-    file_format.check_size(plan[0].n)
     n_threads = compiled.thread_count(n_threads)
     with store.claim():
         manifest = _find_manifest(store, new_manifest(source, plan, file_format), resume)
@@ -145,7 +127,7 @@ def generate(
             shards = [plan[k] for k in _find_unsound(store, manifest, progress, n_threads)]
             store.sweep()
         n_made = sum(shard.n for shard in shards)
-        _check_room(store, file_format, n_made)
+        check_room(store, file_format.count_bytes(n_made), f"{n_made:,} samples")
         start = time.perf_counter()
         with _explained(store, manifest):
             with track(plan.n, "samples", progress) as advance:
@@ -166,6 +148,50 @@ def generate(
     return Generated(store.title, plan.n, len(plan), len(shards), n_made, seconds)
 
 
+def stream(
+    model: WarpModel,
+    data: DataSet | tuple[Any, Any],
+    *,
+    seed: Seed = 0,
+    first: int = 0,
+    n: int | None = None,
+    batch_size: int = 256,
+    strength: float | None = None,
+    balance: Balance = "classes",
+    interpolation: Interpolation = "linear",
+    n_threads: int | None = None,
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """Yield batches of new samples and their labels, made on demand.
+
+    Sample k is the same as that of :func:`generate` with the same model, data, seed, strength,
+    balance and interpolation, for any batch size.
+
+    Parameters
+    ----------
+    n : int, optional
+        Number of samples; the last batch may be smaller. Default: endless.
+    others
+        As for :func:`generate`.
+
+    Yields
+    ------
+    X : (batch_size, ...), as in the data
+    y : (batch_size,)
+
+    Examples
+    --------
+    >>> for X, y in dw.stream(model, dw.data.mnist(), seed=0, batch_size=128):
+    ...     train(X, y)
+    """
+    source = SampleSource(
+        model, data, seed=seed, strength=strength, balance=balance, interpolation=interpolation
+    )
+    whole = Shard(0, *check_range(first, n))
+    size = check_integer("batch_size", batch_size, 1)
+    # A generator expression, so that the checks above run at once, not at the first batch.
+    return (source.make(*block, n_threads=n_threads) for block in whole.blocks(size))
+
+
 # -- making shards
 
 Advance = Callable[[int], None]
@@ -183,14 +209,8 @@ def make_shards(
 ) -> Made:
     """Make shards in order: threads make blocks, and this thread writes them.
 
-    Parameters
-    ----------
-    advance : callable
-        Called with the number of samples of each block.
-
-    Yields
-    ------
-    Shard and the hashes of its files, when it is complete.
+    ``advance`` is called with the number of samples of each block. Yields each complete shard and
+    the hashes of its files.
     """
     size = source.form.block_size
     blocks = (block for shard in shards for block in shard.blocks(size))
@@ -199,7 +219,7 @@ def make_shards(
         first, n = block
         return file_format.encode(first, *source.make(first, n, n_threads=1))
 
-    with closing(map_ahead(encode, blocks, n_threads)) as encoded:
+    with closing(compiled.map_ahead(encode, blocks, n_threads)) as encoded:
         for shard in shards:
             digests: Digests = {}
             with file_format.create(store, shard, digests) as add:
@@ -296,15 +316,6 @@ def _count(n: int | None, per_class: int | None, source: SampleSource, balance: 
             f"`per_class` needs classes that take turns, `balance='classes'`, got {balance!r}."
         )
     return check_integer("per_class", per_class, 1) * len(source.form.classes)
-
-
-def _check_room(store: Store, file_format: ShardFormat, n: int) -> None:
-    n_needed, n_free = file_format.count_bytes(n), store.count_free()
-    if n_needed is not None and n_free is not None and n_needed > n_free:
-        raise OSError(
-            f"`{store.title}` must have room for {n:,} samples, {describe_bytes(n_needed)}, "
-            f"got {describe_bytes(n_free)}. Ask for fewer, or choose another disk."
-        )
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from dreamwarp.data.sample_sets import (
     VERSION,
     brief,
     check_record,
+    hash_content,
     is_hash,
     malformed,
     parse_record,
@@ -34,18 +35,10 @@ Digests = dict[str, str]
 
 @dataclass(frozen=True)
 class Manifest:
-    """Settings of a set, and its complete shards.
+    """Settings of a set, and its complete shards."""
 
-    Attributes
-    ----------
-    settings : dict
-        All settings that determine the bytes of the set, as JSON values.
-    shards : list of dict of str to str, or None
-        For each shard: SHA-256 of its files by name; None if it is not complete.
-    """
-
-    settings: dict[str, Any]
-    shards: list[Digests | None]
+    settings: dict[str, Any]  # all that determine the bytes of the set, as JSON values
+    shards: list[Digests | None]  # SHA-256 by file name; None if a shard is not complete
 
     @property
     def plan(self) -> Plan:
@@ -93,6 +86,7 @@ def write_manifest(store: Store, manifest: Manifest) -> None:
         "library_version": __version__,
         "settings": manifest.settings,
         "shards": manifest.shards,
+        "sha256": hash_content(manifest.settings, manifest.shards),
     }
     text = json.dumps(contents, indent=1, allow_nan=False) + "\n"
     with store.create(MANIFEST) as stream:

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dreamwarp.core.progress import ProgressOption, track
-from dreamwarp.core.validation import check_choice
-from dreamwarp.data.meshes import SUFFIXES, write_mesh
+from dreamwarp.data.meshes import write_mesh
 from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.generation.formats.folder import is_folder_name
 
@@ -20,14 +18,12 @@ def write_shapes(
     *,
     suffix: str = ".ply",
     first: int = 0,
-    progress: ProgressOption = None,
-) -> int:
-    """Write shapes as ``<class>/<number>.ply``; return the number of files.
+) -> None:
+    """Write shapes as ``<class>/<number>.ply``.
 
     Shapes without faces become point clouds; 2-D points get a third coordinate of 0. Each file is
     written atomically. After an interruption, the same call writes all files again.
     """
-    check_choice("suffix", suffix, SUFFIXES)
     root, labels = Path(out), [str(label) for label in shapes.y.tolist()]
     for label in set(labels):
         if not is_folder_name(label):
@@ -35,12 +31,9 @@ def write_shapes(
                 "class names must be valid folder names on every operating system, got "
                 f"{label!r}. Rename the class."
             )
-    with track(len(labels), "writing shapes", progress) as advance:
-        for k, label in enumerate(labels):
-            mesh = shapes.meshes[k] if shapes.meshes else _as_cloud(shapes.points[k])
-            write_mesh(root / label / f"{first + k:012d}{suffix}", mesh)
-            advance(1)
-    return len(labels)
+    for k, label in enumerate(labels):
+        mesh = shapes.meshes[k] if shapes.meshes else _as_cloud(shapes.points[k])
+        write_mesh(root / label / f"{first + k:012d}{suffix}", mesh)
 
 
 def _as_cloud(points: np.ndarray) -> object:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 from dreamwarp.augment.source import SampleForm, check_range
 from dreamwarp.core.validation import check_integer
 
+# The IDX format counts in 32 bits.
+MAX_SHARD_SAMPLES = 2**32 - 1
 # Limited because the manifest lists all shards and is rewritten after each.
 MAX_SHARDS = 10_000
 # Default limits of a shard, before compression. A killed run should lose only seconds of work.
@@ -52,13 +54,13 @@ class Plan:
 def make_plan(first: int, n: int, shard_size: int | None, form: SampleForm) -> Plan:
     """The plan for n samples of a form; ``shard_size`` None: the default size."""
     first, n = check_range(first, n)
+    fewest = -(-n // MAX_SHARDS)
     if shard_size is None:
-        usual = min(SHARD_SAMPLES, max(1, SHARD_BYTES // max(1, form.n_bytes)))
-        return Plan(first, n, max(usual, -(-n // MAX_SHARDS)))
+        shard_size = max(min(SHARD_SAMPLES, SHARD_BYTES // max(1, form.n_bytes)), fewest, 1)
     plan = Plan(first, n, check_integer("shard_size", shard_size, 1))
-    if len(plan) > MAX_SHARDS:
+    if len(plan) > MAX_SHARDS or plan[0].n > MAX_SHARD_SAMPLES:
         raise ValueError(
-            f"`shard_size` must be at least {-(-n // MAX_SHARDS)} for {n} samples, for at most "
-            f"{MAX_SHARDS} shards, got {shard_size}."
+            f"`shard_size` must be at least {fewest} for {n} samples, for at most {MAX_SHARDS} "
+            f"shards, and at most {MAX_SHARD_SAMPLES}, got {shard_size}. Or ask for fewer samples."
         )
     return plan

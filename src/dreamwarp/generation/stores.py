@@ -17,7 +17,15 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
-from dreamwarp.core.files import find_system, is_address, make_folder, unfinished, write_beside
+from dreamwarp.core.files import (
+    find_system,
+    is_address,
+    make_folder,
+    remove,
+    unfinished,
+    write_beside,
+)
+from dreamwarp.core.progress import describe_bytes
 
 Put = Callable[[str, bytes], None]
 
@@ -128,11 +136,7 @@ class LocalStore:
         """Remove leftovers of killed runs."""
         for name in os.listdir(self.folder):
             if LEFTOVER.fullmatch(name):
-                left = self.folder / name
-                if left.is_dir():
-                    shutil.rmtree(left, ignore_errors=True)
-                else:
-                    left.unlink(missing_ok=True)
+                remove(self.folder / name)
 
     def count_free(self) -> int | None:
         """Free space in bytes, or None if unknown."""
@@ -205,6 +209,16 @@ def open_store(address: str | os.PathLike[str]) -> Store:
     if isinstance(system, LocalFileSystem):
         return LocalStore(Path(path))
     return RemoteStore(str(address), system, path.rstrip("/"))
+
+
+def check_room(store: Store, n_needed: int | None, what: str) -> None:
+    """Raise if a store has less free space than ``what`` needs; None: unknown."""
+    n_free = store.count_free()
+    if n_needed is not None and n_free is not None and n_needed > n_free:
+        raise OSError(
+            f"`{store.title}` must have room for {what}, {describe_bytes(n_needed)}, got "
+            f"{describe_bytes(n_free)}. Ask for fewer, or choose another disk."
+        )
 
 
 # -- hashes

@@ -7,21 +7,13 @@ from dataclasses import dataclass
 
 from dreamwarp.core import compiled
 from dreamwarp.core.progress import ProgressOption, track
-from dreamwarp.generation.ahead import map_ahead
 from dreamwarp.generation.manifest import Manifest, read_manifest
 from dreamwarp.generation.stores import Store, open_store
 
 
 @dataclass(frozen=True)
 class Verification:
-    """Missing and damaged shards of a set.
-
-    Attributes
-    ----------
-    manifest : Manifest
-    missing, damaged : list of int
-        Numbers of the shards.
-    """
+    """Numbers of the missing and of the damaged shards of a set."""
 
     manifest: Manifest
     missing: list[int]
@@ -36,15 +28,9 @@ class Verification:
 def verify(
     out: str | os.PathLike[str], *, progress: ProgressOption = None, n_threads: int | None = None
 ) -> Verification:
-    """Compare the hashes and sizes of all shards of a set with its manifest.
+    """Compare the hashes of all shards of a set, the output of :func:`generate`, with its manifest.
 
-    Parameters
-    ----------
-    out : path or URL
-        Output of :func:`generate`.
-    progress : bool or callable, optional
-        A progress bar, or a function of (shards done, total).
-    n_threads : int, optional
+    ``progress`` as for :func:`generate`, in shards.
     """
     store = open_store(out)
     manifest = read_manifest(store)
@@ -67,8 +53,7 @@ def check_all(
             return number, "missing"
         try:
             is_same = file_format.digests(store, shard) == digests
-            is_sound = is_same and file_format.holds(store, shard)
-            return number, "sound" if is_sound else "damaged"
+            return number, "sound" if is_same else "damaged"
         except FileNotFoundError:
             return number, "missing"
         except ValueError:
@@ -76,7 +61,7 @@ def check_all(
 
     states = []
     with track(len(plan), "verifying", progress) as advance:
-        for state in map_ahead(check, range(len(plan)), compiled.thread_count(n_threads)):
+        for state in compiled.map_ahead(check, range(len(plan)), compiled.thread_count(n_threads)):
             states.append(state)
             advance(1)
     return states

@@ -24,14 +24,11 @@ BOUNDARIES = ("zero", "slip", "free", "periodic")
 
 @dataclass(frozen=True)
 class Basis:
-    """The relation between θ and the vertex velocities.
+    """The relation between θ and the vertex velocities: θ = Lᵀ u for unknowns u.
 
-    Attributes
-    ----------
-    unknown : (ndim, n_vertices)
-        Index of the unknown that is component k of the velocity at a vertex; -1 where it is zero.
-    factor : (d, bandwidth + 1)
-        Rows of the banded factor L, diagonal last. θ = Lᵀ u for unknowns u.
+    ``unknown`` (ndim, n_vertices) is the index of the unknown that is component k of the velocity
+    at a vertex, -1 where it is zero. ``factor`` (d, bandwidth + 1) are the rows of the banded
+    factor L, diagonal last.
     """
 
     unknown: NDArray[np.int64]

@@ -399,14 +399,7 @@ def refill_lanes(mesh, lanes, n_ended, active, point, stop, starts, ends, carrie
 def follow(mesh, field, lanes, starts, point, stop, ends, pull):
     """Follow the paths of the points from ``point`` to ``stop`` for unit time.
 
-    Parameters
-    ----------
-    field : Field
-    lanes : Lanes
-        Scratch space.
-    starts : Starts
-    ends : Ends
-    pull : Pull
+    ``lanes`` is scratch space; ``ends`` and ``pull`` receive the results.
     """
     carries, edge = pull.cotangents.size > 0, np.float32(mesh.longest_edge)
     active = min(LANES, stop - point)

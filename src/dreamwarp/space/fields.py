@@ -23,20 +23,11 @@ BATCH = 16
 
 @dataclass(frozen=True)
 class Fields:
-    """n velocity fields, with bounds on their stiffness.
-
-    Attributes
-    ----------
-    mesh : Mesh
-    velocities : (n, n_nodes, ndim)
-    speed, rate, growth : (n,)
-        See :func:`velocities.node_velocities`. Equal for a field and its reverse.
-    n_threads : int or None
-    """
+    """n velocity fields, with bounds on their stiffness, the same for a field and its reverse."""
 
     mesh: Mesh
-    velocities: Array
-    speed: Array
+    velocities: Array  # (n, n_nodes, ndim)
+    speed: Array  # (n,), like the next two; see ``velocities.node_velocities``
     rate: Array
     growth: Array
     n_threads: int | None

@@ -52,17 +52,12 @@ def resample(
     values : (n or 1, channels, *spatial)
         One, two or three spatial axes; any real dtype of up to 64 bits.
     positions : (n or 1, m, ndim)
-        Points in the unit domain: coordinate k belongs to spatial axis k, pixel i of n is centred
-        at (i + 0.5) / n.
-    interpolation : {"linear", "nearest", "cubic"}
-        Cubic is Catmull-Rom; see the head of this module.
+        Points in the unit domain: coordinate k belongs to spatial axis k.
     fill : {"edge", "constant", "reflect", "wrap"}
         Pixels beyond the border: the nearest one (a a | a b c | c c), ``fill_value``, mirrored at
         the border (b a | a b c | c b), or from the other side (b c | a b c | a b).
     fill_value : number
         Must be representable in the dtype of ``values``.
-    n_threads : int, optional
-        Default: every core that ``NUMBA_NUM_THREADS`` allows. Results do not depend on it.
 
     Returns
     -------
@@ -145,12 +140,12 @@ def resample_vjp(
 
     Parameters
     ----------
-    values, positions, interpolation, fill, fill_value, n_threads
-        As for :func:`resample`, except ``"nearest"``, which has no derivative.
     cotangent : (n, channels, m)
         Derivative of a loss with respect to the sampled values.
     by_values, by_positions : bool
         Which of the two to compute; the other is None.
+    others
+        As for :func:`resample`, except ``"nearest"``, which has no derivative.
 
     Returns
     -------
@@ -160,8 +155,6 @@ def resample_vjp(
         kink, the derivative from the right.
 
     If one image or one set of points is used for all samples, its gradient is the sum over them.
-    Gradients have the precision of :func:`resample`; integers are converted to floating-point
-    numbers.
     """
     check_choice("interpolation", interpolation, SMOOTH)
     samples, points, n = _check_inputs(values, positions, fill)

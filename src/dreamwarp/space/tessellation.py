@@ -36,18 +36,10 @@ MAX_AXES = 3
 
 @dataclass(frozen=True)
 class Tessellation:
-    """A grid of boxes over the unit domain, cut into simplices.
+    """A grid of boxes over the unit domain, cut into simplices."""
 
-    Parameters
-    ----------
-    cells : tuple of int
-        Boxes per axis.
-    periodic : bool
-        Identify opposite sides; the domain then has no outside.
-    """
-
-    cells: tuple[int, ...]
-    periodic: bool = False
+    cells: tuple[int, ...]  # boxes per axis
+    periodic: bool = False  # opposite sides are identified; the domain then has no outside
 
     @property
     def ndim(self) -> int:

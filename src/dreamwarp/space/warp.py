@@ -112,12 +112,7 @@ class Warp:
     # -- plots
 
     def plot(self, x: ArrayLike | None = None) -> Figure:
-        """Plot the grid and velocity of the warp and, if given, a sample before and after.
-
-        Parameters
-        ----------
-        x : (*spatial) or (channels, *spatial), optional
-        """
+        """Plot the grid and velocity of the warp and, if given, a sample before and after."""
         from dreamwarp.report.notebooks import plot_warp
 
         return plot_warp(self, x)
@@ -231,16 +226,8 @@ class Warp:
     ) -> NDArray[np.float64]:
         """Unit normals of a curve or surface at points of a sample, after :meth:`points`.
 
-        Tangents are multiplied by the Jacobian J of T^{-θ}, and so normals by J^{-T}.
-
-        Parameters
-        ----------
-        p, normals : (m, ndim) or (n, m, ndim)
-            Points in the unit domain, and the normals there.
-
-        Returns
-        -------
-        (n, m, ndim), or (m, ndim) for a single θ. Zero normals stay zero.
+        Tangents are multiplied by the Jacobian J of T^{-θ}, and so normals by J^{-T}. Shapes as for
+        :meth:`points`. Zero normals stay zero.
         """
         before = as_finite_array("normals", normals)
         slopes = self.space.flow_jacobian(-self.theta, p, n_threads=n_threads)
@@ -263,8 +250,8 @@ class Warp:
 
         Returns
         -------
-        (n, k, 2 * ndim), or (k, 2 * ndim) for a single θ. In a periodic space a box across the
-        border extends below 0 or above 1.
+        (n, k, 2 * ndim), or (k, 2 * ndim) for a single θ. In a periodic space, boxes may extend
+        beyond the border.
 
         Notes
         -----

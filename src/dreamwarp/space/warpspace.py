@@ -137,16 +137,9 @@ class WarpSpace:
     # -- velocities
 
     def velocity(self, theta: ArrayLike, points: ArrayLike) -> Array:
-        """v^θ at points.
+        """v^θ at points, float64: (n, m, ndim), or (m, ndim) for a single θ.
 
-        Parameters
-        ----------
-        theta : (n, d) or (d,)
-        points : (m, ndim) or (n, m, ndim)
-
-        Returns
-        -------
-        (n, m, ndim), or (m, ndim) for a single θ. float64.
+        ``theta`` is (n, d) or (d,), and ``points`` (m, ndim) or (n, m, ndim).
         """
         theta, points, single = self._check_batch(theta, points)
         velocities = self._unchecked_fields(theta).velocities

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 from dreamwarp.augment.source import SampleForm
 from dreamwarp.core.validation import check_choice
 from dreamwarp.generation.formats.base import ShardFormat
@@ -17,7 +14,7 @@ from dreamwarp.generation.formats.webdataset import WebDatasetFormat
 KINDS = (IdxFormat, NpzFormat, ParquetFormat, WebDatasetFormat, FolderFormat, NiftiFormat)
 FORMATS: dict[str, type[ShardFormat]] = {kind.name: kind for kind in KINDS}
 
-__all__ = ["FORMATS", "ShardFormat", "first_that_holds", "make_format"]
+__all__ = ["FORMATS", "ShardFormat", "make_format"]
 
 
 def make_format(name: str, form: SampleForm) -> ShardFormat:
@@ -29,8 +26,3 @@ def make_format(name: str, form: SampleForm) -> ShardFormat:
         others = f"{', '.join(most)} or {last}" if most else last
         raise ValueError(f"format {name!r} {fault}. Use format {others}.")
     return kind(form)
-
-
-def first_that_holds(form: SampleForm, names: Sequence[Any]) -> Any:
-    """The first of ``names`` whose format can hold samples of a form; the last if none can."""
-    return next((name for name in names if FORMATS[name].find_fault(form) is None), names[-1])

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.augment.source import SampleForm
-from dreamwarp.data.sample_sets import MAX_SAMPLE_NUMBER
-from dreamwarp.generation.shards import MAX_SHARDS, Shard
+from dreamwarp.generation.shards import Shard
 from dreamwarp.generation.stores import HashingStream, Store, create_hashed, hash_file
 
 # Writes one block, as ``ShardFormat.encode`` returns it.
@@ -22,15 +21,11 @@ Add = Callable[[Any], Any]
 class ShardFormat(ABC):
     """How shards are written. The same samples give the same bytes.
 
-    Parameters
-    ----------
-    form : SampleForm
-        One that the format can hold: :func:`make_format` checks it.
+    :func:`make_format` checks that the format can hold samples of the form.
     """
 
     name: ClassVar[str]
     suffix: ClassVar[str]
-    max_samples: ClassVar[int] = MAX_SAMPLE_NUMBER
 
     def __init__(self, form: SampleForm) -> None:
         self.form = form
@@ -42,15 +37,6 @@ class ShardFormat(ABC):
         Worded to follow the name of the format.
         """
         return None
-
-    def check_size(self, n: int) -> None:
-        """Raise if shards of n samples are too large."""
-        if n > self.max_samples:
-            raise ValueError(
-                f"format {self.name!r} holds at most {self.max_samples:,} samples per shard, and a "
-                f"set has at most {MAX_SHARDS:,} shards, got shards of {n:,}. Use a smaller "
-                "`shard_size` if one was given, or ask for fewer samples."
-            )
 
     def names(self, shard: Shard) -> tuple[str, ...]:
         """Names of the files whose hashes identify the shard."""
@@ -90,13 +76,6 @@ class ShardFormat(ABC):
         FileNotFoundError if one is missing, ValueError if one is malformed.
         """
         return {name: hash_file(store, name) for name in self.names(shard)}
-
-    @abstractmethod
-    def holds(self, store: Store, shard: Shard) -> bool:
-        """Whether the files of a shard declare the shard's number of samples.
-
-        Detects a changed manifest, which hashes can't. ValueError if a file can't be read.
-        """
 
 
 def label_type(form: SampleForm) -> np.dtype[Any]:

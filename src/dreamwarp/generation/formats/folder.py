@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from dreamwarp.data.volumes import MAX_CHANNELS, encode_volume
 from dreamwarp.generation.formats.base import Add, ShardFormat
 from dreamwarp.generation.formats.png import encode_png, fits_png
 from dreamwarp.generation.shards import Shard
-from dreamwarp.generation.stores import CHUNK, Store, create_hashed, hash_file
+from dreamwarp.generation.stores import Store, create_hashed, hash_file
 
 # Valid folder names on every system, not hidden, without parent folders.
 SAFE_NAME = re.compile(r"[\w+-]([\w +.,@=()-]*[\w+)-])?")
@@ -125,12 +125,6 @@ class FolderFormat(ShardFormat):
                 if hash_file(store, image) != sha256:
                     raise ValueError(f"`{image}` differs from its hash in `{name}`.")
         return {name: found}
-
-    def holds(self, store: Store, shard: Shard) -> bool:
-        """Whether the listing has one line per sample."""
-        with store.open(self.names(shard)[0]) as stream:
-            chunks = iter(partial(stream.read, CHUNK), b"")
-            return sum(chunk.count(b"\n") for chunk in chunks) == shard.n
 
     def _read_line(self, line: bytes, number: int) -> tuple[str, str]:
         """Hash and name of an image. A malicious listing can't name other files."""

@@ -13,14 +13,13 @@ from dreamwarp.augment.source import SampleForm
 from dreamwarp.data.idx import CODES, TYPES, WORDS, encode_header
 from dreamwarp.generation.formats.base import Add, ShardFormat, as_bytes, label_type
 from dreamwarp.generation.shards import Shard
-from dreamwarp.generation.stores import HashingStream, Store, read_bounded
+from dreamwarp.generation.stores import HashingStream
 
 
 class IdxFormat(ShardFormat):
     """``images-00000-idx3-ubyte`` and ``labels-00000-idx1-ubyte``, and so on."""
 
     name = "idx"
-    max_samples = 2**32 - 1  # the format counts in 32 bits
 
     @classmethod
     def find_fault(cls, form: SampleForm) -> str | None:
@@ -64,21 +63,9 @@ class IdxFormat(ShardFormat):
             for stream, content in zip(streams, contents, strict=True):
                 stream.write(content)
 
-        add(self._headers(shard))
+        shape = (shard.n, *self.form.shape)
+        add([encode_header(self.form.dtype, shape), encode_header(self._label_type, shape[:1])])
         yield add
-
-    def _headers(self, shard: Shard) -> list[bytes]:
-        # Arrays of the final shapes that take no memory.
-        value, label = np.zeros((), self.form.dtype), np.zeros((), self._label_type)
-        return [
-            encode_header(np.broadcast_to(value, (shard.n, *self.form.shape))),
-            encode_header(np.broadcast_to(label, shard.n)),
-        ]
-
-    def holds(self, store: Store, shard: Shard) -> bool:
-        """Whether the headers declare the shard's number of samples."""
-        files = zip(self.names(shard), self._headers(shard), strict=True)
-        return all(read_bounded(store, name, len(start)).startswith(start) for name, start in files)
 
     def count_bytes(self, n: int) -> int:
         """Bytes of n samples, headers excluded."""

@@ -12,14 +12,12 @@ from numpy.typing import NDArray
 
 from dreamwarp.generation.formats.base import Add, ShardFormat, as_bytes, label_type
 from dreamwarp.generation.shards import Shard
-from dreamwarp.generation.stores import HashingStream, Store, read_bounded
+from dreamwarp.generation.stores import HashingStream
 
 # A fixed date, the earliest that zip can store, so that equal samples give equal archives.
 NO_TIME = (1980, 1, 1, 0, 0, 0)
 PLAIN_FILE = 0o100644 << 16
 UNIX = 3
-# Enough to read the zip header of the first array and its NumPy header.
-START_BYTES = 1024
 
 
 class NpzFormat(ShardFormat):
@@ -38,7 +36,7 @@ class NpzFormat(ShardFormat):
         """Write ``X`` block by block, then ``y``, which stays in memory until then."""
         labels: list[NDArray[Any]] = []
         with zipfile.ZipFile(streams[0], "w") as archive:
-            with _open_member(archive, "X", self._shape(shard), self.form.dtype) as member:
+            with _open_member(archive, "X", (shard.n, *self.form.shape), self.form.dtype) as member:
 
                 def add(encoded: tuple[memoryview, NDArray[Any]]) -> None:
                     member.write(encoded[0])
@@ -49,17 +47,9 @@ class NpzFormat(ShardFormat):
             with _open_member(archive, "y", (shard.n,), dtype) as member:
                 member.write(as_bytes(np.concatenate(labels), dtype.newbyteorder("<")))
 
-    def holds(self, store: Store, shard: Shard) -> bool:
-        """Whether ``X``, stored first and uncompressed, has the shard's shape."""
-        start = read_bounded(store, self.names(shard)[0], START_BYTES)
-        return f"'shape': {self._shape(shard)}".encode() in start
-
     def count_bytes(self, n: int) -> int:
         """Bytes of n samples, headers excluded."""
         return n * (self.form.n_bytes + label_type(self.form).itemsize)
-
-    def _shape(self, shard: Shard) -> tuple[int, ...]:
-        return (shard.n, *self.form.shape)
 
 
 @contextmanager

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.augment.source import SampleForm
+from dreamwarp.core.listing import import_extra
 from dreamwarp.generation.formats.base import Add, ShardFormat, find_untext, label_type
 from dreamwarp.generation.shards import Shard
-from dreamwarp.generation.stores import HashingStream, Store
+from dreamwarp.generation.stores import HashingStream
 
 # Compresses digits 5 to 1, in a time that is negligible beside warping.
 COMPRESSION, LEVEL = "zstd", 1
@@ -30,7 +31,7 @@ class ParquetFormat(ShardFormat):
     name = suffix = "parquet"
 
     def __init__(self, form: SampleForm) -> None:
-        _import_pyarrow()
+        import_extra("pyarrow", "parquet", "the format 'parquet'")
         super().__init__(form)
 
     @classmethod
@@ -44,7 +45,8 @@ class ParquetFormat(ShardFormat):
 
     def encode(self, first: int, X: NDArray[Any], y: NDArray[Any]) -> Any:
         """A table of a block."""
-        pa = _import_pyarrow()
+        import pyarrow as pa
+
         images = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(X))
         numbers = np.arange(first, first + len(X), dtype=np.int64)
         columns = [images, pa.array(y.astype(label_type(self.form))), pa.array(numbers)]
@@ -64,15 +66,9 @@ class ParquetFormat(ShardFormat):
         ) as table:
             yield table.write_table
 
-    def holds(self, store: Store, shard: Shard) -> bool:
-        """Whether the table has the shard's number of rows."""
-        from pyarrow.parquet import read_metadata
-
-        with store.open(self.names(shard)[0]) as stream:
-            return bool(read_metadata(stream).num_rows == shard.n)
-
     def _schema(self) -> Any:
-        pa = _import_pyarrow()
+        import pyarrow as pa
+
         labels = label_type(self.form)
         values = pa.from_numpy_dtype(self.form.dtype)
         return pa.schema(
@@ -82,14 +78,3 @@ class ParquetFormat(ShardFormat):
                 "number": pa.int64(),
             }
         )
-
-
-def _import_pyarrow() -> Any:
-    try:
-        import pyarrow
-    except ImportError:
-        raise ImportError(
-            "Parquet files need pyarrow, which is not installed. Use `pip install "
-            "dreamwarp[parquet]`, or another format."
-        ) from None
-    return pyarrow

@@ -16,7 +16,7 @@ from dreamwarp.augment.source import SampleForm
 from dreamwarp.generation.formats.base import Add, ShardFormat, find_untext
 from dreamwarp.generation.formats.png import encode_png, fits_png
 from dreamwarp.generation.shards import Shard
-from dreamwarp.generation.stores import HashingStream, Store
+from dreamwarp.generation.stores import HashingStream
 
 BLOCK = tarfile.BLOCKSIZE
 END = bytes(2 * BLOCK)
@@ -71,21 +71,6 @@ class WebDatasetFormat(ShardFormat):
         """Write blocks, then the end mark."""
         yield streams[0].write
         streams[0].write(END)
-
-    def holds(self, store: Store, shard: Shard) -> bool:
-        """Whether the first and the last member have the right numbers."""
-        suffix, label_suffix = self._suffixes
-        first = f"{shard.first:012d}.{suffix}".encode()
-        last = f"{shard.first + shard.n - 1:012d}.{label_suffix}".encode()
-        with store.open(self.names(shard)[0]) as stream:
-            if stream.read(len(first)) != first:
-                return False
-            end = stream.seek(0, io.SEEK_END) - len(END)
-            for size in {len(str(label).encode()) for label in self.form.labels}:
-                stream.seek(max(0, end - size - -size % BLOCK - BLOCK))
-                if stream.read(BLOCK) == _header(last, size):
-                    return True
-        return False
 
 
 def _encode_npy(sample: NDArray[Any]) -> bytes:
