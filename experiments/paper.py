@@ -29,7 +29,7 @@ from benchmarks.readme import README, fill
 from dreamwarp.augment.class_distances import ClassDistances
 from experiments import lab
 from experiments.classifiers import precision, train_network
-from experiments.rivals import RIVALS, Deform
+from experiments.rivals import RIVALS, Deform, warp_for_networks
 from experiments.split import paper_split
 from experiments.tasks import Task
 
@@ -200,10 +200,6 @@ def learn(n: int) -> dw.Augmenter:
 
 def _warp_for_networks(task: Task, strength: float | None, seed: int) -> Deform:
     """`LearnedWarp` of 500 images per class; None: the default strength."""
-    import torch
-
-    from dreamwarp.torch import LearnedWarp
-
     data = dw.data.mnist()
     few = paper_split(data.y, N_TAUGHT).few
     if strength is None:
@@ -211,14 +207,7 @@ def _warp_for_networks(task: Task, strength: float | None, seed: int) -> Deform:
     else:
         augmenter = dw.Augmenter(model="gaussian", strength=1.0, progress=False)
     model = augmenter.fit(data.X[few], data.y[few]).model_
-    warp = LearnedWarp(model, seed=seed, strength=strength)
-
-    def deform(templates: Array, first: int) -> Array:
-        numbers = np.arange(first, first + len(templates))
-        images = torch.from_numpy(task.X[templates])
-        return warp(images, task.y[templates], numbers=numbers)[0].numpy()
-
-    return deform
+    return warp_for_networks(task, model, seed, strength=strength)
 
 
 def run(trial: Trial) -> dict[str, Any]:

@@ -100,7 +100,8 @@ def _infimnist(task: Task, setting: float | None, for_network: bool) -> Deform:
 def _learned(model: str | None) -> Callable[[Task, float | None, bool], Deform]:
     def prepare(task: Task, setting: float | None, for_network: bool) -> Deform:
         if for_network and model != "template":
-            return _warp_for_networks(task, setting)
+            fitted = learn(task.name, task.draw, task, judged=setting is None)
+            return warp_for_networks(task, fitted.model_, task.draw, strength=setting)
         augmenter = learn(task.name, task.draw, task, judged=setting is None)
         of_class = model == "gaussian"
 
@@ -115,14 +116,13 @@ def _learned(model: str | None) -> Callable[[Task, float | None, bool], Deform]:
     return prepare
 
 
-def _warp_for_networks(task: Task, strength: float | None) -> Deform:
-    """What ``LearnedWarp`` gives, with every default if no strength is given."""
+def warp_for_networks(task: Task, model: dw.WarpModel, seed: int, **options: Any) -> Deform:
+    """What ``LearnedWarp`` gives, with every default where there is no option."""
     import torch
 
     from dreamwarp.torch import LearnedWarp
 
-    model = learn(task.name, task.draw, task, judged=strength is None).model_
-    warp = LearnedWarp(model, seed=task.draw, strength=strength)
+    warp = LearnedWarp(model, seed=seed, **options)
 
     def deform(templates: Array, first: int) -> Array:
         numbers = np.arange(first, first + len(templates))

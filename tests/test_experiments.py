@@ -23,6 +23,7 @@ from experiments import (
     questions,
     ranks,
     resolution,
+    spectrum,
     tasks,
     which_pairs,
 )
@@ -250,7 +251,9 @@ def test_few_labels_smoke(capsys):
     assert capsys.readouterr().out.count("digits-10") == len(RIVALS)
 
 
-@pytest.mark.parametrize("study", [which_pairs, resolution, leakage, questions, deformation_size])
+@pytest.mark.parametrize(
+    "study", [which_pairs, resolution, spectrum, leakage, questions, deformation_size]
+)
 def test_short_studies_smoke(study, capsys):
     assert study.STUDY.main(["--smoke"]) == 0
     assert "{" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""The notice of compiling; threads."""
+"""The cache and the notice of compiling; threads."""
 
 from __future__ import annotations
 
@@ -45,6 +45,32 @@ def test_a_cache_that_cant_be_written_is_told() -> None:
     command = [sys.executable, "-W", "ignore", "-c", code]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     assert "set NUMBA_CACHE_DIR to keep" in done.stderr
+
+
+RACE = """
+import sys
+import numpy as np
+from dreamwarp.core import compiled
+
+def twice(values):
+    return values + values
+
+double = compiled.kernel(twice)
+double._cache._cache_file = compiled._KernelFiles(compiled.Path(sys.argv[1], "twice"))
+print(double(np.ones(1, sys.argv[2])).dtype, *double.stats.cache_hits.values())
+"""
+
+
+def test_processes_that_compile_at_once_keep_what_they_compiled(tmp_path: Path) -> None:
+    def start(dtype: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", RACE, str(tmp_path), dtype]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+    dtypes = ["float32", "float64", "int64", "complex128"]
+    for expected_hits in ("", " 1"):  # numba's own files fail the second round
+        runs = [start(dtype) for dtype in dtypes]
+        said = [run.communicate()[0].strip() for run in runs]
+        assert said == [dtype + expected_hits for dtype in dtypes]
 
 
 @pytest.mark.slow  # a minute: everything is compiled anew

@@ -22,7 +22,9 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import pickle
 import time
+import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -34,8 +36,9 @@ from typing import Any
 
 import numba
 from numba.core import event
-from numba.core.caching import FunctionCache, IndexDataCacheFile, NullCache
+from numba.core.caching import FunctionCache, NullCache
 from numba.core.registry import cpu_target
+from numba.core.serialize import dumps
 from threadpoolctl import ThreadpoolController
 
 from dreamwarp.core.progress import notify
@@ -49,10 +52,15 @@ BLOCKS_PER_THREAD = 4
 AHEAD = 3
 
 
+def _hash(text: str) -> str:
+    """Eight hexadecimal digits."""
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
 @cache
 def _kernel_stamp() -> str:
-    """Hash of all modules of this package that define or call kernels."""
-    stamp = hashlib.sha256()
+    """Hash of numba's version and of all modules of this package that define or call kernels."""
+    stamp = hashlib.sha256(numba.__version__.encode())
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         source = path.read_bytes()
         if b"numba" in source or b"dreamwarp.core.compiled" in source:
@@ -60,21 +68,55 @@ def _kernel_stamp() -> str:
     return stamp.hexdigest()
 
 
+class _KernelFiles:
+    """Files of one function's compiled code: one per signature and processor.
+
+    Numba's own files share an index. Two processes that compile different signatures at once can
+    leave an index that names the other's code. Here the name of a file follows from its key, and
+    files are replaced as a whole. The key is in the file too, in case two keys share a name.
+    """
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+
+    def _path(self, key: Any) -> Path:
+        return self._base.with_name(f"{self._base.name}.{_hash(repr(key))}.nbc")
+
+    def save(self, key: Any, data: Any) -> None:
+        """Store the code of a key."""
+        path = self._path(key)
+        new = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}")
+        try:
+            new.write_bytes(dumps((key, data)))
+            new.replace(path)
+        finally:
+            new.unlink(missing_ok=True)
+
+    def load(self, key: Any) -> Any:
+        """The code of a key; None if there is none."""
+        try:
+            found, data = pickle.loads(self._path(key).read_bytes())
+        except FileNotFoundError:
+            return None
+        return data if found == key else None
+
+    def flush(self) -> None:
+        """Forget all code of the function."""
+        for path in self._base.parent.glob(f"{self._base.name}.*.nbc"):
+            path.unlink(missing_ok=True)
+
+
 class _KernelCache(FunctionCache):
     """Numba's cache, invalidated when any kernel changes.
 
     Numba checks only the date of a function's own file, and would reuse a compiled caller after a
-    function it calls has changed. File names include the hash as well: numba unpickles an index
-    before it compares stamps, and an index of another version may name classes that are gone.
+    function it calls has changed. Here the names of files include a hash of all kernels.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
-        self._cache_file = IndexDataCacheFile(
-            cache_path=self._cache_path,
-            filename_base=f"{self._impl.filename_base}.{_kernel_stamp()[:8]}",
-            source_stamp=_kernel_stamp(),
-        )
+        name = f"{self._impl.filename_base}.{_kernel_stamp()[:8]}"
+        self._cache_file = _KernelFiles(Path(self._cache_path, name))
 
 
 def _compiler(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -103,8 +145,7 @@ def mark_of(compiled: Any, name: str) -> Path | None:
     """
     if isinstance(compiled._cache, NullCache):
         return None
-    processor = repr(cpu_target.target_context.codegen().magic_tuple()).encode()
-    stamps = _kernel_stamp()[:8], hashlib.sha256(processor).hexdigest()[:8]
+    stamps = _kernel_stamp()[:8], _hash(repr(cpu_target.target_context.codegen().magic_tuple()))
     return Path(compiled._cache.cache_path, ".".join((name, *stamps)))
 
 
