@@ -11,7 +11,7 @@ from matplotlib.collections import LineCollection
 
 from dreamwarp import Alignments, SmoothPrior, Warp, WarpSpace
 from dreamwarp.align.similarity import MutualInformation, SquaredError
-from dreamwarp.report import draw_alignment, figures
+from dreamwarp.report import draw_alignment, sheets
 from dreamwarp.report.aligned import MAX_DRAWS, describe_alignment, displacement_spread
 
 SPACE = WarpSpace((3, 2))
@@ -72,7 +72,7 @@ def test_the_grid_follows_the_content_and_stays_in_its_panel() -> None:
         c for c in axes.collections
         if isinstance(c, LineCollection) and len(c.get_segments()) == 34
     )  # fmt: skip
-    n = figures.POINTS_PER_LINE
+    n = sheets.POINTS_PER_LINE
     row = np.stack([np.full(n, 0.5), np.linspace(0.0, 1.0, n)], axis=1)
     moved = space.flow(-result.theta[0], row)
     drawn = lines.get_segments()[8][:, ::-1]

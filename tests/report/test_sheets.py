@@ -89,7 +89,7 @@ def test_grids_are_moved_by_the_flow(ndim: int) -> None:
     space = SPACES[ndim]
     theta = SmoothPrior(space).sample(1, 5)[0]
     _, axes = sheets.new_sheet(8, 8)
-    sheets.draw_grid(axes, BOX, space, theta, SHAPES[ndim][-ndim:], n_lines=3)
+    sheets.draw_grid(axes, BOX, space, theta, SHAPES[ndim][-ndim:])
     lines = [c for c in axes.collections if isinstance(c, LineCollection)]
     if ndim == 1:
         curve = lines[-1].get_segments()[0]
@@ -98,7 +98,8 @@ def test_grids_are_moved_by_the_flow(ndim: int) -> None:
         np.testing.assert_allclose(1.0 - (curve[:, 1] - BOX.y) / BOX.height, moved, atol=1e-5)
         return
     assert len(lines) == (1 if ndim == 2 else 3)
-    middle = lines[0].get_segments()[1]  # the second of three rows, of the first plane
+    # The middle row of the first plane.
+    middle = lines[0].get_segments()[sheets.N_LINES // 2]
     n = len(middle)
     row = np.full((n, ndim), 0.5)
     row[:, -1] = np.linspace(0.0, 1.0, n)
@@ -121,14 +122,14 @@ def test_arrows_point_along_the_velocity() -> None:
     space = SPACES[2]
     theta = SmoothPrior(space).sample(1, 5)[0]
     _, axes = sheets.new_sheet(8, 8)
-    sheets.draw_velocity(axes, BOX, space, theta, SHAPES[2], n_arrows=7)
+    sheets.draw_velocity(axes, BOX, space, theta, SHAPES[2])
     (arrows,) = (c for c in axes.collections if isinstance(c, Quiver))
     size = np.array([BOX.height, BOX.width])
     points = (np.stack([arrows.Y, arrows.X], axis=1) - (BOX.y, BOX.x)) / size
     velocity = space.velocity(theta, points)
     drawn = np.stack([arrows.V, arrows.U], axis=1) / size
     largest = np.linalg.norm(velocity, axis=1).max()
-    np.testing.assert_allclose(drawn, velocity * (1.5 / 7 / largest), atol=1e-6)
+    np.testing.assert_allclose(drawn, velocity * (1.5 / sheets.N_ARROWS / largest), atol=1e-6)
 
 
 @pytest.mark.parametrize("ndim", [1, 2, 3])

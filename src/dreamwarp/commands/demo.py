@@ -192,8 +192,7 @@ def draw_saved(train: Part, digits: NDArray[Any], augmenter: Augmenter, sizes: S
 def _draw_rows(rows: list[tuple[str, NDArray[Any]]]) -> Figure:
     """Draw rows of images (n, rows, columns) with labels."""
     from dreamwarp.augment.subject import Look
-    from dreamwarp.report.galleries import draw_table
-    from dreamwarp.report.sheets import draw_sample
+    from dreamwarp.report.sheets import draw_sample, draw_table
 
     show = partial(draw_sample, look=Look(0.0, 1.0, True))
     cells = [(name, [partial(show, values=image[None]) for image in X]) for name, X in rows]

@@ -11,7 +11,7 @@ from dreamwarp.core.listing import import_lazily
 # Module of each public name.
 PUBLIC = {
     "Study": "study",
-    "component_frames": "animation",
+    "component_frames": "warped",
     "draw_alignment": "aligned",
     "draw_class_similarity": "model_plots",
     "draw_components": "warped",
@@ -23,7 +23,7 @@ PUBLIC = {
     "draw_traces": "aligned",
     "find_odd": "outliers",
     "make_study": "study",
-    "save_animation": "animation",
+    "save_animation": "warped",
     "save_figure": "figures",
     "study_of": "study",
 }

@@ -19,7 +19,7 @@ from dreamwarp.augment.subject import Look, as_sample
 from dreamwarp.core.samples import as_array, check_finite, pixel_centers, spaced
 from dreamwarp.core.validation import check_integer
 from dreamwarp.report import figures, sheets
-from dreamwarp.report.galleries import Cell, draw_panels, draw_table
+from dreamwarp.report.sheets import Cell, draw_panels, draw_table
 from dreamwarp.report.study import Study
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.warp import Warp
@@ -116,10 +116,8 @@ def draw_alignment(
 
 def _check_pair(space: WarpSpace, source: ArrayLike, target: ArrayLike) -> tuple[Array, Array]:
     """Both samples as (channels, *spatial)."""
-    first, second = (
-        as_sample(space, as_array(name, sample), name)
-        for name, sample in (("source", source), ("target", target))
-    )
+    first = as_sample(space, as_array("source", source), "source")
+    second = as_sample(space, as_array("target", target), "target")
     if first.shape != second.shape:
         raise ValueError(
             f"`source` and `target` must have the same shape, got {np.shape(source)} and "
@@ -310,13 +308,12 @@ def draw_traces(alignments: Alignments, *, titles: Sequence[str] | None = None) 
     for index, (left, right) in enumerate(panels):
         name = f"pair {index + 1}" if titles is None else titles[index]
         r_hat, ess = (alignments.diagnostics[key][index] for key in ("r_hat", "ess"))
-        left.set_title(
-            f"{name}: R-hat {r_hat:.3f}, {ess:.0f} effective draws", fontsize=9.5, loc="left",
-            color=figures.INK,
-        )  # fmt: skip
+        title = f"{name}: R-hat {r_hat:.3f}, {ess:.0f} effective draws"
+        left.set_title(title, fontsize=9.5, loc="left", color=figures.INK)
         _draw_chains(left, right, alignments.log_posteriors[index])
-    for axes, name in zip(panels[-1], ("draw", "fraction of draws"), strict=True):
-        axes.set_xlabel(name, fontsize=9, color=figures.INK)
+        is_last = index == n - 1
+        figures.style_axes(left, "draw" if is_last else "", "log-posterior")
+        figures.style_axes(right, "fraction of draws" if is_last else "")
     return figure
 
 
@@ -333,7 +330,5 @@ def _draw_chains(left: Axes, right: Axes, traces: Array) -> None:
         )  # fmt: skip
     right.set_ylim(left.get_ylim())
     right.set_yticklabels([])
-    figures.style_axes(left, y_label="log-posterior")
-    figures.style_axes(right)
     left.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     right.xaxis.set_major_locator(MaxNLocator(2))

@@ -12,7 +12,7 @@ from dreamwarp.augment.subject import Data
 from dreamwarp.core.validation import check_choice
 from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.model import WarpModel
-from dreamwarp.report import aligned, animation, figures, model_plots, warped
+from dreamwarp.report import aligned, figures, model_plots, warped
 from dreamwarp.report.shapes import draw_shape_components, draw_shape_samples
 from dreamwarp.report.study import MAX_SAMPLES, Study, judgement_of, make_study
 
@@ -67,11 +67,11 @@ def check_figure(name: str, path: str | os.PathLike[str]) -> Path:
     check_choice("name", name, NAMES)
     target = Path(path)
     suffix = target.suffix.lower()
-    if suffix in figures.SUFFIXES or (suffix in animation.SUFFIXES and name == "components"):
+    if suffix in figures.SUFFIXES or (suffix in warped.SUFFIXES and name == "components"):
         return target
     raise ValueError(
         f"`{target}` must end in one of {', '.join(figures.SUFFIXES)}; only the figure components "
-        f"can be animated: {', '.join(animation.SUFFIXES)}."
+        f"can be animated: {', '.join(warped.SUFFIXES)}."
     )
 
 
@@ -92,5 +92,5 @@ def write_figure(
         return figures.save_figure(figure, target, dpi=200)
     if isinstance(data, ShapeSet):
         raise ValueError(f"`{target}` must be a picture: figures of meshes are not animated.")
-    frames = animation.component_frames(model, data, label=label, component=component)
-    return animation.save_animation(frames, target)
+    frames = warped.component_frames(model, data, label=label, component=component)
+    return warped.save_animation(frames, target)

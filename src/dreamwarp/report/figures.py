@@ -30,9 +30,6 @@ CLASS_SHADES = LinearSegmentedColormap.from_list(
 
 SUFFIXES = (".pdf", ".png", ".svg")
 
-# A grid line bends smoothly inside a cell: with this many points it looks smooth.
-POINTS_PER_LINE = 200
-
 
 def new_figure(width: float, height: float) -> Figure:
     """Make a figure of a size in inches, without a window."""

@@ -5,7 +5,6 @@ The objects call these functions from ``_repr_html_`` and ``plot``.
 
 from __future__ import annotations
 
-import base64
 import html
 from collections.abc import Sequence
 from functools import partial
@@ -22,7 +21,6 @@ from dreamwarp.core.validation import check_choice
 from dreamwarp.model import WarpModel
 from dreamwarp.report import aligned, figures, model_plots, sheets
 from dreamwarp.report.catalog import draw_figure
-from dreamwarp.report.galleries import draw_panels
 from dreamwarp.report.page import encode_figure
 from dreamwarp.report.study import study_of
 from dreamwarp.report.warped import draw_samples
@@ -76,10 +74,9 @@ def summarize_alignments(alignments: Alignments) -> str:
     n = len(alignments)
     facts = [("pairs", f"{n:,}"), ("similarity", type(alignments.similarity).__name__)]
     if alignments.sigma is not None:
-        facts.append(("noise σ", f"{alignments.sigma:.3g}"))
-    if n and alignments.sigma is not None:
         whole = float(alignments.loss_before.sum())
         share = float(alignments.loss_after.sum()) / whole if whole > 0 else 0.0
+        facts.append(("noise σ", f"{alignments.sigma:.3g}"))
         facts.append(("squared difference remaining", f"{share:.0%}"))
     facts.append(("not converged", f"{int((~alignments.converged).sum()):,}"))
     facts.append(("not usable", f"{int((~alignments.usable).sum()):,}"))
@@ -111,11 +108,10 @@ def _summary(
     )
     picture = ""
     if figure is not None:
-        data = base64.b64encode(encode_figure(figure, DPI)).decode("ascii")
         width = round(84 * figure.get_size_inches()[0])
         words = html.escape(alternative, quote=True)
         picture = (
-            f'<img src="data:image/webp;base64,{data}" alt="{words}" width="{width}" '
+            f'<img src="{encode_figure(figure, DPI)}" alt="{words}" width="{width}" '
             'style="max-width:100%;height:auto;background:white;border-radius:4px">'
         )
     return (
@@ -140,28 +136,23 @@ def plot_augmenter(augmenter: Augmenter, name: str, options: dict[str, Any]) -> 
 
 def plot_warp(warp: Warp, x: ArrayLike | None = None) -> Figure:
     """Draw how up to four warps move a grid and, if given, a sample."""
-    space = warp.space
+    space, spatial = warp.space, warp.space.ndim * (32,)
     thetas = np.atleast_2d(warp.theta)[:MAX_DRAWN]
-    if x is None:
-        spatial = space.ndim * (32,)
-    else:
-        sample = as_sample(space, np.asarray(x), "x")
-        spatial = sample.shape[1:]
     panels: dict[str, Any] = {}
+    if x is not None:
+        sample = as_sample(space, np.asarray(x), "x")
+        spatial, show = sample.shape[1:], partial(sheets.draw_sample, look=Look.of(sample[None]))
+        panels["sample"] = partial(show, values=sample)
     for number, theta in enumerate(thetas, 1):
         mark = f" {number}" if len(thetas) > 1 else ""
         if x is not None:
-            look = Look.of(sample[None])
-            if number == 1:
-                panels["sample"] = partial(sheets.draw_sample, values=sample, look=look)
-            warped = Warp(space, theta).image(sample)
-            panels[f"warped{mark}"] = partial(sheets.draw_sample, values=warped, look=look)
+            panels[f"warped{mark}"] = partial(show, values=Warp(space, theta).image(sample))
         field = {"space": space, "theta": -theta, "extent": spatial}
         panels[f"grid{mark}"] = partial(sheets.draw_grid, **field)
         if len(thetas) == 1:
             panels["velocity"] = partial(sheets.draw_velocity, **field)
     height, n_columns = 1.4 if space.ndim == 2 else 1.1, 2 if space.ndim == 3 else len(panels)
-    return draw_panels(panels, spatial, height, n_columns)
+    return sheets.draw_panels(panels, spatial, height, n_columns)
 
 
 def plot_alignments(alignments: Alignments) -> Figure:

@@ -27,6 +27,8 @@ from dreamwarp.core.files import write_beside
 DPI = 170
 # CSS pixels per inch of a figure; a CSS inch has 96.
 UNITS_PER_INCH = 100
+# Place of the table of contents. Text can't contain it: it is escaped.
+CONTENTS = "<contents>"
 
 
 class Page:
@@ -36,12 +38,10 @@ class Page:
         self.title = title
         self._parts = [f"<h1>{html.escape(title)}</h1>"]
         self._sections: list[str] = []
-        self._place_of_contents: int | None = None
 
     def contents(self) -> None:
         """Add a table of contents, of all sections of the page."""
-        self._place_of_contents = len(self._parts)
-        self._parts.append("")
+        self._parts.append(CONTENTS)
 
     def heading(self, text: str) -> None:
         """Start a section."""
@@ -104,7 +104,6 @@ class Page:
         is_photo : bool
             Keep the colours on a dark page, rather than invert them.
         """
-        data = base64.b64encode(encode_figure(figure)).decode("ascii")
         words = html.escape(alternative or caption, quote=True)
         width, height = (round(UNITS_PER_INCH * size) for size in figure.get_size_inches())
         name = "photo" if is_photo else "drawing"
@@ -112,7 +111,7 @@ class Page:
             f'<figure class="{"wide" if width > 480 else ""}">'
             '<div class="scroll" tabindex="0" role="group" aria-label="Figure">'
             f'<img class="{name}" width="{width}" height="{height}" '
-            f'src="data:image/webp;base64,{data}" alt="{words}"></div>'
+            f'src="{encode_figure(figure)}" alt="{words}"></div>'
             f"<figcaption>{html.escape(caption)}</figcaption></figure>"
         )
 
@@ -144,7 +143,9 @@ class Page:
     def _sprite(self, frames: NDArray[np.uint8], caption: str, is_photo: bool, units: float) -> str:
         # A sprite: all frames stacked in one picture, one visible at a time.
         n, rows, columns, _ = frames.shape
-        data = base64.b64encode(encode_array(frames.reshape(n * rows, columns, 3))).decode("ascii")
+        picture = io.BytesIO()
+        stacked = Image.fromarray(frames.reshape(n * rows, columns, 3))
+        stacked.save(picture, format="webp", quality=82, method=3)  # no visible loss
         words = html.escape(caption, quote=True)
         name = "photo" if is_photo else "drawing"
         # Start at the middle frame, which is unwarped: the one shown when paused.
@@ -153,7 +154,7 @@ class Page:
             f"background-size:100% {100 * n}%;"
             f"background-position:0 {100 * (n // 2) / (n - 1):.3f}%;"
             f"animation-timing-function:steps({n - 1});"
-            f"background-image:url(data:image/webp;base64,{data})"
+            f"background-image:url({data_address(picture)})"
         )
         return (
             f'<figure><div class="sprite {name}" role="img" aria-label="{words}" style="{style}">'
@@ -169,15 +170,12 @@ class Page:
 
     def render(self) -> str:
         """Render the page as HTML."""
-        parts = list(self._parts)
-        if self._place_of_contents is not None:
-            items = "".join(
-                f'<li><a href="#section-{number}">{html.escape(text)}</a></li>'
-                for number, text in enumerate(self._sections, 1)
-            )
-            contents = f'<nav class="contents" aria-label="Contents"><ol>{items}</ol></nav>'
-            parts[self._place_of_contents] = contents
-        body = "\n".join(parts)
+        items = "".join(
+            f'<li><a href="#section-{number}">{html.escape(text)}</a></li>'
+            for number, text in enumerate(self._sections, 1)
+        )
+        contents = f'<nav class="contents" aria-label="Contents"><ol>{items}</ol></nav>'
+        body = "\n".join(self._parts).replace(CONTENTS, contents)
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -196,19 +194,17 @@ def style() -> str:
     return resources.files("dreamwarp.report").joinpath("page.css").read_text(encoding="utf-8")
 
 
-def encode_figure(figure: Figure, dpi: int = DPI) -> bytes:
-    """Encode a figure as lossless WebP."""
+def encode_figure(figure: Figure, dpi: int = DPI) -> str:
+    """Encode a figure as lossless WebP, in an address that holds it."""
     picture = io.BytesIO()
     options: Any = {"lossless": True, "method": 4}
     figure.savefig(picture, format="webp", dpi=dpi, pil_kwargs=options)
-    return picture.getvalue()
+    return data_address(picture)
 
 
-def encode_array(image: NDArray[np.uint8]) -> bytes:
-    """Encode an image (rows, columns, 3) as WebP, without visible loss."""
-    picture = io.BytesIO()
-    Image.fromarray(image).save(picture, format="webp", quality=82, method=3)
-    return picture.getvalue()
+def data_address(picture: io.BytesIO) -> str:
+    """The address of a WebP picture that holds it."""
+    return f"data:image/webp;base64,{base64.b64encode(picture.getvalue()).decode('ascii')}"
 
 
 def check_page_path(path: str | os.PathLike[str]) -> Path:

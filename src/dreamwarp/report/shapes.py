@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,14 +25,14 @@ from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.model import WarpModel
 from dreamwarp.report import figures, model_plots
 from dreamwarp.report.page import Page, check_page_path
-from dreamwarp.report.sheets import shorten
+from dreamwarp.report.sheets import Area, draw_table
 from dreamwarp.report.warped import along_component, name_deviations
 from dreamwarp.space import Warp
 
 Array = NDArray[np.float64]
 
-# Rows and columns of a figure, and inches of a cell.
-MAX_ROWS, N_COLUMNS, CELL = 6, 6, 1.5
+# Rows and columns of a figure, and height of a shape in inches.
+MAX_ROWS, N_COLUMNS, BOX_HEIGHT = 6, 6, 1.5
 DEVIATIONS = (-2.0, -1.0, 0.0, 1.0, 2.0)
 # Largest number of pairs to align again.
 MAX_PAIRS = 24
@@ -58,7 +59,7 @@ def draw_shape_samples(
         made = sample_shapes(model, own, N_COLUMNS - 1, seed=seed, strength=strength)
         drawn = zip(made.points, map(made.faces, range(len(made))), strict=True)
         rows.append((str(name), [(own.points[0], own.faces(0)), *drawn]))
-    return _draw_rows(rows, shapes.ndim, ["original", "samples"])
+    return _draw_rows(rows, ["original", "samples"])
 
 
 def draw_shape_components(
@@ -73,7 +74,7 @@ def draw_shape_components(
         points = box.to_unit(shapes.points[place])
         moved = [box.to_world(Warp(model.space, each).points(points)) for each in theta]
         rows.append((str(name), [(each, shapes.faces(place)) for each in moved]))
-    return _draw_rows(rows, shapes.ndim, name_deviations(DEVIATIONS))
+    return _draw_rows(rows, name_deviations(DEVIATIONS))
 
 
 def draw_shape_alignments(
@@ -106,7 +107,7 @@ def draw_shape_alignments(
         moved = Warp(model.space, found.theta[order[place]]).points(points[source])
         drawn = [(points[source], source), (moved, source), (points[target], target)]
         rows.append((name, [(each, shapes.faces(index)) for each, index in drawn]))
-    return _draw_rows(rows, shapes.ndim, ["source", "aligned", "target"]), found
+    return _draw_rows(rows, ["source", "aligned", "target"]), found
 
 
 def write_shape_report(
@@ -154,33 +155,23 @@ def write_shape_report(
 Drawn = tuple[Array, NDArray[np.int64]]
 
 
-def _draw_rows(rows: Sequence[tuple[str, list[Drawn]]], ndim: int, titles: Sequence[str]) -> Figure:
-    n_columns = max(len(drawn) for _, drawn in rows)
-    figure = figures.new_figure(CELL * n_columns + 0.4, CELL * len(rows) + 0.3)
-    axes = figure.subplots(len(rows), n_columns, squeeze=False)
-    for row, (name, drawn) in enumerate(rows):
-        flat = [_project(points, ndim) for points, _ in drawn]
-        low = np.min([page.min(axis=0) for page, _ in flat], axis=0)
-        high = np.max([page.max(axis=0) for page, _ in flat], axis=0)
-        for column, ((page, depth), (points, faces)) in enumerate(zip(flat, drawn, strict=True)):
-            _draw_shape(axes[row, column], page, depth, points, faces)
-            axes[row, column].set_xlim(low[0], high[0])
-            axes[row, column].set_ylim(low[1], high[1])
-        axes[row, 0].set_ylabel(shorten(name, 18), fontsize=9, color=figures.INK)
-    for column, title in enumerate(titles):
-        axes[0, column].set_title(title, fontsize=9, color=figures.INK)
-    return figure
+def _draw_rows(rows: Sequence[tuple[str, list[Drawn]]], titles: Sequence[str]) -> Figure:
+    """Draw rows of shapes, given by points and faces; all of a row at one scale."""
+    table = []
+    for name, drawn in rows:
+        flat = np.concatenate([_project(points)[0] for points, _ in drawn])
+        limits = flat.min(axis=0), flat.max(axis=0)
+        table.append((name, [partial(_draw_shape, shape=each, limits=limits) for each in drawn]))
+    return draw_table((1.0, 1.0), table, list(enumerate(titles)), height=BOX_HEIGHT)
 
 
-def _draw_shape(
-    axes: Axes, page: Array, depth: Array, points: Array, faces: NDArray[np.int64]
-) -> None:
+def _draw_shape(axes: Axes, box: Area, shape: Drawn, limits: tuple[Array, Array]) -> None:
     """Draw faces, those behind first, or points if there are none."""
-    axes.set_aspect("equal")
-    axes.set_xticks([])
-    axes.set_yticks([])
-    for spine in axes.spines.values():
-        spine.set_visible(False)
+    (points, faces), (low, high) = shape, limits
+    page, depth = _project(points)
+    scale = min((box.width, box.height) / np.maximum(high - low, np.finfo(float).tiny))
+    center = box.x + box.width / 2, box.y + box.height / 2
+    page = center + scale * (page - (low + high) / 2)
     if not len(faces):
         axes.plot(*page[spaced(len(page), MAX_DRAWN)].T, ".", color=figures.GRID, markersize=2.5)
         return
@@ -197,11 +188,11 @@ def _draw_shape(
     )
 
 
-def _project(points: Array, ndim: int) -> tuple[Array, Array]:
-    """Positions on the page (m, 2), and coordinates toward the viewer (m,)."""
-    if ndim == 2:  # rows go down, columns to the right
-        return np.stack([points[:, 1], -points[:, 0]], axis=1), np.zeros(len(points))
-    return points @ np.stack([RIGHT, UP], axis=1), points @ np.cross(RIGHT, UP)
+def _project(points: Array) -> tuple[Array, Array]:
+    """Positions on the page (m, 2), right and down, and coordinates toward the viewer (m,)."""
+    if points.shape[1] == 2:  # rows go down, columns to the right
+        return points[:, ::-1], np.zeros(len(points))
+    return points @ np.stack([RIGHT, -UP], axis=1), points @ np.cross(RIGHT, UP)
 
 
 def _choose_classes(shapes: ShapeSet, label: Any) -> list[Any]:

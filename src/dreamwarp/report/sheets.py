@@ -1,4 +1,4 @@
-"""Draw samples and warps of 1, 2 or 3 axes into boxes on a sheet: axes that cover a figure.
+"""Sheets: axes that cover a figure, and boxes on them with samples and warps of 1, 2 or 3 axes.
 
 Positions are in inches from the top left corner. Signals are drawn as lines, volumes as three
 slices through their middle. ``draw_grid`` and ``draw_velocity`` show T^θ, which moves points; the
@@ -7,7 +7,7 @@ content of a warped sample moves by the inverse, so pass -θ to draw that.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +37,12 @@ MAX_RATIO = 3.0
 SLICE_GAP = 0.06
 # Longer lines are thinned: no screen shows more points.
 MAX_POINTS = 1000
+# Lines of a grid, points along each, and arrows per axis. A grid line bends smoothly inside a cell:
+# with this many points it looks smooth.
+N_LINES, POINTS_PER_LINE, N_ARROWS = 17, 200, 14
+# Layout of tables, in inches.
+MARGIN, GAP, ROOM_FOR_TITLES, ROOM_FOR_LABELS = 0.12, 0.07, 0.3, 0.3
+INCHES_PER_LETTER = 0.078
 
 
 class Area(NamedTuple):
@@ -46,6 +52,10 @@ class Area(NamedTuple):
     y: float
     width: float
     height: float
+
+
+# Draws into a box.
+Cell = Callable[[Axes, Area], None]
 
 
 class Plane(NamedTuple):
@@ -192,24 +202,18 @@ def frame(axes: Axes, box: Area) -> None:
 
 
 def draw_grid(
-    axes: Axes,
-    box: Area,
-    space: WarpSpace,
-    theta: Array,
-    extent: tuple[float, ...],
-    *,
-    n_lines: int = 17,
+    axes: Axes, box: Area, space: WarpSpace, theta: Array, extent: tuple[float, ...]
 ) -> None:
     """Draw a regular grid moved by T^θ; for signals, the graph of T^θ.
 
     With a free boundary points leave the domain, whose frame then shrinks to make room for them.
     """
-    along = np.linspace(0.0, 1.0, figures.POINTS_PER_LINE)
+    along = np.linspace(0.0, 1.0, POINTS_PER_LINE)
     if space.ndim == 1:
         moved = space.flow(theta, along[:, None])[:, 0]
         _draw_graphs(axes, box, along, [1.0 - along, 1.0 - moved])
         return
-    lines = np.stack(np.meshgrid(np.linspace(0.0, 1.0, n_lines), along, indexing="ij"), axis=-1)
+    lines = np.stack(np.meshgrid(np.linspace(0.0, 1.0, N_LINES), along, indexing="ij"), axis=-1)
     both = np.concatenate([lines, lines[..., ::-1]])
     for plane in planes(extent, box):
         points = _embed(both.reshape(-1, 2), plane, space.ndim)
@@ -220,37 +224,31 @@ def draw_grid(
 
 
 def draw_velocity(
-    axes: Axes,
-    box: Area,
-    space: WarpSpace,
-    theta: Array,
-    extent: tuple[float, ...],
-    *,
-    n_arrows: int = 14,
+    axes: Axes, box: Area, space: WarpSpace, theta: Array, extent: tuple[float, ...]
 ) -> None:
     """Draw the velocity field v^θ as arrows, darker where faster; for signals, its graph."""
     if space.ndim == 1:
-        points = np.linspace(0.0, 1.0, figures.POINTS_PER_LINE)
+        points = np.linspace(0.0, 1.0, POINTS_PER_LINE)
         velocity = space.velocity(theta, points[:, None])[:, 0]
         largest = 1.1 * (float(np.abs(velocity).max()) or 1.0)
         _draw_graphs(axes, box, points, [np.full_like(points, 0.5), 0.5 - 0.5 * velocity / largest])
         return
-    grid = pixel_centers((n_arrows, n_arrows))
+    grid = pixel_centers((N_ARROWS, N_ARROWS))
     for plane in planes(extent, box):
         frame(axes, plane.box)
         points = _embed(grid, plane, space.ndim)
         velocity = _in_plane(space.velocity(theta, points), plane)
-        _draw_arrows(axes, plane.box, grid, velocity, n_arrows)
+        _draw_arrows(axes, plane.box, grid, velocity)
 
 
-def _draw_arrows(axes: Axes, box: Area, points: Array, velocity: Array, n_arrows: int) -> None:
+def _draw_arrows(axes: Axes, box: Area, points: Array, velocity: Array) -> None:
     size = np.array([box.height, box.width])
     start, step = points * size + (box.y, box.x), velocity * size
     speed = np.linalg.norm(velocity, axis=1)
     fastest = max(float(speed.max()), np.finfo(float).tiny)
     # The longest arrow spans one and a half gaps between arrows: long enough to read, and
     # neighbours in a smooth field point alike, so that they don't cross.
-    length = step * (1.5 / (n_arrows * fastest))
+    length = step * (1.5 / (N_ARROWS * fastest))
     axes.quiver(
         *start.T[::-1], *length.T[::-1], speed, cmap=figures.SPEED, clim=(0.0, fastest),
         pivot="middle", angles="xy", scale_units="xy", scale=1.0, units="inches", width=0.012,
@@ -312,6 +310,84 @@ def _add_lines(axes: Axes, box: Area, lines: Array, color: str, linewidth: float
     """Draw lines (n, points, 2) of row, column positions in the unit square."""
     places = lines[..., ::-1] * (box.width, box.height) + (box.x, box.y)
     axes.add_collection(LineCollection(list(places), colors=color, linewidths=linewidth, zorder=2))
+
+
+# -- tables
+
+
+def draw_table(
+    extent: tuple[float, ...],
+    rows: Sequence[tuple[str, Sequence[Cell]]],
+    titles: Sequence[tuple[int, str]] = (),
+    *,
+    gaps: Sequence[int] = (),
+    height: float = 0.8,
+    notes: Sequence[str] = (),
+) -> Figure:
+    """Draw labelled rows of boxes, on a sheet that fits them.
+
+    Parameters
+    ----------
+    extent : tuple of float
+        Size of the samples along each axis; sets the proportions of the boxes.
+    rows : list of (label, cells)
+    titles : sequence of (column, text)
+        Titles, and the columns above which they start.
+    gaps : sequence of int
+        Columns preceded by a wider gap.
+    height : float
+        Height of a box in inches.
+    notes : sequence of str
+        Text to the right of each row.
+    """
+    labels = [shorten(label) for label, _ in rows]
+    left = MARGIN + (ROOM_FOR_LABELS if any(labels) else 0.0)
+    left += INCHES_PER_LETTER * max(0, max(map(len, labels)) - 2)
+    top = MARGIN + (ROOM_FOR_TITLES if titles else 0.0)
+    width = box_width(extent, height)
+    # Volumes need wider gaps than those between their slices.
+    between = GAP if len(extent) < 3 else 3 * GAP
+    n_columns = max(len(cells) for _, cells in rows)
+    starts = [
+        left + column * (width + between) + 2.5 * GAP * sum(gap <= column for gap in gaps)
+        for column in range(n_columns)
+    ]
+    lines = [line for note in notes for line in note.splitlines()]
+    note_width = INCHES_PER_LETTER * 0.95 * max(map(len, lines), default=0)
+    full = starts[-1] + width + MARGIN + (note_width + GAP if notes else 0.0)
+    # A title over the last columns may be wider than they are.
+    full = max([full, *(starts[c] + 0.074 * len(words) + MARGIN for c, words in titles)])
+    bottom = top + len(rows) * (height + GAP) - GAP + MARGIN
+    figure, axes = new_sheet(full, bottom)
+    for column, words in titles:
+        write(axes, starts[column], top - 0.15, words, align="left")
+    for number, (label, (_, cells)) in enumerate(zip(labels, rows, strict=True)):
+        y = top + number * (height + GAP)
+        write(axes, left - 0.1, y + height / 2, label, size=10, align="right")
+        for x, cell in zip(starts, cells, strict=False):
+            cell(axes, Area(x, y, width, height))
+        if notes:
+            x = starts[-1] + width + 2 * GAP
+            write(axes, x, y + height / 2, notes[number], size=8.5, align="left")
+    return figure
+
+
+def draw_panels(
+    panels: Mapping[str, Cell], extent: tuple[float, ...], height: float, n_columns: int
+) -> Figure:
+    """Draw boxes with titles, row by row; boxes are at least as wide as the titles."""
+    width = max(box_width(extent, height), INCHES_PER_LETTER * max(map(len, panels)))
+    n_rows = -(-len(panels) // n_columns)
+    step_x, step_y, top = width + 3 * GAP, height + 0.32, MARGIN + 0.22
+    figure, axes = new_sheet(
+        2 * MARGIN + n_columns * step_x - 3 * GAP, top + n_rows * step_y - 0.32 + MARGIN
+    )
+    for number, (title, cell) in enumerate(panels.items()):
+        row, column = divmod(number, n_columns)
+        box = Area(MARGIN + column * step_x, top + row * step_y, width, height)
+        write(axes, box.x, box.y - 0.12, title, align="left")
+        cell(axes, box)
+    return figure
 
 
 # -- text

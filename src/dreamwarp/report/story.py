@@ -12,11 +12,9 @@ from matplotlib.figure import Figure
 from dreamwarp.core.labels import Label
 from dreamwarp.core.progress import track
 from dreamwarp.report import aligned, figures, model_plots, warped
-from dreamwarp.report.animation import component_frames
-from dreamwarp.report.galleries import draw_table
 from dreamwarp.report.outliers import Outlier, find_odd
 from dreamwarp.report.page import Page, check_page_path
-from dreamwarp.report.sheets import join_labels, shorten
+from dreamwarp.report.sheets import draw_table, join_labels, shorten
 from dreamwarp.report.study import Study
 
 # A class with fewer pairs gets a warning.
@@ -185,7 +183,7 @@ def _moving(study: Study, code: int) -> tuple[np.ndarray, str]:
     label = study.subject.labels[code]
     ndim = study.model.space.ndim
     n = min(N_MOVING if ndim == 2 else 2, study.model.space.dim)
-    frames = component_frames(
+    frames = warped.component_frames(
         study.model, study.subject.source.data, label=label, n_components=n,
         n_frames=min(N_FRAMES, MAX_VOLUME_FRAMES) if ndim == 3 else N_FRAMES, dpi=MOVING_DPI,
         progress=False,
