@@ -289,9 +289,9 @@ def test_names_of_classes() -> None:
 @pytest.mark.parametrize(
     ("sample", "message"),
     [
-        (picture(1), "no label was found.*labels_getter=None.*use its `transforms`.*WarpedDataset"),
-        ({"image": picture(1)}, "no label was found"),
-        ((picture(1), {"boxes": 3}), "no label was found"),
+        (picture(1), "got none.*labels_getter=None.*use its `transforms`.*WarpedDataset"),
+        ({"image": picture(1)}, "got none. Use unknown="),
+        ((picture(1), {"boxes": 3}), "got none. Use unknown="),
         ((picture(1), 9), "label 9 is not one of the model's classes"),
         ((picture(1), [0, 1]), "a sample must have one label, .* got 0, 1. Use unknown="),
         ((picture(1), torch.empty(0)), "got none. Use unknown="),

@@ -124,8 +124,8 @@ class FixedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
             )
         flat = values.reshape(1, -1, *values.shape[-2:])
         warped = warp(
-            self.warp.space, self._theta(working_dtype(flat), flat.device), flat,
-            interpolation=interpolation, fill=self.fill, fill_value=fill_value, keep_range=True,
+            self.warp.space, self._theta(working_dtype(flat), flat.device), flat, fill=self.fill,
+            interpolation=interpolation, fill_value=fill_value, keep_range=True,
         )  # fmt: skip
         return warped.reshape(values.shape)
 
@@ -159,18 +159,11 @@ class FixedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
                 f"{boxes.format.value}. Convert them with ConvertBoundingBoxFormat, or pass their "
                 "corners as KeyPoints."
             )
-        height, width = boxes.canvas_size
-        plain = boxes.as_subclass(Tensor)
-        corners = F.convert_bounding_box_format(
-            plain.detach().reshape(-1, 4).double().cpu(),
-            old_format=boxes.format,
-            new_format=CORNERS,
-        )
-        size = np.array([height, width, height, width])
+        plain, size = boxes.as_subclass(Tensor), np.tile(boxes.canvas_size, 2)
+        flat = plain.detach().reshape(-1, 4).double().cpu()
+        corners = F.convert_bounding_box_format(flat, boxes.format, CORNERS)
         moved = self.warp.boxes(corners.numpy()[:, X_Y] / size, n_threads=n_threads()) * size
-        out = F.convert_bounding_box_format(
-            torch.from_numpy(moved[:, X_Y]), old_format=CORNERS, new_format=boxes.format
-        )
+        out = F.convert_bounding_box_format(torch.from_numpy(moved[:, X_Y]), CORNERS, boxes.format)
         return F.clamp_bounding_boxes(tv_tensors.wrap(_in_dtype_of(plain, out), like=boxes))
 
     def _theta(self, dtype: torch.dtype, device: torch.device) -> Tensor:
@@ -262,18 +255,15 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
 
     def draw(self, sample: Any) -> NDArray[np.float64]:
         """Draw θ (d,) for a sample; 0 means no warp."""
-        label, warps, getter = self._find_label(sample), self._warps, self.template_getter
-        labels = None if label is None else [label]
-        if self.number_getter is not None:
-            number = _whole("number_getter", self.number_getter(sample))
-        elif self._has_seed:
-            number = warps.epoch.count_on(1, COUNTING)
-        else:
-            number = 0
+        warps, getter, labels = self._warps, self.template_getter, self._find_label(sample)
         of = None if getter is None else [_whole("template_getter", getter(sample))]
         if self.number_getter is not None:
+            number = _whole("number_getter", self.number_getter(sample))
             return warps.draw_numbered(labels, [number], REPEATS, of)[0]
-        key = warps.epoch_key if self._has_seed else int(torch.randint(2**63 - 1, ()).item())
+        if self._has_seed:
+            number, key = warps.epoch.count_on(1, COUNTING), warps.epoch_key
+        else:
+            number, key = 0, int(torch.randint(2**63 - 1, ()).item())
         return warps.draw(labels, [number], key=key, templates=of)[0]
 
     def fixed(self, theta: ArrayLike) -> FixedWarp:
@@ -288,24 +278,19 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         """What ``print`` shows between the brackets."""
         return repr(self._warps)
 
-    def _find_label(self, sample: Any) -> Any:
+    def _find_label(self, sample: Any) -> list[Any] | None:
         """Return the label of a sample; None if it has none or several and those are pooled."""
-        try:
-            different = [] if self._labels_getter is None else distinct(self._labels_getter(sample))
-        except LabelNotFoundError:
-            if self._warps.unknown == "error":
-                raise
-            return None
-        if len(different) == 1:
-            return different[0]
-        if self._warps.unknown == "error":
-            listed = ", ".join(map(repr, different)) or "none"
+        labels = [] if self._labels_getter is None else distinct(self._labels_getter(sample))
+        if len(labels) != 1 and self._warps.unknown == "error":
+            listed = ", ".join(map(repr, labels)) or "none"
             raise ValueError(
                 f"a sample must have one label, or equal labels, got {listed}. Use "
-                'unknown="pool" for the warps of all classes, or labels_getter to choose one; '
-                "for batches use dreamwarp.torch.LearnedWarp."
+                'unknown="pool" to give such samples the warps of all classes, labels_getter=None '
+                "to give them to all samples, or a `labels_getter` that finds the label. A data "
+                "set's `transform` gets no labels: use its `transforms` or, if it has none, "
+                "dreamwarp.torch.WarpedDataset; for batches, dreamwarp.torch.LearnedWarp."
             )
-        return None
+        return labels if len(labels) == 1 else None
 
 
 # -- helpers
@@ -320,28 +305,15 @@ def check_plane(space: WarpSpace) -> None:
         )
 
 
-class LabelNotFoundError(ValueError):
-    """A sample has no recognizable label."""
-
-
 def find_labels(sample: Any) -> Any:
-    """Find the labels in a sample; see ``labels_getter`` of :class:`LearnedWarp`."""
-    found = sample
-    if isinstance(sample, list | tuple) and len(sample) > 1:
-        found = sample[1]
-    if isinstance(found, Mapping):
-        names = [name for name in found if "label" in str(name).lower()]
-        exact = [name for name in names if str(name).lower() == "labels"]
-        if names:
-            return found[(exact or names)[0]]
-    elif found is not sample:
-        return found
-    raise LabelNotFoundError(
-        "the sample must be (image, label) or a mapping with a label, but no label was found. Use "
-        '`labels_getter` to get it; unknown="pool" gives samples without a label the warps of all '
-        "classes, labels_getter=None gives them to all samples. A data set's `transform` gets no "
-        "labels: use its `transforms` or, if it has none, dreamwarp.torch.WarpedDataset."
-    )
+    """Find the labels in a sample, or None; see ``labels_getter`` of :class:`LearnedWarp`."""
+    is_sequence = isinstance(sample, list | tuple) and len(sample) > 1
+    found = sample[1] if is_sequence else sample
+    if not isinstance(found, Mapping):
+        return found if is_sequence else None
+    names = [name for name in found if "label" in str(name).lower()]
+    exact = [name for name in names if str(name).lower() == "labels"]
+    return found[(exact or names)[0]] if names else None
 
 
 def distinct(labels: Any) -> list[Any]:
