@@ -108,7 +108,7 @@ def test_the_same_seed_makes_the_same_choice_and_leaves_torch_alone() -> None:
 def test_strengths_share_weights_batches_and_dropout(monkeypatch: Any) -> None:
     seen: dict[float, list[Any]] = {}
 
-    def record(self: Any, data: Any, batches: Any) -> None:
+    def record(self: Any, *batches: Any) -> None:
         torch.manual_seed(0)
         weights = [values.clone() for values in self._network.parameters()]
         seen.setdefault(self.strength, []).append((self.fold.number, batches, weights))
@@ -120,18 +120,18 @@ def test_strengths_share_weights_batches_and_dropout(monkeypatch: Any) -> None:
         seen[0.0], seen[1.0], strict=True
     ):
         assert fold == other_fold
-        np.testing.assert_array_equal(batches.places, others.places)
-        np.testing.assert_array_equal(batches.theta, others.theta)
+        for drawn, other in zip(batches, others, strict=True):
+            np.testing.assert_array_equal(drawn, other)
         assert all(map(torch.equal, weights, other_weights))
 
 
 def test_every_sample_comes_once_in_an_epoch_and_none_that_is_held_out() -> None:
     model, X, y = task()
-    data = choosing._read(model, X, y, 0, torch.device("cpu"))
-    for fold in choosing._make_folds(data):
+    data = choosing._Task.read(model, X, y, 0)
+    for fold in data.folds:
         assert sorted([*fold.kept, *fold.held_out]) == list(range(len(y)))
-        places = choosing._draw_batches(data, fold, 7, 2 * len(fold.kept)).places
-        whole = choosing._draw_batches(data, fold, 0, 3 * len(fold.kept)).places
+        places, _ = data.draw_batches(fold, 7, 2 * len(fold.kept))
+        whole, _ = data.draw_batches(fold, 0, 3 * len(fold.kept))
         np.testing.assert_array_equal(places, whole[7 : 7 + len(places)])
         for epoch in whole.reshape(3, -1):
             np.testing.assert_array_equal(np.sort(epoch), fold.kept)
@@ -145,11 +145,11 @@ def run_race(monkeypatch: Any, level_fn: Any, **options: Any) -> tuple[Any, dict
     steps: dict[float, int] = {}
     noise = np.random.default_rng(0).normal(0.0, 0.002, 40)
 
-    def train(self: Any, data: Any, batches: Any) -> None:
-        self._step += len(batches.places) // self._maker.batch_size
+    def train(self: Any, places: Any, theta: Any) -> None:
+        self._step += len(places) // self.task.batch_size
         steps[self.strength] = max(steps.get(self.strength, 0), self._step)
 
-    def logits(self: Any, data: Any) -> Any:
+    def logits(self: Any) -> Any:
         level = level_fn(self.strength, self._step)
         return np.full((len(self.fold.held_out), 1), level)
 

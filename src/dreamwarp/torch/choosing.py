@@ -25,7 +25,8 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -42,6 +43,7 @@ from dreamwarp.augment.source import SampleSource
 from dreamwarp.augment.verdict import Judgement, Setup, conclude
 from dreamwarp.core.draws import Seed, as_key, derive_seed
 from dreamwarp.core.progress import ProgressOption, check_progress, track
+from dreamwarp.core.samples import add_channels
 from dreamwarp.core.validation import check_factor, check_integer
 from dreamwarp.model import WarpModel
 from dreamwarp.model.strength import apply_strength
@@ -132,29 +134,20 @@ def choose_strength(
     """
     check_progress(progress)
     tried = STRENGTHS if strengths is None else tuple(check_strengths(strengths))
-    sizes = check_integer("n_steps", n_steps, 8), check_integer("batch_size", batch_size, 1)
-    rate = check_factor("learning_rate", learning_rate)
-    data = _read(model, X, y, as_key(seed), torch.device(device))
-    folds = _make_folds(data)
-    maker = _Maker(network, data.images.shape[1:], len(data.labels), sizes[1], rate)
-    devices: list[Any] | None = [] if data.images.device.type == "cpu" else None
+    n_steps = check_integer("n_steps", n_steps, 8)
+    task = _Task.read(
+        model, X, y, as_key(seed), device, network=network,
+        batch_size=check_integer("batch_size", batch_size, 1),
+        learning_rate=check_factor("learning_rate", learning_rate),
+    )  # fmt: skip
+    devices: list[Any] | None = [] if task.images.device.type == "cpu" else None
     with torch.random.fork_rng(devices):
-        trainer = _Trainer(data, folds, maker, sizes[0], grows=strengths is None)
+        trainer = _Trainer(task, n_steps, grows=strengths is None)
         trainer.run(tried, progress)
     return trainer.conclude()
 
 
 # -- data
-
-
-class _Data(NamedTuple):
-    """Samples (n, channels, *spatial) as networks get them, their classes, and the warps."""
-
-    images: Tensor
-    codes: Codes
-    labels: NDArray[Any]
-    warps: RandomWarps
-    key: int
 
 
 class _Fold(NamedTuple):
@@ -163,92 +156,94 @@ class _Fold(NamedTuple):
     held_out: Codes
 
 
-def _read(model: WarpModel, X: Any, y: Any, key: int, device: torch.device) -> _Data:
-    X, y = (values.cpu().numpy() if isinstance(values, Tensor) else values for values in (X, y))
-    source = SampleSource(model, (X, y), seed=key, strength=1.0)  # checks samples and labels
-    values = standardize(source.data.X.astype(np.float32))
-    if values.ndim == model.space.ndim + 1:
-        values = values[:, None]
-    labels, codes = source.form.classes, source.codes
-    if len(labels) < 2:
-        raise ValueError(f"`y` must have at least two classes, got only {labels[0].item()!r}.")
-    images = torch.from_numpy(np.ascontiguousarray(values)).to(device)
-    return _Data(images, codes, labels, RandomWarps(model, strength=1.0, seed=key), key)
+@dataclass(frozen=True)
+class _Task:
+    """Samples (n, channels, *spatial) as networks get them, their warps, and how to train."""
 
+    images: Tensor
+    codes: Codes
+    labels: NDArray[Any]
+    warps: RandomWarps
+    key: int
+    network: NetworkFn | None = None
+    batch_size: int = 64
+    learning_rate: float = 1e-3
 
-def _make_folds(data: _Data) -> list[_Fold]:
-    masks = make_folds(data.codes, first_alike(data.images.cpu().numpy()), data.key)
-    if not masks:
-        raise ValueError(
-            "`X` must have two different samples of some class, so that one can be held out, got "
-            f"{len(data.codes)} samples of {len(data.labels)} classes."
-        )
-    return [
-        _Fold(number, np.flatnonzero(~mask), np.flatnonzero(mask))
-        for number, mask in enumerate(masks)
-    ]
+    @classmethod
+    def read(
+        cls, model: WarpModel, X: Any, y: Any, key: int, device: Any = "cpu", **training: Any
+    ) -> _Task:
+        """Check and standardize samples."""
+        X, y = (values.cpu().numpy() if isinstance(values, Tensor) else values for values in (X, y))
+        source = SampleSource(model, (X, y), seed=key, strength=1.0)  # checks samples and labels
+        values = add_channels(standardize(source.data.X.astype(np.float32)), model.space.ndim)
+        labels, warps = source.form.classes, RandomWarps(model, strength=1.0, seed=key)
+        if len(labels) < 2:
+            raise ValueError(f"`y` must have at least two classes, got only {labels[0].item()!r}.")
+        images = torch.from_numpy(np.ascontiguousarray(values)).to(torch.device(device))
+        return cls(images, source.codes, labels, warps, key, **training)
 
+    @cached_property
+    def folds(self) -> list[_Fold]:
+        """Samples kept and held out."""
+        masks = make_folds(self.codes, first_alike(self.images.cpu().numpy()), self.key)
+        if not masks:
+            raise ValueError(
+                "`X` must have two different samples of some class, so that one can be held out, "
+                f"got {len(self.codes)} samples of {len(self.labels)} classes."
+            )
+        return [
+            _Fold(number, np.flatnonzero(~mask), np.flatnonzero(mask))
+            for number, mask in enumerate(masks)
+        ]
 
-class _Batches(NamedTuple):
-    """Indices of training samples (k,), in order of use, and their θ (k, d)."""
+    def take(self, places: Codes) -> Tensor:
+        """Samples by index."""
+        return self.images[torch.from_numpy(places).to(self.images.device)]
 
-    places: Codes
-    theta: Array
+    def draw_batches(self, fold: _Fold, first: int, n: int) -> tuple[Codes, Array]:
+        """Draw samples ``first`` to ``first + n - 1`` of a fold's stream, reshuffled every epoch.
 
+        Returns indices of training samples (n,), in order of use, and their θ (n, d).
+        """
+        numbers, n_kept = np.arange(first, first + n), len(fold.kept)
+        places = np.empty(n, np.int64)
+        for epoch in range(first // n_kept, (first + n - 1) // n_kept + 1):
+            order = np.random.default_rng([self.key, fold.number, epoch]).permutation(n_kept)
+            mine = numbers // n_kept == epoch
+            places[mine] = fold.kept[order[numbers[mine] % n_kept]]
+        key = derive_seed(self.key, fold.number)
+        return places, self.warps.draw(self.labels[self.codes[places]], numbers, key=key)
 
-def _draw_batches(data: _Data, fold: _Fold, first: int, n: int) -> _Batches:
-    """Draw samples ``first`` to ``first + n - 1`` of a fold's stream, reshuffled every epoch."""
-    numbers, n_kept = np.arange(first, first + n), len(fold.kept)
-    places = np.empty(n, np.int64)
-    for epoch in range(first // n_kept, (first + n - 1) // n_kept + 1):
-        order = np.random.default_rng([data.key, fold.number, epoch]).permutation(n_kept)
-        mine = numbers // n_kept == epoch
-        places[mine] = fold.kept[order[numbers[mine] % n_kept]]
-    theta = data.warps.draw(
-        data.labels[data.codes[places]], numbers, key=derive_seed(data.key, fold.number)
-    )
-    return _Batches(places, theta)
-
-
-# -- networks
-
-
-class _Maker(NamedTuple):
-    """How networks are made and trained."""
-
-    network: NetworkFn | None
-    shape: tuple[int, ...]
-    n_classes: int
-    batch_size: int
-    learning_rate: float
+    # -- networks
 
     @property
-    def name(self) -> str:
+    def network_name(self) -> str:
         """Name of the network in the verdict."""
         if self.network is None:
             return "a small ConvNet"
         name = getattr(self.network, "__name__", type(self.network).__name__)
         return "the network" if name == "<lambda>" else f"the network of `{name}`"
 
-    def make(self, data: _Data, fold: _Fold) -> nn.Module:
+    def make_network(self, fold: _Fold) -> nn.Module:
         """Make a network with the initial weights of a fold."""
-        torch.manual_seed(derive_seed(data.key, fold.number) % 2**63)
-        n_channels, *spatial = self.shape
+        torch.manual_seed(derive_seed(self.key, fold.number) % 2**63)
+        (n_channels, *spatial), n_classes = self.images.shape[1:], len(self.labels)
         if self.network is None:
-            return make_network(n_channels, spatial, self.n_classes).to(data.images.device)
+            return make_network(n_channels, spatial, n_classes).to(self.images.device)
         network = self.network()
         if not isinstance(network, nn.Module):
             raise TypeError(
                 "`network` must be a callable that returns a torch.nn.Module, got "
                 f"{type(network).__name__}."
             )
-        network = network.to(data.images.device)
-        logits = _predict(network.eval(), data.images[:2])
-        if not isinstance(logits, Tensor) or tuple(logits.shape) != (2, self.n_classes):
+        network = network.to(self.images.device)
+        logits = _predict(network.eval(), self.images[:2])
+        if not isinstance(logits, Tensor) or tuple(logits.shape) != (2, n_classes):
             found = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
             raise ValueError(
-                f"`network` must return logits of shape (n, {self.n_classes}), one column per "
-                f"class, got {found} for n = 2 samples of shape {self.shape}."
+                f"`network` must return logits of shape (n, {n_classes}), one column per class, "
+                f"got {found} for n = 2 samples of shape {tuple(self.images.shape[1:])}."
             )
         return network
 
@@ -262,21 +257,20 @@ def _predict(network: nn.Module, images: Tensor) -> Any:
 class _Run:
     """A network in training, and the running mean of its weights."""
 
-    def __init__(self, data: _Data, fold: _Fold, strength: float, maker: _Maker) -> None:
-        self.fold, self.strength, self._maker, self._step = fold, strength, maker, 0
-        self._network = maker.make(data, fold)
+    def __init__(self, task: _Task, fold: _Fold, strength: float) -> None:
+        self.task, self.fold, self.strength, self._step = task, fold, strength, 0
+        self._network = task.make_network(fold)
         self._mean = copy.deepcopy(self._network)
-        self._optimizer = torch.optim.Adam(self._network.parameters(), maker.learning_rate)
+        self._optimizer = torch.optim.Adam(self._network.parameters(), task.learning_rate)
 
-    def train(self, data: _Data, batches: _Batches) -> None:
+    def train(self, places: Codes, theta: Array) -> None:
         """Train on some batches; random numbers depend on the fold and the step."""
-        images = data.images[torch.from_numpy(batches.places).to(data.images.device)]
+        task, images, size = self.task, self.task.take(places), self.task.batch_size
         if self.strength > 0.0:
-            images = data.warps.apply(apply_strength(batches.theta, self.strength), images)
-        codes = torch.from_numpy(data.codes[batches.places]).to(data.images.device)
-        torch.manual_seed(derive_seed(data.key, self.fold.number, self._step) % 2**63)
+            images = task.warps.apply(apply_strength(theta, self.strength), images)
+        codes = torch.from_numpy(task.codes[places]).to(images.device)
+        torch.manual_seed(derive_seed(task.key, self.fold.number, self._step) % 2**63)
         self._network.train()
-        size = self._maker.batch_size
         for some, truth in zip(images.split(size), codes.split(size), strict=True):
             loss = nn.functional.cross_entropy(self._network(some), truth)
             self._optimizer.zero_grad()
@@ -294,9 +288,9 @@ class _Run:
             else:  # counts
                 mean.copy_(value)
 
-    def logits(self, data: _Data) -> Array:
+    def logits(self) -> Array:
         """Predict the held-out samples with the mean weights: (m, n_classes)."""
-        held_out = data.images[torch.from_numpy(self.fold.held_out).to(data.images.device)]
+        held_out = self.task.take(self.fold.held_out)
         found: Array = _predict(self._mean.eval(), held_out).double().cpu().numpy()
         return found
 
@@ -321,11 +315,8 @@ def soft_errors(logits: Array, truth: Codes) -> Errors:
 class _Trainer:
     """Trains networks at all strengths in rounds, and stops those that can't win."""
 
-    def __init__(
-        self, data: _Data, folds: list[_Fold], maker: _Maker, n_steps: int, *, grows: bool
-    ) -> None:
-        self.data, self.folds, self.maker, self.n_steps = data, folds, maker, n_steps
-        self.grows = grows
+    def __init__(self, task: _Task, n_steps: int, *, grows: bool) -> None:
+        self.task, self.folds, self.n_steps, self.grows = task, task.folds, n_steps, grows
         self.race = Race()
         self.runs: dict[float, list[_Run]] = {}
         # Steps after which a network returned NaN, by strength.
@@ -359,31 +350,29 @@ class _Trainer:
 
     def _start(self, strengths: Sequence[float]) -> None:
         for strength in strengths:
-            self.runs[strength] = [
-                _Run(self.data, fold, strength, self.maker) for fold in self.folds
-            ]
+            self.runs[strength] = [_Run(self.task, fold, strength) for fold in self.folds]
 
     def _train(
         self, strengths: Sequence[float], done: int, wanted: int, advance: Callable[[int], None]
     ) -> None:
         """Train these strengths from step ``done`` to ``wanted``, and measure their errors."""
-        size = self.maker.batch_size
+        size = self.task.batch_size
         for fold in self.folds:
             for first in range(done, wanted, CHUNK):
                 n = min(CHUNK, wanted - first)
-                batches = _draw_batches(self.data, fold, first * size, n * size)
+                batches = self.task.draw_batches(fold, first * size, n * size)
                 for strength in strengths:
-                    self.runs[strength][fold.number].train(self.data, batches)
+                    self.runs[strength][fold.number].train(*batches)
                     advance(n)
         for strength in strengths:
             self._take_errors(strength, wanted)
 
     def _take_errors(self, strength: float, step: int) -> None:
         """Record errors; drop the strength if its network returns NaN."""
-        all_logits = [run.logits(self.data) for run in self.runs[strength]]
+        all_logits = [run.logits() for run in self.runs[strength]]
         if all(np.isfinite(logits).all() for logits in all_logits):
             errors = [
-                soft_errors(logits, self.data.codes[fold.held_out])
+                soft_errors(logits, self.task.codes[fold.held_out])
                 for logits, fold in zip(all_logits, self.folds, strict=True)
             ]
             self.race.found.setdefault(strength, []).append(Errors.concatenate(errors))
@@ -455,7 +444,7 @@ class _Trainer:
         for strength in set(race.found) - {0.0, *left}:
             race.stop(strength, best)
         n_others = max(len(fold.kept) for fold in self.folds)
-        setup = Setup((), n_others, len(self.data.codes), judge=self.maker.name)
+        setup = Setup((), n_others, len(self.task.codes), judge=self.task.network_name)
         judgement = conclude(race, setup)
         for strength in self.broken:
             judgement.errors.setdefault(strength, math.nan)
