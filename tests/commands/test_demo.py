@@ -11,7 +11,7 @@ import pytest
 
 import dreamwarp
 from dreamwarp import cli
-from dreamwarp.commands import contest, demo
+from dreamwarp.commands import contest
 from dreamwarp.commands.contest import NEIGHBOR, NETWORK, Outcome, Sizes
 from dreamwarp.data import DataSet, Part
 from tests.commands.running import run
@@ -30,7 +30,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> DataSet:
     few = Part(whole.X_test[:150], whole.y_test[:150])
     test = Part(*(values[few.y < 3] for values in few))
     data = DataSet("few", whole.X[chosen], whole.y[chosen], test)
-    monkeypatch.setattr(dreamwarp.data, "mnist_small", lambda: data)
+    monkeypatch.setattr(contest, "mnist_small", lambda: data)
     monkeypatch.setattr(contest, "Sizes", lambda: SMALL)
     return data
 
@@ -62,7 +62,7 @@ def test_interruption_is_code_130_and_leaves_nothing(
     def interrupted(*arguments: Any, **options: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(demo, "learn", interrupted)
+    monkeypatch.setattr(contest, "learn", interrupted)
     assert run("demo", "--output", str(tmp_path / "demo.html")) == cli.INTERRUPTED
     assert capsys.readouterr().err == "dreamwarp: interrupted\n"
     assert list(tmp_path.iterdir()) == []
@@ -80,7 +80,7 @@ def test_a_picture_of_no_known_kind_is_refused_before_any_work(capsys: Any, tmp_
 def outcome(n: int, none: int, elastic: int, learned: int) -> Outcome:
     """Errors on the first few of n test digits."""
     counts = {contest.NONE: none, contest.ELASTIC: elastic, contest.LEARNED: learned}
-    return Outcome({kind: {NEIGHBOR: np.arange(n) < n_} for kind, n_ in counts.items()}, {})
+    return Outcome({kind: {NEIGHBOR: np.arange(n) < n_} for kind, n_ in counts.items()}, {}, SMALL)
 
 
 @pytest.mark.parametrize(
@@ -131,6 +131,6 @@ def test_saved_digits_are_saved_and_of_many_classes() -> None:
     learned = np.zeros(100, bool)
     learned[::4] = True
     mistakes = {contest.NONE: {NEIGHBOR: none}, contest.LEARNED: {NEIGHBOR: learned}}
-    found = contest.find_saved(Outcome(mistakes, {}), Part(np.zeros((100, 2, 2)), y), 5)
+    found = contest.find_saved(Outcome(mistakes, {}, SMALL), Part(np.zeros((100, 2, 2)), y), 5)
     assert (none[found] & ~learned[found]).all()
     assert y[found].tolist() == [0, 1, 2, 3, 4]

@@ -1,4 +1,4 @@
-"""The demo's comparison: two classifiers, each trained without and with two kinds of new digits.
+"""The demo: two classifiers, each trained without and with two kinds of new digits.
 
 Elastic noise is tuned for each classifier on held-out training digits. Learned warps have the
 strengths that `Augmenter` finds on held-out training digits: for the nearest-neighbour classifier,
@@ -8,21 +8,36 @@ and for networks, the default of `LearnedWarp`.
 from __future__ import annotations
 
 import os
+import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import typer
+from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
+from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 
 from dreamwarp.augment.augmenter import Augmenter
 from dreamwarp.augment.rivals.elastic import deform_elastically
+from dreamwarp.augment.source import fingerprint
+from dreamwarp.augment.subject import Look
 from dreamwarp.core import compiled
 from dreamwarp.core.defaults import NETWORK_INTERPOLATION, NETWORK_SPECTRUM_POWER
 from dreamwarp.core.progress import track
 from dreamwarp.data.dataset import DataSet, Part
+from dreamwarp.data.named import mnist_small
+from dreamwarp.report.figures import save_figure
+from dreamwarp.report.page import Page
+from dreamwarp.report.sheets import draw_sample, draw_table
+from dreamwarp.report.story import write_report
+from dreamwarp.report.study import study_of
 
 # A classifier's name, training digits and test digits.
 Task = tuple[str, Part, Part]
@@ -32,6 +47,8 @@ CLASSIFIERS = NEIGHBOR, NETWORK = "nearest neighbour", "small network"
 BATCH = 100
 # Differences below this many standard errors are called unclear.
 CLEAR = 2.0
+# Number of warped versions of each digit, and of test digits that only learned warps get right.
+N_VERSIONS, N_SAVED = 3, 8
 
 
 @dataclass(frozen=True)
@@ -54,6 +71,7 @@ class Outcome(NamedTuple):
 
     mistakes: dict[str, dict[str, NDArray[np.bool_]]]
     elastic: dict[str, tuple[float, float]]
+    sizes: Sizes
 
     def error(self, kind: str, classifier: str) -> float:
         """Test error in percent."""
@@ -62,6 +80,45 @@ class Outcome(NamedTuple):
     def error_table(self) -> NDArray[np.float64]:
         """Test errors in percent: a row for each kind of digits, a column for each classifier."""
         return np.array([[self.error(kind, c) for c in CLASSIFIERS] for kind in self.mistakes])
+
+
+def run_demo(output: Path, picture: Path | None, seed: int) -> None:
+    """Learn from digits, compare classifiers, and write the page, the model and the picture."""
+    start, digits = time.perf_counter(), mnist_small()
+    train, test = as_digits(digits)
+    typer.echo(f"{len(train.X):,} MNIST digits to learn from, {len(test.X):,} to test on")
+    augmenter, sizes = learn(train, seed), Sizes()
+    typer.echo(f"training classifiers on the digits and {sizes.n_new:,} new ones")
+    outcome = run_contest(train, test, augmenter, sizes=sizes, seed=seed)
+    for line in (*format_table(outcome), *(claim(outcome, name) for name in CLASSIFIERS)):
+        typer.echo(line)
+    versions = draw_versions(train, augmenter, outcome)
+    if picture is not None:
+        save_figure(versions, picture, dpi=90)
+    model_path = output.with_suffix(".dwm")
+    # `dreamwarp explore` loads digits as uint8: those are the samples that the model will know,
+    # rather than their float32 copies, which have the same order.
+    augmenter.model_.with_settings(samples=fingerprint(digits.X)).save(model_path)
+    write_report(
+        study_of(augmenter), output, model_name=os.fspath(model_path), data_name="mnist-small",
+        preface=lambda page: write_comparison(page, versions, train, test, outcome, augmenter),
+    )  # fmt: skip
+    typer.echo(f"done in {time.perf_counter() - start:.0f} s; the report is {output}")
+    typer.echo(f"to explore the model: dreamwarp explore {model_path} mnist-small")
+
+
+def learn(train: Part, seed: int) -> Augmenter:
+    """Fit an augmenter with default settings."""
+    typer.echo("aligning neighbours and learning their warps")
+    augmenter = Augmenter(seed=seed).fit(train.X, train.y)
+    alignments = augmenter.alignments_
+    left = alignments.loss_after.sum() / alignments.loss_before.sum()
+    typer.echo(f"{len(alignments):,} pairs aligned: {left:.0%} of their squared difference remains")
+    typer.echo(
+        f"strength for a nearest neighbour: {augmenter.strength_:g}, for networks: "
+        f"{augmenter.model_.network_strength:.3g}"
+    )
+    return augmenter
 
 
 def run_contest(
@@ -85,7 +142,8 @@ def run_contest(
     }
     tasks = [(name, join(train, more[kind][name]), test) for kind in more for name in CLASSIFIERS]
     found = iter(_mistakes_of_all(tasks, sizes.n_updates, seed, "testing"))
-    return Outcome({kind: {name: next(found) for name in CLASSIFIERS} for kind in more}, elastic)
+    mistakes = {kind: {name: next(found) for name in CLASSIFIERS} for kind in more}
+    return Outcome(mistakes, elastic, sizes)
 
 
 # -- digits
@@ -162,8 +220,6 @@ def _mistakes_of_all(
 
     A network has one hidden layer and takes about ``n_updates`` steps.
     """
-    from sklearn.neighbors import KNeighborsClassifier
-    from sklearn.neural_network import MLPClassifier
 
     def work(task: Task) -> NDArray[np.bool_]:
         name, (X, y), test = task
@@ -228,3 +284,83 @@ def find_saved(outcome: Outcome, test: Part, n: int) -> NDArray[Any]:
     labels = test.y[saved]
     ranks = [np.count_nonzero(labels[:k] == label) for k, label in enumerate(labels)]
     return np.sort(saved[np.lexsort((labels, ranks))][:n])
+
+
+# -- the page
+
+
+def write_comparison(
+    page: Page, versions: Figure, train: Part, test: Part, outcome: Outcome, augmenter: Augmenter
+) -> None:
+    """Write the errors as a table, how they were measured, and digits that warps rescue."""
+    page.heading("Do new digits help?")
+    page.figure(
+        versions,
+        "Training digits; the same digits under elastic noise, tuned for the network; and under "
+        "learned warps.",
+    )
+    sizes, errors = outcome.sizes, outcome.error_table()
+    page.table(
+        ("trained on", *CLASSIFIERS),
+        [
+            (kind, *(f"{error:.2f} %" for error in row))
+            for kind, row in zip(outcome.mistakes, errors, strict=True)
+        ],
+        best=errors.argmin(axis=0).tolist(),
+    )
+    claims = ". ".join(claim(outcome, name).capitalize() for name in CLASSIFIERS)
+    page.text(
+        f"Error on {len(test.X):,} test digits. {claims}. ± is one standard error over the test "
+        "digits."
+    )
+    chosen = ", ".join(
+        f"{width:g} px wide and {amplitude:g} px strong for the {name}"
+        for name, (width, amplitude) in outcome.elastic.items()
+    )
+    page.text(
+        f"{sizes.n_new:,} new digits in each case. Elastic noise: the best of {len(sizes.elastic)} "
+        f"settings on {sizes.held_out:.0%} of the training digits, held out: {chosen}. "
+        "Learned warps have the strengths that the augmenter found on held-out training digits: "
+        f"{augmenter.strength_:g} for the nearest neighbour, "
+        f"{augmenter.model_.network_strength:.3g} for the network."
+    )
+    saved = find_saved(outcome, test, N_SAVED)
+    if len(saved):
+        page.subheading("Test digits that learned warps rescue")
+        page.figure(
+            draw_saved(train, test.X[saved], augmenter, sizes),
+            "Top: test digits. Middle: the nearest training digit, of the wrong class. Bottom: "
+            "the nearest among training and new digits, of the right class.",
+        )
+
+
+def draw_versions(train: Part, augmenter: Augmenter, outcome: Outcome) -> Figure:
+    """Draw a training digit of each class, and versions by elastic noise and by learned warps."""
+    firsts = np.unique(train.y, return_index=True)[1]
+    originals, n = Part(train.X[firsts], train.y[firsts]), len(firsts)
+    rows = [("original", originals.X)]
+    for k in range(N_VERSIONS):
+        made = deform(originals, outcome.elastic[NETWORK], n, seed=k)
+        rows.append(("" if k else "elastic noise", made.X))
+    for k in range(N_VERSIONS):
+        made = warp_by_class(originals, augmenter, n, first=k * n)
+        rows.append(("" if k else "learned warps", made.X))
+    return _draw_rows(rows)
+
+
+def draw_saved(train: Part, digits: NDArray[Any], augmenter: Augmenter, sizes: Sizes) -> Figure:
+    """Draw test digits, their nearest training digits, and the nearest with new digits added."""
+    rows = [("test digits", digits)]
+    everything = np.concatenate([train.X, augmenter.sample(sizes.n_new)[0]])
+    for name, X in (("nearest before", train.X), ("nearest after", everything)):
+        finder = NearestNeighbors(n_neighbors=1).fit(X.reshape(len(X), -1))
+        nearest = finder.kneighbors(digits.reshape(len(digits), -1), return_distance=False)
+        rows.append((name, X[nearest[:, 0]]))
+    return _draw_rows(rows)
+
+
+def _draw_rows(rows: list[tuple[str, NDArray[Any]]]) -> Figure:
+    """Draw rows of images (n, rows, columns) with labels."""
+    show = partial(draw_sample, look=Look(0.0, 1.0, True))
+    cells = [(name, [partial(show, values=image[None]) for image in X]) for name, X in rows]
+    return draw_table((1.0, 1.0), cells, height=0.62)
