@@ -98,12 +98,17 @@ class Arrays:
 
     def encode(self, sample: Array, view: View) -> dict[str, Any]:
         """A sample for the browser."""
-        return self.encode_values(self.cut(sample, view))
+        return self.encode_values(self.cut(sample, view)) | self.proportions(sample, view)
 
     def encode_all(self, samples: Sequence[Array], view: View) -> dict[str, Any]:
         """Samples for the browser, as one array: as many as fit into an answer."""
         cut = [self.cut(sample, view) for sample in samples]
-        return self.encode_values(np.stack(cut[: max(1, MAX_VALUES // cut[0].size)]))
+        shown = np.stack(cut[: max(1, MAX_VALUES // cut[0].size)])
+        return self.encode_values(shown) | self.proportions(samples[0], view)
+
+    def proportions(self, sample: Array, view: View) -> dict[str, float]:
+        """Width relative to height, if pixels are not square."""
+        return {}
 
     def encode_values(self, values: Array) -> dict[str, Any]:
         """Values as uint8, scaled from the lowest to the highest of the data."""
@@ -251,18 +256,10 @@ class Volumes(Images):
     uploads = ".npy,.nii,.gz"
     read_code = 'dw.data.read_volume("yours.nii.gz")[0]'
 
-    def encode(self, sample: Array, view: View) -> dict[str, Any]:
-        """A slice for the browser."""
-        return super().encode(sample, view) | {"aspect": self.aspect(sample, view)}
-
-    def encode_all(self, samples: Sequence[Array], view: View) -> dict[str, Any]:
-        """Slices for the browser, as one array."""
-        return super().encode_all(samples, view) | {"aspect": self.aspect(samples[0], view)}
-
-    def aspect(self, sample: Array, view: View) -> float:
+    def proportions(self, sample: Array, view: View) -> dict[str, float]:
         """Width of a slice relative to its height; voxels need not be cubes."""
         height, width = np.array(self.subject.look.extent(sample.shape[1:]))[view.in_plane]
-        return float(width / height)
+        return {"aspect": float(width / height)}
 
     def cut(self, values: Array, view: View) -> Array:
         """The slice that is shown: (channels, rows, columns)."""

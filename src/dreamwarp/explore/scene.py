@@ -216,11 +216,12 @@ class Scene:
     def align(self, code: int, first: int, second: int, view: View = MIDDLE) -> dict[str, Any]:
         """Align one sample of a class to another; return both, the warped source and losses."""
         ends = self.index(code, first), self.index(code, second)
-        found = self._align(*ends)
+        found, source, target = self._align(*ends), self.sample(ends[0]), self.sample(ends[1])
         theta, before, after = (
-            found.theta[0], float(found.loss_before[0]), float(found.loss_after[0]),
-        )  # fmt: skip
-        source, target = self.sample(ends[0]), self.sample(ends[1])
+            found.theta[0],
+            float(found.loss_before[0]),
+            float(found.loss_after[0]),
+        )
         return {
             "source": self.kind.encode(source, view),
             "target": self.kind.encode(target, view),

@@ -104,10 +104,13 @@ def draw_alignment(
         spread = displacement_spread(space, alignments.chains[index].reshape(-1, space.dim), shape)
         unit = ("samples", "pixels", "voxels")[space.ndim - 1]
         title = f"spread, up to {spread.max():.2g} {unit}"
-        panels[title] = partial(_draw_spread, spread=spread, look=look)
+        limits = 0.0, float(spread.max()) or 1.0
+        panels[title] = partial(
+            sheets.draw_shades, values=spread, colors=SPREAD, limits=limits, look=look
+        )
         traces = alignments.log_posteriors[index]
-        limits = Look(float(traces.min()), float(traces.max()) + 1e-9, is_ink=False)
-        panels["log-posterior of chains"] = partial(sheets.draw_sample, values=traces, look=limits)
+        span = Look(float(traces.min()), float(traces.max()) + 1e-9, is_ink=False)
+        panels["log-posterior of chains"] = partial(sheets.draw_sample, values=traces, look=span)
     panels["summary"] = partial(_write_lines, lines=list(describe_alignment(alignments, index)))
     height = {1: 1.5, 2: 2.0, 3: 1.3}[space.ndim]
     n_columns = 2 if space.ndim == 3 else len(panels) // 2
@@ -153,19 +156,11 @@ def _list_panels(
     }
 
 
-def _draw_spread(axes: Axes, box: sheets.Area, spread: Array, look: Look) -> None:
-    largest = float(spread.max()) or 1.0
-    if spread.ndim == 1:
-        sheets.draw_sample(axes, box, spread[None], Look(0.0, largest, is_ink=False))
-    else:
-        sheets.draw_shades(axes, box, spread, SPREAD, (0.0, largest), look)
-
-
 def _write_lines(axes: Axes, box: sheets.Area, lines: Sequence[str]) -> None:
     """Write text into a box, from its top."""
     n_letters = int(box.width / INCHES_PER_LETTER)
     words = "\n".join(part for line in lines for part in textwrap.wrap(line, n_letters))
-    sheets.write(axes, box.x, box.y, words, size=8.5, align="left", valign="top")
+    sheets.write(axes, box.x, box.y, words, size=8.5, va="top")
 
 
 def describe_alignment(alignments: Alignments, index: int = 0) -> Iterator[str]:

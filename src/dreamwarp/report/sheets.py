@@ -140,14 +140,12 @@ def draw_difference(axes: Axes, box: Area, first: Array, second: Array, look: Lo
 
 
 def draw_shades(
-    axes: Axes,
-    box: Area,
-    values: Array,
-    colors: Colormap,
-    limits: tuple[float, float],
-    look: Look,
+    axes: Axes, box: Area, values: Array, colors: Colormap, limits: tuple[float, float], look: Look
 ) -> None:
-    """Draw values (*spatial) of 2 or 3 axes as shades of the lowest to the highest colour."""
+    """Draw values (*spatial) as shades of the lowest to the highest colour; signals as a graph."""
+    if values.ndim == 1:
+        draw_sample(axes, box, values[None], Look(*limits, is_ink=False))
+        return
     for plane, section in sections(values[None], box, look.extent(values.shape)):
         _show(axes, plane.box, section[0], colors, *limits)
 
@@ -360,15 +358,15 @@ def draw_table(
     bottom = top + len(rows) * (height + GAP) - GAP + MARGIN
     figure, axes = new_sheet(full, bottom)
     for column, words in titles:
-        write(axes, starts[column], top - 0.15, words, align="left")
+        write(axes, starts[column], top - 0.15, words)
     for number, (label, (_, cells)) in enumerate(zip(labels, rows, strict=True)):
         y = top + number * (height + GAP)
-        write(axes, left - 0.1, y + height / 2, label, size=10, align="right")
+        write(axes, left - 0.1, y + height / 2, label, size=10, ha="right")
         for x, cell in zip(starts, cells, strict=False):
             cell(axes, Area(x, y, width, height))
         if notes:
             x = starts[-1] + width + 2 * GAP
-            write(axes, x, y + height / 2, notes[number], size=8.5, align="left")
+            write(axes, x, y + height / 2, notes[number], size=8.5)
     return figure
 
 
@@ -385,7 +383,7 @@ def draw_panels(
     for number, (title, cell) in enumerate(panels.items()):
         row, column = divmod(number, n_columns)
         box = Area(MARGIN + column * step_x, top + row * step_y, width, height)
-        write(axes, box.x, box.y - 0.12, title, align="left")
+        write(axes, box.x, box.y - 0.12, title)
         cell(axes, box)
     return figure
 
@@ -394,20 +392,11 @@ def draw_panels(
 
 
 def write(
-    axes: Axes,
-    x: float,
-    y: float,
-    words: str,
-    *,
-    size: float = 9.0,
-    align: str = "center",
-    valign: str = "center",
+    axes: Axes, x: float, y: float, words: str, *, size: float = 9.0, **alignment: Any
 ) -> None:
-    """Write text at a position of a sheet."""
-    axes.text(
-        x, y, words, fontsize=size, color=figures.INK, horizontalalignment=align,
-        verticalalignment=valign, linespacing=1.4,
-    )  # fmt: skip
+    """Write text at a position of a sheet: by default to the right of it, and centred in height."""
+    style = {"fontsize": size, "color": figures.INK, "linespacing": 1.4, "va": "center"}
+    axes.text(x, y, words, **{**style, **alignment})
 
 
 def join_labels(labels: Iterable[object]) -> str:

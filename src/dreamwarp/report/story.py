@@ -54,9 +54,10 @@ def write_report(
     """
     target = check_page_path(path)
     outliers = find_odd(study)
+    found = list(find_warnings(study, outliers))
     name = data_name or study.subject.source.data.name
     page = Page(f"What dreamwarp learned from {Path(name).name or name}")
-    add_summary(page, study, outliers)
+    add_summary(page, study, len(found))
     if preface is not None:
         preface(page)
     sections = (add_data, add_samples, add_components, add_alignments, add_strength)
@@ -64,7 +65,7 @@ def write_report(
         for add_section in sections:
             add_section(page, study)
             advance(1)
-    add_warnings(page, study, outliers)
+    add_warnings(page, study, found, outliers)
     add_next_steps(page, study, model_name or "MODEL", data_name or "DATA")
     return page.save(target)
 
@@ -72,11 +73,10 @@ def write_report(
 # -- sections
 
 
-def add_summary(page: Page, study: Study, outliers: list[Outlier]) -> None:
+def add_summary(page: Page, study: Study, n_warnings: int) -> None:
     """Add the verdict, a few numbers and the contents."""
     verdict = study.judgement.verdict
     page.note(_sentence(str(verdict)), "good" if verdict.probably else "")
-    n_warnings = len(list(find_warnings(study, outliers)))
     page.facts(
         [
             (f"{study.n_all:,}", "samples"),
@@ -104,11 +104,7 @@ def add_data(page: Page, study: Study) -> None:
             f"The pairs below are of {len(subject.X):,} of them, balanced over classes. Use a "
             "larger --max-samples for more."
         )
-    page.figure(
-        draw_members(study),
-        f"Random {kind} of each class.",
-        is_photo=subject.is_color,
-    )
+    page.figure(draw_members(study), f"Random {kind} of each class.", is_photo=subject.is_color)
 
 
 def draw_members(study: Study) -> Figure:
@@ -125,18 +121,15 @@ def draw_members(study: Study) -> Figure:
 def add_samples(page: Page, study: Study) -> None:
     """Show new samples."""
     page.heading("New samples")
-    strength = warped.shown_strength(study.model, None)
     page.text(
         "A new sample is an old one under a random warp of its class. Warps bend and stretch; they "
         "never tear or fold."
     )
-    figure = warped.draw_samples(
-        study.model, study.whole.source.data, n_versions=min(8, _n_columns(study))
-    )
+    n_versions = min(8, _n_columns(study))
     page.figure(
-        figure,
+        warped.draw_samples(study.model, study.whole.source.data, n_versions=n_versions),
         "Left: a typical sample of each class. Right: random warps of it, at strength "
-        f"{strength:g}.",
+        f"{warped.shown_strength(study.model, None):g}.",
         is_photo=study.subject.is_color,
     )
 
@@ -282,10 +275,9 @@ def add_strength(page: Page, study: Study) -> None:
     )
 
 
-def add_warnings(page: Page, study: Study, outliers: list[Outlier]) -> None:
+def add_warnings(page: Page, study: Study, found: list[str], outliers: list[Outlier]) -> None:
     """List warnings, and show outliers."""
     page.heading("Warnings")
-    found = list(find_warnings(study, outliers))
     if not found:
         page.text("None: every class has enough pairs, they align, and there are no outliers.")
     for words in found:
