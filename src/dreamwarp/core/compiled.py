@@ -116,7 +116,7 @@ class _KernelCache(FunctionCache):
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__(function)
         name = f"{self._impl.filename_base}.{_kernel_stamp()[:8]}"
-        self._cache_file = _KernelFiles(Path(self._cache_path, name))
+        self._cache_file: Any = _KernelFiles(Path(self._cache_path, name))
 
 
 def _compiler(**options: Any) -> Callable[[Callable[..., Any]], Any]:
