@@ -272,6 +272,7 @@ EARLIER = {
     "the same, equal brightness, networks at strength 1.25": "fixed_strength",
     "the same, networks' strength by held-out samples": "linear",
     "the same, cubic interpolation for networks": "as_learned",
+    "the same, flattened spectra for networks": "one_factor",
 }
 
 
@@ -281,7 +282,7 @@ def format_earlier(archive: lab.Archive) -> str:
     archives = {
         title: lab.Archive(folder / name / "few_labels", archive.protocol)
         for title, name in EARLIER.items()
-    } | {"the same, flattened spectra for networks (the default)": archive}
+    } | {"the same, stronger for networks with few samples (the default)": archive}
     titles = [f"{s.replace('/', ', ')}: {j}" for s in SUMMARY for j in judges_of(s)]
     rows, lines = [], [f"| learned, all defaults | {' | '.join(titles)} |"]
     for title, one in archives.items():

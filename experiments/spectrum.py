@@ -1,8 +1,9 @@
 """Question: which spectrum of learned warps, and which strength, suits networks.
 
-MLPs are trained with `LearnedWarp` at several powers of the variances of the warps, all at the
-default strength, in two draws that are in no other table. Two more strengths, 0.7 and 1.4 times the
-default, at the default power, show how far the default is from the best.
+MLPs are trained with `LearnedWarp` at several powers of the variances of the warps, in two draws
+that are in no other table, and at several strengths. These are multiples of what was the default
+before this study: 1.5 times the strength at which a nearest neighbour has the lowest smoothed error
+on held-out samples, shrunk toward the strength expected for the number of samples.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import numpy as np
 
 import dreamwarp as dw
 from dreamwarp.align.prior import mass_matrix
+from dreamwarp.augment.verdict import Judgement, expected_strength
 from dreamwarp.core.defaults import NETWORK_SPECTRUM_POWER
 from experiments import classifiers, lab
 from experiments.rivals import learn, warp_for_networks
-from experiments.tasks import load_task
+from experiments.tasks import Task, load_task
 
 TASKS = ("mnist-100", "fashion-100", "letters-10")
 POWERS, FACTORS = (1.0, 0.7, NETWORK_SPECTRUM_POWER, 0.3), (0.7, 1.0, 1.4)
@@ -25,7 +27,7 @@ DRAWS = (7, 8)
 
 
 class Trial(NamedTuple):
-    """One network; ``factor`` is on the default strength."""
+    """One network; ``factor`` is on :func:`former_strength`."""
 
     task: str
     power: float
@@ -41,13 +43,21 @@ def run(trial: Trial) -> dict[str, Any]:
     """Error of an MLP on other samples, and how many components the warps vary along."""
     task = load_task(trial.task, trial.draw)
     model = learn(task.name, task.draw, task, judged=True).model_
-    strength = trial.factor * model.network_strength
+    strength = trial.factor * former_strength(model, task)
     options = {"strength": strength, "spectrum_power": trial.power}
     deform = warp_for_networks(task, model, trial.draw, **options)
     judge = task.judges.get("others", task.validation)
     found = classifiers.train("MLP", task, deform, {"error": judge}, trial.draw, trial.n_steps)
     n_components = count_components(model.flattened(trial.power))
     return {"error": found["error"], "strength": strength, "components": n_components}
+
+
+def former_strength(model: dw.WarpModel, task: Task) -> float:
+    """The default strength for networks before this study."""
+    strength, error = Judgement.from_text(model.settings["judgement"]).lowest
+    expected = 1.1 * expected_strength(len(task.train.y), len(model.classes))
+    share = 1.0 / (1.0 + (error / 0.3) ** 2)
+    return float(expected * (1.5 * strength / expected) ** share)
 
 
 def count_components(model: dw.WarpModel) -> float:
@@ -69,8 +79,9 @@ def format_table(archive: lab.Archive) -> str:
             found = [archive.find(Trial(task, power, factor, draw)) for draw in DRAWS]
             known = [one for one in found if one is not None]
             errors = ", ".join(f"{100 * one['error']:.2f}" for one in known)
+            strengths = ", ".join(f"{one['strength']:.2f}" for one in known)
             mean = np.mean([one["components"] for one in known]) if known else np.nan
-            cells.append(f"{errors} ({mean:.1f} components)" if known else "")
+            cells.append(f"{errors} (at {strengths}; {mean:.1f} components)" if known else "")
         if any(cells):
             lines.append(f"| {task} | {' | '.join(cells)} |")
     return "\n".join(lines) if len(lines) > 2 else ""

@@ -28,7 +28,7 @@ from dreamwarp.augment.folds import (
 from dreamwarp.augment.judge_nearest import smooth_errors
 from dreamwarp.augment.race import STRENGTHS, STRONGER, Errors, Race
 from dreamwarp.augment.verdict import (
-    NETWORK_EXPECTED,
+    LOWEST_FRACTION,
     NETWORK_FACTOR,
     NOTHING_HELD_OUT,
     Judgement,
@@ -449,12 +449,15 @@ def test_the_error_of_the_lowest_point_is_its_spread() -> None:
 
 
 def test_networks_get_what_is_expected_unless_held_out_samples_know_better() -> None:
-    sure = network_strength((0.6, 1e-6), 1000, 10)
-    assert sure == pytest.approx(NETWORK_FACTOR * 0.6)
     expected = network_strength((0.6, math.inf), 1000, 10)
-    assert expected == pytest.approx(NETWORK_EXPECTED * expected_strength(1000, 10))
-    assert sure < network_strength((0.6, 0.3), 1000, 10) < expected
-    assert network_strength((1.0, math.inf), 100, 10) > expected
+    assert expected == pytest.approx(NETWORK_FACTOR * LOWEST_FRACTION * expected_strength(1000, 10))
+    sure, unsure = (network_strength((0.6, error), 1000, 10) for error in (1e-6, 0.3))
+    assert NETWORK_FACTOR * 0.6 < sure < unsure < expected
+
+
+def test_networks_get_stronger_warps_if_samples_are_few() -> None:
+    few, many = (network_strength((0.8, 0.1), n, 10) for n in (100, 1000))
+    assert 1.3 * many < few < 1.5 * many
 
 
 def test_a_judgement_without_a_lowest_point_is_read() -> None:
