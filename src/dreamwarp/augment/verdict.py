@@ -48,11 +48,10 @@ CLOSE = 0.5
 N_EXPECTED, EXPECTED_POWER = 500, 12
 # Networks do best with about NETWORK_FACTOR times the strength at which a nearest neighbour has the
 # lowest smoothed error, with NETWORK_SAMPLES samples per class, and with more if samples are fewer;
-# see :func:`network_strength`. For MNIST and Fashion-MNIST with 100 samples per class and letters
-# of fonts with 10, an MLP did best at about 1.3, 0.8 and 3, and the lowest errors were at about 0.9,
-# 0.6 and 1.1, in draws apart from those of the study; see docs/experiments.md. The factor also
-# compensates for how a nearest neighbour is judged: with few copies and, by default, with warps of
-# templates.
+# see :func:`network_strength`. For MNIST and Fashion-MNIST with 100 samples per class, and letters
+# with 10, an MLP did best at about 1.3, 0.8 and 3, and the lowest errors were at about 0.9, 0.6 and
+# 1.1, in draws apart from those of the study; see docs/experiments.md. The factor also compensates
+# for how a nearest neighbour is judged: with few copies and, by default, with warps of templates.
 NETWORK_FACTOR, NETWORK_SAMPLES, NETWORK_POWER = 1.4, 100, 10
 # A nearest neighbour has its lowest smoothed error at about this fraction of the expected strength.
 LOWEST_FRACTION = 0.72
