@@ -55,7 +55,7 @@ def run(trial: Trial) -> dict[str, Any]:
 def former_strength(model: dw.WarpModel, task: Task) -> float:
     """The default strength for networks before this study."""
     strength, error = Judgement.from_text(model.settings["judgement"]).lowest
-    expected = 1.1 * expected_strength(len(task.train.y), len(model.classes))
+    expected = 1.1 * expected_strength(len(task.y), len(model.classes))
     share = 1.0 / (1.0 + (error / 0.3) ** 2)
     return float(expected * (1.5 * strength / expected) ** share)
 
