@@ -140,12 +140,17 @@ def precision() -> str:
 
 
 def build(classifier: str, task: Task) -> Any:
-    """An untrained network: an MLP of 3 x 512 units, the paper's ConvNet, or `make_network`'s."""
+    """An untrained network: an MLP of 3 x 512 units, the paper's ConvNet, or `make_network`'s.
+
+    The paper's ConvNet takes images of 16 x 16 pixels and more; for other samples "ConvNet" is
+    `make_network`'s.
+    """
     from torch import nn
 
     from dreamwarp.torch.networks import make_network
 
-    if classifier == "small ConvNet" or (classifier == "ConvNet" and task.n_axes != 2):
+    too_small = task.n_axes != 2 or min(task.X.shape[1:]) < 16
+    if classifier == "small ConvNet" or (classifier == "ConvNet" and too_small):
         return make_network(1, task.X.shape[1:], task.n_classes)
     n_pixels = int(np.prod(task.X.shape[1:]))
     if classifier == "MLP":

@@ -62,6 +62,7 @@ PLAN: dict[str, tuple[str, ...]] = {
     "mnist-500/1-NN": ALL,
     "digits-10/1-NN": ALL,
     "digits-10/MLP": ALL,
+    "digits-10/ConvNet": MAIN,
     "letters-10/1-NN": ALL,
     "letters-10/MLP": ALL,
     "letters-10/ConvNet": MAIN,
