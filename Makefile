@@ -111,6 +111,8 @@ $(VENV)/.dev: $(VENV)/.plain
 	@$(INSTALL) $(PROJECT) '.[dev,torch]'
 	@# Without its dependencies, among them a torch of its own choice.
 	@$(INSTALL) --no-deps torchvision
+	@echo "compiling for series and volumes (a minute, once)"
+	@$(BIN)/dreamwarp compile --cells 10 & $(BIN)/dreamwarp compile --cells 3x3x3 && wait
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.dev

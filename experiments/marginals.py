@@ -12,7 +12,10 @@ learned from.
 - "MAP", "Laplace": the covariance of posterior modes, or draws, as `WarpModel.fit` makes it.
 - "EM, pooled" and "EM, per class": empirical Bayes; per class is what `Augmenter` learns.
 
-Warps per template say nothing of samples that are held out: those get the warps of their class.
+Warps per template are not defined for held-out samples. Half of the samples are therefore
+templates, and each is paired with its nearest held-out sample: "per template" is the mixture of
+``model.template`` as `Augmenter` sets it, from the template's neighbours among the other templates.
+On the same pairs, "per class" is as above, from random pairs or from pairs of neighbours.
 """
 
 from __future__ import annotations
@@ -22,19 +25,24 @@ import json
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 
 import dreamwarp as dw
 from benchmarks.readme import README, fill
 from dreamwarp.align.evidence import Evidence, EvidenceFinder
 from dreamwarp.align.images import simplify
-from dreamwarp.align.pairs import random_pairs
+from dreamwarp.align.pairs import neighbor_pairs, random_pairs
+from dreamwarp.augment.learning import EB_CLASS_PAIRS, EB_DRIFT
+from dreamwarp.core.defaults import N_NEIGHBORS
 from dreamwarp.core.files import write_beside
 from dreamwarp.model import empirical_bayes as eb
+from dreamwarp.model.template import TemplateMixture
 from experiments.split import paper_split
 from experiments.tasks import find_series
 
@@ -46,8 +54,9 @@ examples:
   python -m experiments.marginals --smoke  one small set; nothing is written
 """
 ROWS = ("prior", "MAP", "Laplace", "EM, pooled", "EM, per class")
-# Pairs that are aligned, at most.
-N_PAIRS = 3000
+TEMPLATE_ROWS = ("EM, per class", "EM of neighbours, per class", "per template")
+# Pairs that are aligned, and templates that are judged, at most.
+N_PAIRS, N_TEMPLATES = 3000, 1000
 DISPLACEMENT = 0.08
 
 Array = NDArray[Any]
@@ -77,47 +86,78 @@ SETS: dict[str, tuple[Callable[[], Labelled], tuple[int, ...]]] = {
 }
 
 
+@dataclass(frozen=True)
+class Study:
+    """A data set, the noise and the prior that empirical Bayes finds for it."""
+
+    prior: dw.SmoothPrior
+    X: Array  # as `Augmenter` aligns them
+    codes: Array
+    edges: Array  # random pairs
+    pool: eb.Pool
+
+    @classmethod
+    def of(cls, X: Array, y: Array, cells: tuple[int, ...]) -> Study:
+        """Align some of the random pairs of a data set."""
+        space = dw.WarpSpace(cells, boundary="free")
+        prior = dw.SmoothPrior(space, displacement=DISPLACEMENT)
+        codes = np.unique(y, return_inverse=True)[1]
+        edges = random_pairs(codes, N_PAIRS)
+        X = simplify(space, X, alike=edges)
+        finder = EvidenceFinder.for_images(
+            prior, X, edges, similarity="ssd", sigma="auto", max_steps=50, progress=False
+        )
+        pool = eb.find_pool(finder, edges, codes[edges[:, 0]], displacements=eb.DISPLACEMENTS)
+        return cls(prior, X, codes, edges, pool)
+
+    def find(self, edges: Array) -> Evidence:
+        """Evidence of pairs at their modes under the pool."""
+        return self.pool.finder.find(edges, self.pool.covariance, sigma=self.pool.sigma)
+
+    def learn_classes(self, evidence: Evidence, edges: Array) -> tuple[Array, dict[int, Array]]:
+        """Covariances of u by empirical Bayes from these pairs: of the pool, and by class."""
+        smooth, frame = self.pool.finder.smooth_prior, self.pool.finder.frame
+        codes = self.codes[edges[:, 0]]
+        best = eb.choose_displacement(evidence, edges, smooth, eb.DISPLACEMENTS)
+        target = (best / smooth.displacement) ** 2 * np.eye(frame.rank)
+        pool = eb.fit_pool_covariance(evidence, target, 15, target=target)
+        pool_pairs = eb.choose_pool_pairs(evidence, edges, codes, pool, None)
+        return pool, {
+            int(code): eb.fit_class_covariance(
+                evidence, np.flatnonzero(codes == code), pool, pool_pairs, None
+            )
+            for code in np.unique(self.codes)
+        }
+
+
 def compare(X: Array, y: Array, cells: tuple[int, ...]) -> dict[str, Any]:
-    """Mean log-marginal per held-out pair, by row, relative to the prior, with standard errors."""
-    space = dw.WarpSpace(cells, boundary="free")
-    prior = dw.SmoothPrior(space, displacement=DISPLACEMENT)
-    codes = np.unique(y, return_inverse=True)[1]
-    edges = random_pairs(codes, N_PAIRS)
-    X = simplify(space, X, alike=edges)
-    pair_codes = codes[edges[:, 0]]
-    finder = EvidenceFinder.for_images(
-        prior, X, edges, similarity="ssd", sigma="auto", max_steps=50, progress=False
-    )
-    pool = eb.find_pool(finder, edges, pair_codes, displacements=eb.DISPLACEMENTS)
-    finder = pool.finder
-    evidence = finder.find(edges, pool.covariance, sigma=pool.sigma)
-    gains: dict[str, list[Array]] = {row: [] for row in ROWS}
-    for train, test in eb.split_by_sample(edges, 2):
-        found = judge_fold(prior, finder, X, evidence, edges, pair_codes, train, test)
-        for row, values in found.items():
-            gains[row].append(values - found["prior"])
-    joined = {row: np.concatenate(values) for row, values in gains.items()}
+    """Mean log-marginals relative to the prior, with standard errors: by row, and of templates."""
+    study = Study.of(X, y, cells)
+    evidence, edges = study.find(study.edges), study.edges
+    folds = [
+        judge_fold(study, evidence, train, test) for train, test in eb.split_by_sample(edges, 2)
+    ]
+    halves = np.random.default_rng(0).integers(2, size=len(X)).astype(bool)
+    templates = [judge_templates(study, evidence, half) for half in (halves, ~halves)]
     return {
-        "n_pairs": len(edges),
-        "rows": {
-            row: {"mean": float(g.mean()), "error": float(g.std(ddof=1) / np.sqrt(len(g)))}
-            for row, g in joined.items()
-        },
-    }
+        "n_pairs": len(edges), "rows": summarize(folds), "templates": summarize(templates),
+    }  # fmt: skip
 
 
-def judge_fold(
-    prior: dw.SmoothPrior,
-    finder: EvidenceFinder,
-    X: Array,
-    evidence: Evidence,
-    edges: Array,
-    codes: Array,
-    train: Array,
-    test: Array,
-) -> dict[str, Array]:
+def summarize(folds: list[dict[str, Array]]) -> dict[str, dict[str, float]]:
+    """Mean and standard error over the pairs of all folds, relative to the prior."""
+    out = {}
+    for row in folds[0]:
+        gains = np.concatenate([fold[row] - fold["prior"] for fold in folds])
+        error = gains.std(ddof=1) / np.sqrt(len(gains))
+        out[row] = {"mean": float(gains.mean()), "error": float(error)}
+    return out
+
+
+def judge_fold(study: Study, evidence: Evidence, train: Array, test: Array) -> dict[str, Array]:
     """Log-marginals of the pairs ``test`` under what was learned from the pairs ``train``."""
-    space, frame = prior.space, finder.frame
+    prior, X, edges, frame = study.prior, study.X, study.edges, study.pool.finder.frame
+    space, codes = prior.space, study.codes[edges[:, 0]]
 
     def judge(covariance_of: Callable[[int], Array]) -> Array:
         values = np.empty(len(test))
@@ -144,15 +184,7 @@ def judge_fold(
 
         return covariance_of
 
-    seen = evidence.only(train)
-    best = eb.choose_displacement(seen, edges[train], finder.smooth_prior, eb.DISPLACEMENTS)
-    target = (best / finder.smooth_prior.displacement) ** 2 * np.eye(frame.rank)
-    pool = eb.fit_pool_covariance(seen, target, 15, target=target)
-    pool_pairs = eb.choose_pool_pairs(seen, edges[train], codes[train], pool, None)
-    own = {
-        code: eb.fit_class_covariance(evidence, train[codes[train] == code], pool, pool_pairs, None)
-        for code in np.unique(codes)
-    }
+    pool, own = study.learn_classes(evidence.only(train), edges[train])
     return {
         "prior": judge(lambda code: frame.pull(prior.covariance)),
         "MAP": judge(by_pairs("map")),
@@ -160,6 +192,76 @@ def judge_fold(
         "EM, pooled": judge(lambda code: pool),
         "EM, per class": judge(lambda code: own[code]),
     }
+
+
+def judge_templates(study: Study, evidence: Evidence, half: Array) -> dict[str, Array]:
+    """Log-marginals of pairs of a template, a sample of ``half``, and the nearest other sample."""
+    prior, frame, codes = study.prior, study.pool.finder.frame, study.codes
+    inside = half[study.edges].all(axis=1)
+    random = study.learn_classes(evidence.only(inside), study.edges[inside])[1]
+    members = np.flatnonzero(half)
+    edges = members[neighbor_pairs(study.X[members], codes[members], n_neighbors=N_NEIGHBORS)]
+    near = study.learn_classes(study.find(edges), edges)[1]
+    theta = dw.align_pairs(
+        prior.space, study.X, study.X, edges=edges, prior=prior, progress=False
+    ).theta
+    pairs = nearest_outside(study, half)
+    judged = study.find(pairs)
+    found = {row: np.empty(len(pairs)) for row in ("prior", *TEMPLATE_ROWS)}
+    wide = frame.pull(prior.covariance)
+    for code in np.unique(codes[pairs[:, 0]]):
+        mine = np.flatnonzero(codes[pairs[:, 0]] == code)
+        for row, covariance in zip(found, (wide, random[code], near[code]), strict=False):
+            found[row][mine] = judged.condition(covariance, mine).log_marginals
+        own = codes[edges[:, 0]] == code
+        mixture = TemplateMixture(
+            factor=np.linalg.cholesky(random[code]), theta=theta[own] @ frame.inverse.T,
+            edges=edges[own], weights=np.ones(own.sum()), class_pairs=EB_CLASS_PAIRS,
+            drift=EB_DRIFT,
+        )  # fmt: skip
+        for k in mine:
+            found["per template"][k] = judge_template(mixture, judged.only([k]), pairs[k, 0])
+    return found
+
+
+def nearest_outside(study: Study, half: Array) -> Array:
+    """Pairs of a sample of ``half`` and the nearest other sample of its class, at most so many."""
+    flat, pairs = study.X.reshape(len(study.X), -1), []
+    for code in np.unique(study.codes):
+        own = study.codes == code
+        templates, others = np.flatnonzero(own & half), np.flatnonzero(own & ~half)
+        if len(templates) > 1 and len(others):
+            nearest = cdist(flat[templates], flat[others]).argmin(axis=1)
+            pairs.append(np.stack([templates, others[nearest]], axis=1))
+    joined = np.concatenate(pairs)
+    chosen = np.random.default_rng(1).permutation(len(joined))[:N_TEMPLATES]
+    return joined[np.sort(chosen)]
+
+
+def judge_template(mixture: TemplateMixture, pair: Evidence, template: int) -> float:
+    """Log-marginal of one pair under the mixture of its template."""
+    table = mixture.table
+    place = int(np.searchsorted(table.templates, template))
+    some = slice(table.begins[place], table.begins[place + 1])
+    theta, share = table.theta[some], table.shares[place]
+    mean = table.means[some] @ theta
+    moment = (table.deviations[some] ** 2 * theta.T) @ theta
+    covariance = moment + (1.0 - share) * mixture.covariance
+    # About the mean: u = mean + v.
+    bent = pair.curvatures[0] @ mean
+    shifted = replace(pair, linear=pair.linear - bent)
+    at_mean = pair.linear[0] @ mean - 0.5 * mean @ bent
+    return float(at_mean + shifted.condition(covariance).log_marginals[0])
+
+
+def format_templates(known: dict[str, Any]) -> str:
+    """The same for pairs of a template and its nearest held-out sample."""
+    lines = [f"| data | {' | '.join(TEMPLATE_ROWS)} |", "| --- |" + " --: |" * len(TEMPLATE_ROWS)]
+    for name, found in known.items():
+        rows = found["templates"]
+        cells = (f"{rows[row]['mean']:+.2f} ± {rows[row]['error']:.2f}" for row in TEMPLATE_ROWS)
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def format_table(known: dict[str, Any]) -> str:
@@ -185,18 +287,20 @@ def main(arguments: list[str] | None = None) -> int:
     warnings.simplefilter("ignore")  # some pairs can't be aligned, some classes are small
     if options.smoke:
         digits = dw.data.mnist_small()
-        print(format_table({"digits": compare(digits.X[::10], digits.y[::10], (3, 3))}))
+        known = {"digits": compare(digits.X[::10], digits.y[::10], (3, 3))}
+        print(format_table(known), format_templates(known), sep="\n\n")
         return 0
-    known: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     for name, (load, cells) in {} if options.table else SETS.items():
         if name not in known:
             known[name] = compare(*load(), cells)
             print(format_table({name: known[name]}), file=sys.stderr, flush=True)
             with write_beside(RESULTS) as part:
                 part.write_text(json.dumps(known, indent=1) + "\n")
-    print(format_table(known))
+    print(format_table(known), format_templates(known), sep="\n\n")
     if len(known) == len(SETS):
         fill(README, "marginals", format_table(known))
+        fill(README, "marginals of templates", format_templates(known))
     return 0
 
 
