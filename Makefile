@@ -59,6 +59,7 @@ paper: $(VENV)/.dev ## run all experiments, or what is missing of them: about 25
 	@$(BIN)/python -m experiments.ranks
 	@$(BIN)/python -m experiments.choosing
 	@$(BIN)/python -m experiments.marginals
+	@$(BIN)/python -m experiments.known_covariance
 	@$(BIN)/python -m experiments.which_pairs
 	@$(BIN)/python -m experiments.resolution
 	@$(BIN)/python -m experiments.spectrum
@@ -73,6 +74,7 @@ paper-smoke: $(VENV)/.dev ## try every experiment on next to nothing
 	@$(BIN)/python -m experiments.paper --smoke
 	@$(BIN)/python -m experiments.few_labels --smoke
 	@$(BIN)/python -m experiments.marginals --smoke
+	@$(BIN)/python -m experiments.known_covariance --smoke
 	@$(BIN)/python -m experiments.which_pairs --smoke
 	@$(BIN)/python -m experiments.resolution --smoke
 	@$(BIN)/python -m experiments.spectrum --smoke

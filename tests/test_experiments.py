@@ -17,6 +17,7 @@ from experiments import (
     deformation_size,
     few_labels,
     fonts,
+    known_covariance,
     lab,
     leakage,
     paper,
@@ -252,7 +253,8 @@ def test_few_labels_smoke(capsys):
 
 
 @pytest.mark.parametrize(
-    "study", [which_pairs, resolution, spectrum, leakage, questions, deformation_size]
+    "study",
+    [known_covariance, which_pairs, resolution, spectrum, leakage, questions, deformation_size],
 )
 def test_short_studies_smoke(study, capsys):
     assert study.STUDY.main(["--smoke"]) == 0
