@@ -6,8 +6,8 @@ displacement. All estimates start from the same smooth prior. They are compared 
 covariance by the relative Frobenius norm of the difference, in the norm of displacements, and by
 their root mean square displacement.
 
-"EM from true warps" searches for modes from the true warps, not from the identity. What differs from
-"EM" is due to the posterior having several modes.
+"EM from true warps" searches for modes from the true warps, not from the identity. It differs from
+"EM" because posteriors have several modes.
 """
 
 from __future__ import annotations
