@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from dreamwarp.model import WarpModel, alignment_weights
     from dreamwarp.space import Warp, WarpSpace
 
-# Module of each public name. It is imported when the name is first used: numba and scikit-learn are
-# slow to load, and a command must handle Ctrl-C before that.
+# Package of each public name, whose ``PUBLIC`` names the module. Imported when the name is first
+# used: numba and scikit-learn are slow to load, and a command must handle Ctrl-C before that.
 LAZY = {
     "Alignments": "align",
     "Augmenter": "augment",

@@ -143,7 +143,9 @@ def test_pipelines_are_named_by_their_steps_and_left_as_they_are() -> None:
 
 
 def test_the_nearest_neighbour_stays_the_default() -> None:
-    assert "error of a nearest neighbour on" in str(fitted().judge(strengths=[1.0]).verdict)
+    assert "error of a nearest-neighbour classifier on" in str(
+        fitted().judge(strengths=[1.0]).verdict
+    )
     with pytest.raises(ValueError, match="`copies` must be None"):
         fitted().judge(copies=3)
 

@@ -231,9 +231,9 @@ def _align_all(
     )  # fmt: skip
     if found:
         return Alignments.join(found)
-    none, nobody = np.empty(0), np.empty(0, bool)
+    no_numbers, no_flags = np.empty(0), np.empty(0, bool)
     theta = np.empty((0, problem.coordinates.dim))
-    return Alignments(theta, none, none, nobody, nobody, {}, problem.similarity)
+    return Alignments(theta, no_numbers, no_numbers, no_flags, no_flags, {}, problem.similarity)
 
 
 def choose_calibration_pairs(candidates: NDArray[np.int64], n_values: int) -> NDArray[np.int64]:

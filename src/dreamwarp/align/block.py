@@ -207,7 +207,7 @@ def align_block(
     problem, pairs = shared
     (sources, targets), numbers = pairs.take(block), np.arange(block.start, block.stop)
     fine, found = search_block(problem, sources, targets)
-    loss_before, everyone = loss_of_identity(fine), np.arange(len(sources))
+    loss_before, all_pairs = loss_of_identity(fine), np.arange(len(sources))
     x, converged = found.x, found.converged
     diagnostics: dict[str, NDArray[Any]] = {"n_steps": found.n_steps}
     sampled: Sampled | None = None
@@ -216,7 +216,7 @@ def align_block(
         normals = draws.normals(
             problem.seed, first_draws, x.shape[1], stream=draws.Stream.ALIGNMENT, n_threads=1
         )
-        x = Surrogate.measured(fine, x).unwhiten(normals, everyone)
+        x = Surrogate.measured(fine, x).unwhiten(normals, all_pairs)
     elif problem.method != "map":
         sampled = sample_posterior(
             problem.method, fine, x, problem.chains, seed=problem.seed, numbers=numbers,
@@ -231,14 +231,14 @@ def align_block(
         }  # fmt: skip
     to_theta = problem.coordinates.to_theta
     if fine.pairs.grid.shape == sources.shape[2:]:
-        diagnostics["log_posterior"] = fine.log_density(x, everyone)
+        diagnostics["log_posterior"] = fine.log_density(x, all_pairs)
         loss_after = _loss(fine.similarity, fine.states.values, fine.pairs.targets)
         loss_after = np.where(x.any(axis=1), loss_after, loss_before)  # equal, without rounding
     else:  # modes only: samplers use full images
         loss_before, loss_after = _full_losses(problem, to_theta(x), sources, targets)
         x[loss_after > loss_before] = 0.0  # at full resolution too, no loss may increase
         loss_after = np.minimum(loss_after, loss_before)
-        diagnostics["log_posterior"] = fine.log_density(x, everyone)
+        diagnostics["log_posterior"] = fine.log_density(x, all_pairs)
     kept = sampled if keep else None
     return Alignments(
         to_theta(x), loss_before, loss_after, converged,
@@ -257,8 +257,8 @@ def search_block(
     options: Any = {"max_steps": problem.max_steps, "smallest_gain": problem.tolerance}
     fine = at_resolution(problem, sources, targets, problem.grids[-1])
     if start is not None:
-        everyone = np.arange(len(fine))
-        return fine, climb(fine, start, fine.log_density(start, everyone), everyone, **options)
+        all_pairs = np.arange(len(fine))
+        return fine, climb(fine, start, fine.log_density(start, all_pairs), all_pairs, **options)
     levels = [at_resolution(problem, sources, targets, grid) for grid in problem.grids[:-1]]
     return fine, find_maximum([*levels, fine], _excess(fine), **options)
 

@@ -93,8 +93,8 @@ def sample_posterior(
     n, n_chains = len(modes), options.n_chains
     surrogate = Surrogate.at_modes(posterior, modes).repeated(n_chains)
     of_chains = posterior.repeated(n_chains)
-    everyone = np.arange(n * n_chains)
-    first = (np.repeat(numbers * MAX_CHAINS, n_chains) + everyone % n_chains) * MAX_SWEEPS
+    all_chains = np.arange(n * n_chains)
+    first = (np.repeat(numbers * MAX_CHAINS, n_chains) + all_chains % n_chains) * MAX_SWEEPS
     normals = draws.normals(seed, first, modes.shape[1], stream=draws.Stream.ALIGNMENT, n_threads=1)
     x = _disperse(of_chains, surrogate, normals, n_chains)
     run = _Run(Hamiltonian(of_chains, surrogate, x), seed, first, stop)
@@ -102,7 +102,7 @@ def sample_posterior(
     run.explore(n_explored, n)
     if method == "metropolis":
         run.sampler = Metropolis(of_chains, run.sampler.surrogate, run.sampler.x)
-    run.adapt_steps(everyone, n_explored, options.n_burn_in - n_explored)
+    run.adapt_steps(all_chains, n_explored, options.n_burn_in - n_explored)
     return _draw_until_converged(run, options, n)
 
 
@@ -112,8 +112,8 @@ def _disperse(posterior: Posterior, surrogate: Surrogate, normals: Array, n_chai
     Each other chain climbs from a draw of the prior to a mode, possibly a different one. A chain
     that starts at the draw itself may be so far from the bulk that it never moves.
     """
-    everyone = np.arange(len(normals))
-    others = np.flatnonzero(everyone % n_chains)
+    all_chains = np.arange(len(normals))
+    others = np.flatnonzero(all_chains % n_chains)
     x = surrogate.centers.copy()
     prior = surrogate.widened(posterior.precision, LIKELIHOOD_SHARE)
     wide = prior.unwhiten(normals[others], others)
@@ -121,7 +121,7 @@ def _disperse(posterior: Posterior, surrogate: Surrogate, normals: Array, n_chai
     x[others] = climb(
         posterior, wide, density, others, max_steps=MAX_CLIMB, smallest_gain=SMALLEST_COARSE_GAIN
     ).x
-    stiff = ~np.isfinite(posterior.log_density(x, everyone))
+    stiff = ~np.isfinite(posterior.log_density(x, all_chains))
     x[stiff] = surrogate.centers[stiff]
     return x
 
@@ -172,21 +172,21 @@ class _Run:
         The first two stages have equal length; each later one is twice as long as the one before.
         A surrogate is fitted to the draws of a pair's chains and their mean Gauss-Newton Hessian.
         """
-        everyone, sweep = np.arange(len(self.sampler.x)), 0
+        all_chains, sweep = np.arange(len(self.sampler.x)), 0
         posterior = self.sampler.posterior
         for stage in range(N_STAGES - 1, -1, -1):
             first, last = sweep, last_sweep // 2**stage
             found, hessians = [], []
             while sweep < last:
                 sweep += 1
-                self.sweep(everyone, sweep, (sweep - first) ** -DECAY)
+                self.sweep(all_chains, sweep, (sweep - first) ** -DECAY)
                 x = self.sampler.x.copy()
                 found.append(x)
                 if (last - sweep) % HESSIAN_EVERY == 0:
-                    posterior.move(x, everyone)
-                    hessians.append(posterior.derivatives(x, everyone)[1])
+                    posterior.move(x, all_chains)
+                    hessians.append(posterior.derivatives(x, all_chains)[1])
             if len(found) > 3:
-                n_chains, d = len(everyone) // n, posterior.coordinates.dim
+                n_chains, d = len(all_chains) // n, posterior.coordinates.dim
                 mean = np.mean(hessians, 0).reshape(n, n_chains, d, d).mean(axis=1)
                 self.sampler.surrogate = Surrogate.fitted(
                     np.stack(found, 1).reshape(n, -1, d), mean + posterior.precision

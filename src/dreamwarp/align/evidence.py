@@ -305,9 +305,9 @@ def measure_block(
         problem, images[edges[:, 0]], images[edges[:, 1]],
         None if start is None else coordinates.from_theta(start),
     )  # fmt: skip
-    x, everyone = maximum.x, np.arange(len(edges))
-    fine.move(x, everyone)
-    gradients, hessians = fine.derivatives(x, everyone)
+    x, all_pairs = maximum.x, np.arange(len(edges))
+    fine.move(x, all_pairs)
+    gradients, hessians = fine.derivatives(x, all_pairs)
     gradients -= fine.log_prior(x)[1]
     to_x = coordinates.from_theta(frame.matrix.T).T
     curvatures, theta = to_x.T @ hessians @ to_x, coordinates.to_theta(x)

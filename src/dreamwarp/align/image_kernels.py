@@ -79,7 +79,7 @@ def trace(first, last, mesh, grid, velocities, lengths, ease, chosen, sources, s
 
 
 class Rows(NamedTuple):
-    """Cotangents to pull back to sparse rows, and the factors of these rows in the derivatives."""
+    """Rows of the Jacobian, each still a cotangent at a pixel, and their weights in derivatives."""
 
     regions: NDArray[np.uint32]  # (capacity,)
     weights: NDArray[np.float32]  # (capacity, ndim)

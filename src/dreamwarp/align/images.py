@@ -67,7 +67,8 @@ def simplify(
 ) -> NDArray[np.float32]:
     """Images (n, channels, *spatial) without some of what no warp of the cells explains.
 
-    They are smoothed and reduced to ``pixels_per_cell`` pixels per cell and axis if they have more.
+    They are smoothed and reduced to ``pixels_per_cell`` pixels per cell and axis if they have more,
+    but to no fewer than ``MIN_PIXELS`` per axis.
     Before, their brightness is equalized if that makes pairs of the same class more alike.
 
     Parameters
@@ -162,7 +163,8 @@ def reduce_images(images: NDArray[np.float32], shape: tuple[int, ...]) -> NDArra
 def _reduction(size: int, coarse: int) -> NDArray[np.float32]:
     """Weights (coarse, size) of a Gaussian filter, standard deviation half a coarse pixel.
 
-    Cut off at four standard deviations: a blank background stays blank, and takes no time.
+    Cut off at four standard deviations, so that a blank background stays exactly blank and is
+    skipped in the search.
     """
     fine, centers = (np.arange(size) + 0.5) / size, (np.arange(coarse) + 0.5) / coarse
     distance = (centers[:, None] - fine) * coarse

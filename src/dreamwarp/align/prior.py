@@ -151,8 +151,8 @@ class SmoothPrior(Prior):
         self, space: WarpSpace, *, displacement: float = DISPLACEMENT, length: float = LENGTH
     ) -> None:
         _check_space(space)
-        self.displacement = _check_share("displacement", displacement, 0.0, 1.0)
-        self.length = _check_share("length", length, MIN_LENGTH, MAX_LENGTH)
+        self.displacement = _check_domain_fraction("displacement", displacement, 0.0, 1.0)
+        self.length = _check_domain_fraction("length", length, MIN_LENGTH, MAX_LENGTH)
         with _few_threads(space):
             super().__init__(space, *self._factors(space))
 
@@ -209,7 +209,7 @@ class GMRFPrior(Prior):
         self, space: WarpSpace, *, displacement: float = DISPLACEMENT, order: int = 2
     ) -> None:
         _check_space(space)
-        self.displacement = _check_share("displacement", displacement, 0.0, 1.0)
+        self.displacement = _check_domain_fraction("displacement", displacement, 0.0, 1.0)
         if order not in (1, 2):
             raise ValueError(f"`order` must be 1 or 2, got {order!r}.")
         self.order = int(order)
@@ -347,7 +347,10 @@ def _correlated(space: WarpSpace, entries: list[Any], length: float) -> Array:
 
 
 def _cell_correlations(space: WarpSpace, length: float) -> Iterator[tuple[slice, Array]]:
-    """Blocks of columns of the correlations between cells, exp(-|c - c'|² / (2 length²))."""
+    """Blocks of columns of the correlations between cells, exp(-|c - c'|² / (2 length²)).
+
+    In a periodic space, summed over periods and scaled to 1 at distance 0.
+    """
     tessellation, n_nodes = space.tessellation, space.ndim + 1
     # Centroids as integers, so that correlations along an axis come from a table of differences.
     centroids = tessellation.lattice[tessellation.simplices].sum(axis=1)
@@ -408,7 +411,7 @@ def _check_space(space: Any) -> None:
         raise TypeError(f"`space` must be a WarpSpace, got {type(space).__name__}.")
 
 
-def _check_share(name: str, value: Any, low: float, high: float) -> float:
+def _check_domain_fraction(name: str, value: Any, low: float, high: float) -> float:
     """Return a fraction of the domain, above 0, as float; raise if it is out of range."""
     is_number = isinstance(value, Real) and not isinstance(value, bool)
     if not is_number or not low <= value <= high or value == 0.0:

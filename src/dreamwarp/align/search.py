@@ -61,8 +61,8 @@ def find_maximum(
     smallest_gain : float
         The search ends when the predicted gain of a step is less than this.
     """
-    everyone, fine = np.arange(len(levels[-1])), levels[-1]
-    x = np.zeros((len(everyone), fine.coordinates.dim))
+    all_pairs, fine = np.arange(len(levels[-1])), levels[-1]
+    x = np.zeros((len(all_pairs), fine.coordinates.dim))
     n_steps = np.zeros(len(x), np.int64)
     for level, factor in _stages(levels, excess):
         wanted = np.flatnonzero((factor > 1.0) | (level is not fine))
@@ -80,7 +80,7 @@ def find_maximum(
     x[worse] = 0.0
     at_identity = np.flatnonzero(~x.any(axis=1))
     fine.move(x[at_identity], at_identity)
-    found = climb(fine, x, density, everyone, max_steps=max_steps, smallest_gain=smallest_gain)
+    found = climb(fine, x, density, all_pairs, max_steps=max_steps, smallest_gain=smallest_gain)
     return found._replace(n_steps=n_steps + found.n_steps)
 
 

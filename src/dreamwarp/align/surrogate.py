@@ -39,9 +39,9 @@ class Surrogate:
     @classmethod
     def at_modes(cls, posterior: Posterior, modes: Array) -> Surrogate:
         """Laplace's approximation with the Gauss-Newton Hessian, for all pairs of a posterior."""
-        everyone = np.arange(len(posterior))
-        posterior.move(modes, everyone)
-        return cls(modes, posterior.derivatives(modes, everyone)[1] + posterior.precision)
+        all_pairs = np.arange(len(posterior))
+        posterior.move(modes, all_pairs)
+        return cls(modes, posterior.derivatives(modes, all_pairs)[1] + posterior.precision)
 
     @classmethod
     def measured(cls, posterior: Posterior, modes: Array) -> Surrogate:
@@ -77,13 +77,13 @@ class Surrogate:
 
     def _curve(self, posterior: Posterior, directions: Array, z: Array) -> Array:
         """Whitened curvature at z (d,) times directions (n, d); the identity where not finite."""
-        everyone = np.arange(len(directions))
+        all_pairs = np.arange(len(directions))
         # einsum: a matrix product may sum in another order for another number of pairs.
         about = z - np.einsum("nd,d->n", directions, z)[:, None] * directions
         slopes, known = np.zeros((2, *directions.shape)), np.ones(len(directions), bool)
         for side, sign in enumerate((-1.0, 1.0)):
-            x = self.unwhiten(about + sign * REACH * directions, everyone)
-            known &= np.isfinite(posterior.log_density(x, everyone))
+            x = self.unwhiten(about + sign * REACH * directions, all_pairs)
+            known &= np.isfinite(posterior.log_density(x, all_pairs))
             some = np.flatnonzero(known)
             gradients = posterior.derivatives(x[some], some, second=False)[0]
             slopes[side, some] = self.pull(gradients, some)

@@ -20,7 +20,7 @@ from dreamwarp.augment.learning import Learner, Settings
 from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.race import check_strengths
 from dreamwarp.augment.sampling_strategy import SamplingStrategy, count_new, number_new
-from dreamwarp.augment.source import Balance, SampleSource, fingerprint
+from dreamwarp.augment.source import Balance, SampleSource, fingerprint_samples
 from dreamwarp.augment.verdict import Judgement, network_strength, not_judged
 from dreamwarp.augment.wrappers import AugmentedClassifier, Resampler
 from dreamwarp.core.defaults import LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
@@ -92,11 +92,11 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Gaussians of ``method="eb"``, 1,000 random pairs, or 50 per class if that is more.
         ``model="template"`` aligns all neighbours in any case.
     pixels_per_cell : int, "auto" or None
-        Samples are smoothed and reduced to at most this many pixels per cell and axis before they
-        are aligned. Finer detail, such as the thickness of strokes, differs in ways that no warp of
-        the cells explains. So does brightness: it is equalized if that makes samples of a class
-        more alike. None: samples are aligned as they are. ``"auto"``: 4 for ``method="eb"``, else
-        None.
+        Samples are smoothed and reduced to at most this many pixels per cell and axis, but no fewer
+        than 12 per axis, before they are aligned. Finer detail, such as the thickness of strokes,
+        differs in ways that no warp of the cells explains. So does brightness: it is equalized if
+        that makes samples of a class more alike. None: samples are aligned as they are. ``"auto"``:
+        4 for ``method="eb"``, else None.
     model : {"template", "gaussian"}
         Kind of distribution, the ``kind`` of :meth:`~dreamwarp.WarpModel.fit`. ``"template"``:
         samples of the fit get warps toward their own neighbours (posterior modes) plus noise of
@@ -105,9 +105,9 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         class; with ``method="map"`` or ``"metropolis"`` this is the paper's model.
     strength : float or "auto"
         Factor on the learned warps. ``"auto"``: chosen by :meth:`judge`, from 0.5 to 1.4, or up to
-        4 if 1.4 is best; 0 (no warps) unless warps help a nearest-neighbour classifier. A number is
-        used as it is. :meth:`with_strength` changes it without a new fit. Networks have their own,
-        ``model_.network_strength``.
+        4 if 1.4 is best; 0 (no warps) unless warps help a nearest-neighbour classifier; 1 if there
+        are too few samples or classes to test it. A number is used as it is. :meth:`with_strength`
+        changes it without a new fit. Networks have their own, ``model_.network_strength``.
     image_shape : tuple of int, optional
         (*spatial) or (channels, *spatial), if ``X`` has rows (n, features).
     sampling_strategy : str, float, dict or callable
@@ -265,6 +265,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self._y = given.reshape(-1) if given.dtype.kind == "f" else labels
         self._sample_shape = values.shape[1:]
         self.classes_, codes = np.unique(self._y, return_inverse=True)
+        # The same classes in the same order, converted.
         classes = [check_label(label) for label in np.unique(labels).tolist()]
         key = as_key(self.seed if self.random_state is None else self.random_state)
         ensure_compiled(self.space_)
@@ -274,7 +275,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         )  # fmt: skip
         self.edges_, self.alignments_, model, self.pairs_ = learner.learn()
         # The fingerprint tells a source whether its data are the fitted samples.
-        self.model_ = model.with_settings(samples=fingerprint(images))
+        self.model_ = model.with_settings(samples=fingerprint_samples(images))
         # Strength 1 for now: judging needs the source. ``_set_strength`` replaces its model.
         self.source_ = SampleSource(
             self.model_, (images, labels), seed=key, strength=1.0, interpolation=self.interpolation
@@ -290,6 +291,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         found: dict[str, str | float] = {}
         if strength is None:
             found["judgement"] = judgement.to_text()
+        # A given strength does not replace one that was derived from held-out samples.
         if strength is None or "network_strength" not in self.model_.settings:
             found["network_strength"] = network_strength(
                 judgement.lowest, len(self._y), len(self.classes_)

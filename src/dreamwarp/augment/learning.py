@@ -200,6 +200,7 @@ class Learner:
 
     def learn_templates(self, edges: Integers) -> Learned:
         """Fit templates to modes under the smooth prior, and Gaussians by empirical Bayes."""
+        # Not scaled by TO_CENTER: these warps start at a sample, not at the centre of the class.
         alignments = self.align(edges)
         pairs_by_class = self.select_pairs(edges, alignments)
         drawn = self.draw_pairs()
@@ -217,7 +218,7 @@ class Learner:
     def find_neighbors(self) -> Integers:
         """Pairs of neighbours of the same class."""
         settings = self.settings
-        labels = np.array(self.classes)[self.codes]
+        labels = np.array(self.classes)[self.codes]  # warnings name them
         edges = neighbor_pairs(
             self.images, labels, n_neighbors=settings.n_neighbors, n_threads=self.n_threads
         )

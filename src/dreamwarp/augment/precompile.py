@@ -53,7 +53,7 @@ def compile_ahead(cells: tuple[int, ...] = (4, 4)) -> None:
 
 
 def ensure_compiled(space: WarpSpace) -> None:
-    """Compile what a fit needs on several cores, before the first fit.
+    """Before the first fit, compile its kernels in parallel.
 
     If that fails, kernels compile one after the other at their first call.
     """

@@ -28,7 +28,8 @@ MAX_SIZE = 2**62
 def number_new(n_new: NDArray[np.int64]) -> NDArray[np.int64]:
     """Sample numbers of ``n_new`` (n_classes,) new samples per class, class by class.
 
-    With k classes taking turns, sample j of class c has the number c + j k.
+    With k classes taking turns, sample j of class c has the number c + j k: see
+    ``SampleSource.choose``.
     """
     return np.concatenate([c + len(n_new) * np.arange(n) for c, n in enumerate(n_new)])
 

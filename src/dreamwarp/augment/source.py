@@ -31,14 +31,15 @@ Array = NDArray[Any]
 Integers = NDArray[np.int64]
 Balance = Literal["classes", "data"]
 
-# Values per block, of about 16 bytes each with intermediate results: small enough for a processor's
-# cache, large enough that Python's overhead is small.
+# If one block is made after another (``SampleForm.block_size``): values per block, of about 16
+# bytes each with intermediate results. Small enough for a processor's cache, large enough that
+# Python's overhead is small.
 BLOCK_VALUES = 2**20
 MAX_BLOCK = 4096
 # Larger blocks are multiples of this, which is a multiple of the number of warps that kernels
 # process at a time.
 ABREAST = 64
-# Memory for intermediate results if one call makes many samples.
+# Within ``warp_samples``: memory for intermediate results.
 BLOCK_BYTES = 64 * 2**20
 
 
@@ -134,8 +135,10 @@ class SampleSource:
     knows_templates : bool
         Whether indices of the data may be passed to the model as templates. Without a fingerprint
         in the model, the data is taken to be that of the fit.
-    key, strength, balance
-        As given.
+    key : int
+        64-bit key of the random numbers, from ``seed``.
+    strength, balance
+        As given, or the default.
 
     Examples
     --------
@@ -169,7 +172,7 @@ class SampleSource:
         self.form = SampleForm(self.data.X.shape[1:], dtype, classes, self.data.affine)
         fitted = model.settings.get("samples")
         self.knows_templates = (
-            model.kind != "template" or fitted is None or fitted == fingerprint(self.data.X)
+            model.kind != "template" or fitted is None or fitted == fingerprint_samples(self.data.X)
         )
         self._members = Members(self.codes)
 
@@ -214,7 +217,9 @@ class SampleSource:
     def make_numbered(
         self, numbers: Integers, *, code: int | None = None, n_threads: int | None = None
     ) -> tuple[Array, Integers]:
-        """New samples ``numbers`` (n,), and the indices of the samples they are made from.
+        """Make the new samples with these numbers (n,).
+
+        Returns them and the indices of the samples that they are made from.
 
         ``code``: as for :meth:`choose`.
         """
@@ -295,13 +300,18 @@ class SampleSource:
     def data_fingerprint(self) -> str:
         """Hexadecimal SHA-256 of the samples and labels."""
         X = self.data.X
-        digest = hashlib.sha256(json.dumps([self.form.labels, X.shape, fingerprint(X)]).encode())
+        digest = hashlib.sha256(
+            json.dumps([self.form.labels, X.shape, fingerprint_samples(X)]).encode()
+        )
         digest.update(self.codes.astype("<i8").data)
         return digest.hexdigest()
 
 
-def fingerprint(X: Array) -> str:
-    """Hexadecimal SHA-256 of the number, dtype and values of samples; their axes do not matter."""
+def fingerprint_samples(X: Array) -> str:
+    """Hexadecimal SHA-256 of samples: their number, dtype and values.
+
+    Flat rows of the same samples have the same fingerprint.
+    """
     digest = hashlib.sha256(json.dumps([len(X), X.dtype.str[1:]]).encode())
     for _, part in parts(X):
         digest.update(np.ascontiguousarray(part, X.dtype.newbyteorder("<")).data)

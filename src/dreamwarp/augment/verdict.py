@@ -114,7 +114,8 @@ def no_verdict(message: str) -> Verdict:
 
 
 NOTHING_HELD_OUT = no_verdict(
-    "do not augment unless you can test it: there are too few samples or classes to hold some out."
+    "do not augment unless you can test it: there are too few samples or classes to hold some "
+    "out. Strength 1 is used."
 )
 
 
@@ -125,20 +126,20 @@ class Judgement:
     Attributes
     ----------
     strength : float
-        The best strength; 0 if warps do not help.
+        The best strength; 0 if warps do not help, 1 if nothing could be held out.
     errors : dict of float to float
-        Mean error at each strength; smoothed for the nearest-neighbour classifier. Empty if nothing
-        could be held out. For a strength that was dropped early: the best error plus the
-        difference at that time.
+        Mean error at each strength; smoothed for the nearest-neighbour classifier and for networks.
+        Empty if nothing could be held out. For a strength that was dropped early: the best error
+        plus the difference at that time.
     verdict : Verdict
     spreads : dict of float to float
         Standard errors of these means. The verdict uses paired differences, whose standard errors
         are smaller.
     is_smooth : bool
         Whether errors are smoothed.
-    lowest : (strength, error)
+    lowest : (strength, standard error of its logarithm)
         Nearest-neighbour classifier only: strength of the lowest error, interpolated between those
-        compared, and the standard error of its logarithm.
+        compared.
     """
 
     strength: float
@@ -214,13 +215,13 @@ class Setup(NamedTuple):
     n_others: int
     n_samples: int
     shape: tuple[int, ...] | None = None
-    judge: str = "a nearest neighbour"
+    judge: str = "a nearest-neighbour classifier"
     is_smooth: bool = True
     expected: float = 1.0
 
 
 def expected_strength(n_samples: int, n_classes: int) -> float:
-    """Best strength to expect for a nearest neighbour."""
+    """Strength expected to be best for a nearest-neighbour classifier."""
     return float((N_EXPECTED * n_classes / n_samples) ** (1.0 / EXPECTED_POWER))
 
 

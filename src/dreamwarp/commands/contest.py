@@ -26,7 +26,7 @@ from threadpoolctl import threadpool_limits
 
 from dreamwarp.augment.augmenter import Augmenter
 from dreamwarp.augment.rivals.elastic import deform_elastically
-from dreamwarp.augment.source import fingerprint
+from dreamwarp.augment.source import fingerprint_samples
 from dreamwarp.augment.subject import Look
 from dreamwarp.core import compiled
 from dreamwarp.core.defaults import NETWORK_INTERPOLATION, NETWORK_SPECTRUM_POWER
@@ -98,7 +98,7 @@ def run_demo(output: Path, picture: Path | None, seed: int) -> None:
     model_path = output.with_suffix(".dwm")
     # `dreamwarp explore` loads digits as uint8: those are the samples that the model will know,
     # rather than their float32 copies, which have the same order.
-    augmenter.model_.with_settings(samples=fingerprint(digits.X)).save(model_path)
+    augmenter.model_.with_settings(samples=fingerprint_samples(digits.X)).save(model_path)
     write_report(
         study_of(augmenter), output, model_name=os.fspath(model_path), data_name="mnist-small",
         preface=lambda page: write_comparison(page, versions, train, test, outcome, augmenter),

@@ -270,14 +270,14 @@ Sigma = Annotated[
         "In the units of the data for floats, on the 0..1 scale for integers. auto: estimated.",
     ),
 ]
-MaxSteps = Annotated[int, alignment(min=1, help="Largest number of optimizer steps per level.")]
+MaxSteps = Annotated[int, alignment(min=1, help="Largest number of steps per stage of the search.")]
 MaxDraws = Annotated[
     int, alignment(min=1, help="Largest number of draws per chain, for metropolis and hmc.")
 ]
 
 
 def connected(scheduler: str | None) -> AbstractContextManager[Any]:
-    """Yield a client of a dask scheduler, or None without a scheduler."""
+    """A context: a client of a dask scheduler, or None without a scheduler."""
     if scheduler is None:
         return nullcontext()
     from dreamwarp.core.cluster import connect

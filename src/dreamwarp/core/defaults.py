@@ -7,7 +7,7 @@ from typing import Literal
 # Prior over alignments: root mean square displacement and correlation length of points, as
 # fractions of the domain.
 DISPLACEMENT, LENGTH = 0.08, 0.25
-# Alignments: most steps of a search per resolution, and most draws per chain.
+# Alignments: most steps per stage of a search (a resolution or noise level), most draws per chain.
 MAX_STEPS, MAX_DRAWS = 50, 1600
 # A search ends when a step is predicted to raise the log-posterior by less than this: far below its
 # variation of about d / 2 over the bulk of the posterior. Likewise for what is learned from many

@@ -36,8 +36,8 @@ def list_classes(
         for file in files:
             if refused and has_suffix(file, refused):
                 raise ValueError(
-                    f"`{file}` is not supported: {what} must be {', '.join(suffixes)}. Convert or "
-                    "remove it."
+                    f"`{file}` is not supported: {what} must end in "
+                    f"{' or '.join(suffixes)}. Convert or remove it."
                 )
         return [file for file in files if has_suffix(file, suffixes)]
 

@@ -193,8 +193,8 @@ def check_forms(name: object, forms: Iterable[tuple[np.dtype[Any], tuple[int, ..
     found = sorted({f"{dtype} {shape}" for dtype, shape in forms})
     if len(found) > 1:
         raise ValueError(
-            f"`{name}` must have samples of one type and shape throughout, got "
-            f"{list_some(found, 5)}."
+            f"`{name}` must have samples of one dtype and shape throughout, got "
+            f"{list_some(found, 5)}. Convert or resize them first."
         )
 
 

@@ -141,7 +141,7 @@ class Folder:
         return f"folder {self.path}"
 
     def fetch(self, files: Sequence[KnownFile], folder: Path) -> None:
-        """Copy the files that the folder has."""
+        """Copy and verify the files; SourceError lists those that are missing or damaged."""
         failures = []
         for file in files:
             # The gzip file first: the plain one may be the damaged copy to replace.

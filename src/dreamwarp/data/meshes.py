@@ -105,7 +105,7 @@ def load_shapes(
 ) -> ShapeSet:
     """Meshes of a folder that holds one folder per class. A ``test`` part is not read.
 
-    ``normalize`` and ``margin``, by which meshes are scaled to the unit cube, as for
+    ``normalize`` and ``margin`` set how meshes are scaled to the unit cube; see
     :meth:`ShapeSet.of`.
     """
     root, listed = Path(path), list_meshes(path)

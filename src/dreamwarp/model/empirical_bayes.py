@@ -7,7 +7,7 @@ approximations of the posteriors (``align.evidence``):
 
     pool       S   = (Σ_i E[u uᵀ] + ν₀ I) / (n + ν₀)        over all pairs i; θ = F u
     class y    S_y = (Σ_i E[u uᵀ] + ν S) / (n_y + ν)        over the pairs of y
-    noise      σ²  = κ E[Σ (source ∘ T - target)²] / m      m numbers per image
+    noise      σ²  = κ E[Σ (source ∘ T - target)²] / m      m values per image
 
 The smooth prior counts as ν₀ pairs. It determines the covariance where no pair is informative, as
 in a blank margin. In each class, the pool counts as ν pairs. The displacement of the prior and ν
@@ -73,7 +73,7 @@ N_FOLDS, MAX_HELD_OUT = 2, 1000
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """The prior, the noise and the covariance for all classes."""
+    """What all classes share: the smooth prior, the noise, and the pool's covariance S."""
 
     finder: EvidenceFinder  # with the chosen prior
     covariance: Array  # (r, r), S
@@ -256,7 +256,8 @@ class _PoolSearch:
         for _ in range(N_STEPS):
             found = evidence.condition(covariance, weight=weight, n_threads=self.n_threads)
             if sigma is not None and self.patch is not None:
-                # E[c + bᵀu - uᵀHu/2], summed over pairs, by A m = w b with A = S⁻¹ + wH.
+                # E[c + bᵀu - uᵀHu/2], summed over pairs. With A = S⁻¹ + wH, the posterior has mean
+                # A⁻¹ w b and covariance A⁻¹.
                 inside = np.einsum("nr,nr->", evidence.linear, found.means)
                 outside = np.trace(np.linalg.solve(covariance, found.moment)) - n * rank
                 likelihood = evidence.constants.sum() + 0.5 * (inside + outside / weight)
@@ -416,7 +417,7 @@ def choose_pool_pairs(
 def split_by_sample(edges: Integers, n_folds: int) -> Sequence[tuple[Integers, Integers]]:
     """Indices of training and test pairs, for each fold of the samples.
 
-    The fold of a sample depends on its index alone.
+    The fold of a sample depends on its index alone. ``selection`` splits each class apart.
     """
     folds = np.random.default_rng(0).integers(n_folds, size=edges.max(initial=-1) + 1)[edges]
     return [

@@ -37,7 +37,7 @@ Record = Mapping[str, Any]
 
 # Metadata entry that holds the description. There is only one: safetensors writes several in random
 # order, and equal models should give equal files.
-FORMAT = "dreamwarp.WarpModel"
+METADATA_KEY = "dreamwarp.WarpModel"
 # Versions of the format. 1: warps multiplied by the strength. 2: warps as learned. 3: with a
 # Gaussian for samples that are not templates. 4: Gaussians of warps from the centre of a class,
 # which are also the noise of templates.
@@ -72,6 +72,7 @@ def save_model(model: WarpModel, path: str | os.PathLike[str]) -> None:
         "version": VERSION,
         **description,
         "library_version": __version__,
+        # Not ``model.fingerprint``: a model that was read keeps that of its file.
         "fingerprint": fingerprint(description, arrays),
     }
     text = json.dumps(contents, allow_nan=False)
@@ -82,7 +83,7 @@ def save_model(model: WarpModel, path: str | os.PathLike[str]) -> None:
         )
     with write_beside(path) as temporary:
         try:
-            save_file(arrays, temporary, {FORMAT: text})
+            save_file(arrays, temporary, {METADATA_KEY: text})
         except SafetensorError as error:
             raise OSError(
                 f"`{path}` can't be written: {error}. Choose a folder that has room for it."
@@ -95,17 +96,18 @@ def describe(model: WarpModel) -> dict[str, Any]:
     for label in model.classes:
         fit = model.fits[label]
         record = {"label": label, **asdict(fit)}
-        classes.append(record | ({} if fit.fell_back else _describe(model.distribution(label))))
+        classes.append(record | ({} if fit.fell_back else describe_part(model.distribution(label))))
     return {
         "space": {"cells": list(model.space.cells), "boundary": model.space.boundary},
         "settings": model.settings,
         "strength": model.strength,
-        "pool": _describe(model.pooled),
+        "pool": describe_part(model.pooled),
         "classes": classes,
     }
 
 
-def _describe(part: Gaussian) -> dict[str, Any]:
+def describe_part(part: Gaussian) -> dict[str, Any]:
+    """Kind and parameters of a distribution."""
     return {"kind": part.kind, "parameters": part.parameters()}
 
 
@@ -191,7 +193,7 @@ def _read(file: Path) -> WarpModel:
 
 def _read_description(file: Path, metadata: Mapping[str, str]) -> Record:
     """Parse the description and check its format version."""
-    text = metadata.get(FORMAT)
+    text = metadata.get(METADATA_KEY)
     if text is None or len(text) > MAX_DESCRIPTION:
         raise _Damage("it was not written by dreamwarp")
     try:

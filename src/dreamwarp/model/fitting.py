@@ -122,7 +122,10 @@ def fit_classes(
     hyper: HyperParameters,
     gaussians: Fitted | None = None,
 ) -> Fitted:
-    """Fit every class and the pool. If ``gaussians`` is given, its covariances are used."""
+    """Fit every class and the pool.
+
+    ``gaussians``: take covariances from these instead of estimating them from the pairs.
+    """
     distributions, fits = {}, {}
     with limit_algebra():
         if gaussians is None:

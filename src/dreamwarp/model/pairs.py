@@ -78,7 +78,7 @@ class Pairs:
 
 
 def join(pairs_by_class: Mapping[Label, Pairs]) -> Pairs:
-    """The pairs of all classes, without edges."""
+    """The pairs of all classes, without edges and posterior covariances."""
     parts = list(pairs_by_class.values())
     return Pairs(
         np.concatenate([part.theta for part in parts]),
@@ -89,14 +89,14 @@ def join(pairs_by_class: Mapping[Label, Pairs]) -> Pairs:
 def alignment_weights(loss_before: ArrayLike, loss_after: ArrayLike) -> Array:
     """Weights (n,) that discount poorly aligned pairs.
 
-    w = 1 / (1 + (r / 2m)²), where r = loss after / loss before and m is the median of r: 0.8 for
+    w = 1 / (1 + (r / (2 m))²), where r = loss after / loss before and m is the median of r: 0.8 for
     the median pair, less for pairs that no warp aligns, such as those of different topology. A pair
     with no loss before has r = 0.
 
     Parameters
     ----------
     loss_before, loss_after : (n,)
-        From the result of ``align_pairs``.
+        From the result of ``align_pairs`` with ``similarity="ssd"``: other losses may be negative.
     """
     before = as_finite_array("loss_before", loss_before)
     after = as_finite_array("loss_after", loss_after)
@@ -106,7 +106,9 @@ def alignment_weights(loss_before: ArrayLike, loss_after: ArrayLike) -> Array:
             f"{before.shape} and {after.shape}."
         )
     if np.min([before, after], initial=0.0) < 0.0:
-        raise ValueError("`loss_before` and `loss_after` must not be negative.")
+        raise ValueError(
+            '`loss_before` and `loss_after` must not be negative. Use those of similarity="ssd".'
+        )
     ratio = np.divide(after, before, out=np.zeros_like(after), where=before > 0.0)
     median = float(np.median(ratio)) if len(ratio) else 0.0
     if median == 0.0:

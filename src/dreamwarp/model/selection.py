@@ -18,6 +18,7 @@ from dreamwarp.model.fitting import (
     HyperParameters,
     blend,
     estimate_class_covariance,
+    estimate_pool_covariance,
     fit_class,
     shrink_covariance,
 )
@@ -139,7 +140,7 @@ def _choose_covariance(
     """
     shrinkages = SHRINKAGES if given.shrinkage is None else (given.shrinkage,)
     if given.pooling is not None or len(pairs_by_class) == 1:
-        numbers = [0.0]
+        numbers = [0.0]  # not used: the pooling is given, or the only class is the pool
     else:
         numbers = [dim * share for share in POOL_PAIRS_PER_DIMENSION]
     candidates = [replace(given, shrinkage=s, pool_pairs=n) for s in shrinkages for n in numbers]
@@ -210,7 +211,7 @@ def _choose_best(folds: Sequence[Fold], candidates: Sequence[HyperParameters]) -
         train = {label: pairs for label, pairs in fold.train.items() if len(pairs)}
         if not train:
             continue
-        pool_covariance = shrink_covariance(join(train), candidates[0].shrinkage)[0]
+        pool_covariance = estimate_pool_covariance(train, candidates[0])
         for label, pairs in train.items():
             test = fold.test[label]
             covariance = estimate_class_covariance(pairs, pool_covariance, candidates[0])[0]

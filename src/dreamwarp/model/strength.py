@@ -33,9 +33,9 @@ def resolve_network_strength(model: WarpModel, strength: float | None) -> float:
         return check_factor("strength", strength, or_else=", or None for networks' default")
     if model.strength == 0.0:
         warn_user(
-            "the model recommends strength 0, because no strength was better than no warps for a "
-            f"nearest-neighbour classifier. Networks get {model.network_strength:.3g} anyway. Use "
-            "`dreamwarp.torch.choose_strength`, or give `strength`.",
+            "the model recommends strength 0 for a nearest-neighbour classifier. Networks get "
+            f"{model.network_strength:.3g} anyway. Use `dreamwarp.torch.choose_strength`, or give "
+            "`strength`.",
             RuntimeWarning,
         )
     return model.network_strength
@@ -47,9 +47,9 @@ def resolve_strength(model: WarpModel, strength: float | None) -> float:
         return check_factor("strength", strength, or_else=", or None for the model's own")
     if model.strength == 0.0:
         warn_user(
-            "the model recommends strength 0, because no strength was better than no warps when it "
-            "was fitted, so samples will be unwarped copies. Use `strength=1` for warps "
-            "as large as learned.",
+            "the model recommends strength 0, so samples will be unwarped copies. If the strength "
+            "was chosen in the fit, no warps were better than none on held-out samples. Use "
+            "`strength=1` for warps as large as learned.",
             RuntimeWarning,
         )
     return model.strength

@@ -33,7 +33,7 @@ def draw_figure(
     max_samples: int = MAX_SAMPLES,
     study: Study | None = None,
 ) -> Figure:
-    """Draw a figure by its name; pairs are those of ``study``, or are aligned again."""
+    """Draw a figure by its name. Without ``study``, figures of pairs align the pairs again."""
     check_choice("name", name, NAMES)
     if name == "spectrum":
         return model_plots.draw_spectrum(model)

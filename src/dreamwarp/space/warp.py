@@ -301,7 +301,7 @@ class Warp:
         return samples, (n if len(self) == 1 else len(self), *lead[1:], *spatial)
 
     def _warn_if_far(self, coordinates: NDArray[np.float64]) -> None:
-        """Warn of coordinates in pixels: points outside a "zero" space would not move."""
+        """Warn if coordinates seem to be pixels: they are far outside the unit domain."""
         far = (coordinates < -1.0) | (coordinates > 2.0)
         if far.any() and self.space.boundary != "periodic":
             warn_user(

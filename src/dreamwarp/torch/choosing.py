@@ -109,15 +109,16 @@ def choose_strength(
     strengths : sequence of float, optional
         Strengths to compare with 0. Default: 0.5 to 2.8, extended while the best is at the edge.
     n_steps : int
-        Training steps, of ``batch_size`` warped samples each. Too few steps favour weak warps.
+        Training steps per network, of ``batch_size`` warped samples each. Too few steps favour weak
+        warps.
     batch_size : int
     learning_rate : float
         Learning rate of Adam.
     seed : int, numpy.random.Generator or None
         Determines the choice, as far as torch's operations are deterministic.
     progress : bool or callable, optional
-        False: none. A callable gets (steps done, steps at most). Default: a bar in terminals and
-        notebooks, occasional lines in logs.
+        False: none. A callable gets (steps done, largest number of steps). Default: a bar in
+        terminals and notebooks, occasional lines in logs.
     device : torch.device or str
 
     Returns
