@@ -48,14 +48,8 @@ class Refused(Exception):
 class Guard:
     """Middleware that passes requests on to an ASGI application, or rejects them.
 
-    Parameters
-    ----------
-    app : ASGI application
-    hosts : iterable of str, or None
-        Allowed values of the Host header, such as ``127.0.0.1:8017``. None: any, which needs a
-        token.
-    token : str or None
-        Secret that visitors need: first in the URL, then in a cookie.
+    ``hosts`` are allowed values of the Host header, such as ``127.0.0.1:8017``; None: any, which
+    needs a token. ``token`` is a secret that visitors need: first in the URL, then in a cookie.
     """
 
     def __init__(self, app: Any, hosts: Iterable[str] | None, token: str | None = None) -> None:

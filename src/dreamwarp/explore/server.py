@@ -233,13 +233,7 @@ def open_socket(host: str, port: int) -> socket.socket:
 class Serving:
     """A server of a scene, with an open socket; :meth:`run` serves.
 
-    Parameters
-    ----------
-    scene : Scene
-    host : str
-        For hosts other than loopback, visitors need a token.
-    port : int
-        0: any free port.
+    For hosts other than loopback, visitors need a token. Port 0 is any free port.
     """
 
     def __init__(self, scene: Scene, *, host: str = "127.0.0.1", port: int = 0) -> None:
