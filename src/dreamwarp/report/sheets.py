@@ -79,9 +79,8 @@ def box_width(extent: tuple[float, ...], height: float) -> float:
         return SIGNAL_RATIO * height
     if len(extent) == 2:
         return height * min(max(extent[1] / extent[0], 1 / MAX_RATIO), MAX_RATIO)
-    return sum(plane.box.width for plane in planes(extent, Area(0, 0, 0, height))) + 2 * (
-        SLICE_GAP * height
-    )
+    last = planes(extent, Area(0, 0, 0, height))[-1].box
+    return last.x + last.width
 
 
 def planes(extent: tuple[float, ...], box: Area) -> list[Plane]:
@@ -131,10 +130,14 @@ def draw_difference(axes: Axes, box: Area, first: Array, second: Array, look: Lo
     difference = look.scale(first) - look.scale(second)
     if len(difference) > 1:
         difference = np.sqrt((difference**2).mean(axis=0, keepdims=True))
-    if first.ndim == 2:
-        _draw_area(axes, box, difference[0])
+    if first.ndim > 2:
+        draw_shades(axes, box, difference[0], DIFFERENCE, (-1.0, 1.0), look)
         return
-    draw_shades(axes, box, difference[0], DIFFERENCE, (-1.0, 1.0), look)
+    frame(axes, box)
+    middle, n = box.y + box.height / 2, difference.shape[1]
+    x = box.x + box.width * (np.arange(n) + 0.5) / n
+    y = middle - 0.5 * box.height * np.clip(difference[0], -1.0, 1.0)
+    axes.fill_between(x, middle, y, color=figures.MARKS[0], linewidth=0.0, alpha=0.75)
 
 
 def draw_shades(
@@ -166,17 +169,6 @@ def _draw_lines(axes: Axes, box: Area, heights: Array, colors: list[str], linewi
     lines = [np.stack([x, row], axis=1) for row in y]
     shades = [colors[k % len(colors)] for k in range(len(lines))]
     axes.add_collection(LineCollection(lines, colors=shades, linewidths=linewidth))
-
-
-def _draw_area(axes: Axes, box: Area, values: Array) -> None:
-    """Fill between zero and values (length,) in [-1, 1]."""
-    frame(axes, box)
-    middle = box.y + box.height / 2
-    x = box.x + box.width * (np.arange(len(values)) + 0.5) / len(values)
-    axes.fill_between(
-        x, middle, middle - 0.5 * box.height * np.clip(values, -1.0, 1.0), color=figures.MARKS[0],
-        linewidth=0.0, alpha=0.75,
-    )  # fmt: skip
 
 
 def _show(axes: Axes, box: Area, image: Array, colors: Colormap, low: float, high: float) -> None:
