@@ -20,9 +20,6 @@ from dreamwarp.core.samples import check_finite
 if TYPE_CHECKING:
     from dreamwarp import Alignments, WarpSpace
 
-# Default output.
-PICTURE = Path("align.png")
-
 
 def align(
     source: Annotated[
@@ -71,7 +68,7 @@ def align(
     from dreamwarp.report.aligned import describe_alignment, draw_alignment
     from dreamwarp.report.figures import check_picture_path, save_figure
 
-    picture = PICTURE if output is None else output
+    picture = output or Path("align.png")
     check_picture_path(picture)
     if theta is not None:
         check_suffix(theta, (".json", ".npy"), "theta")

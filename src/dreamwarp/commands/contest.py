@@ -163,11 +163,11 @@ def warp_by_class(train: Part, augmenter: Augmenter, n: int, first: int = 0) -> 
 
 def as_digits(data: DataSet) -> tuple[Part, Part]:
     """Return training and test digits as float32 in [0, 1]."""
-    scale = np.float32(255.0)
-    return (
-        Part(data.X.astype(np.float32) / scale, data.y.astype(np.int64)),
-        Part(data.X_test.astype(np.float32) / scale, data.y_test.astype(np.int64)),
+    parts = (data.X, data.y), (data.X_test, data.y_test)
+    train, test = (
+        Part(X.astype(np.float32) / np.float32(255.0), y.astype(np.int64)) for X, y in parts
     )
+    return train, test
 
 
 def hold_out(train: Part, share: float, seed: int) -> tuple[Part, Part]:

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from dreamwarp.commands import options
 from dreamwarp.core.files import refuse_address, refuse_existing
 from dreamwarp.core.progress import track
-
-if TYPE_CHECKING:
-    from dreamwarp.augment.rivals.infimnist import InfiMNIST
-    from dreamwarp.generation.stores import Store
 
 # MNIST's own file names, so that any MNIST reader can read them.
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
@@ -61,9 +57,12 @@ def infimnist(
     dreamwarp infimnist -n 1000000 -o infimnist
     dreamwarp infimnist -n 60000 -o more --first 1070000 --width 6 --amplitude 1.5
     """
+    import numpy as np
+
     from dreamwarp.augment.rivals.infimnist import AMPLITUDE, WIDTH, InfiMNIST
     from dreamwarp.data import mnist
-    from dreamwarp.generation.stores import open_store
+    from dreamwarp.data.idx import encode_header
+    from dreamwarp.generation.stores import check_room, open_store
 
     refuse_address(output)
     for name in () if overwrite else (IMAGES, LABELS):
@@ -82,32 +81,23 @@ def infimnist(
     store = open_store(output)
     with store.claim():
         store.sweep()
-        write_images(generator, range(first, first + n), store)
+        check_room(store, n * BYTES_PER_IMAGE, f"{n:,} images")
+        # Both files appear when complete.
+        with (
+            store.create(IMAGES) as images,
+            store.create(LABELS) as labels,
+            track(n, "images") as advance,
+        ):
+            shape = (n, *generator.image_shape)
+            images.write(encode_header(np.dtype(np.uint8), shape))
+            labels.write(encode_header(np.dtype(np.uint8), shape[:1]))
+            for begin in range(first, first + n, BLOCK):
+                indices = np.arange(begin, min(begin + BLOCK, first + n))
+                images.write(generator.image(indices).data)
+                labels.write(generator.label(indices).astype(np.uint8).data)
+                advance(len(indices))
     seconds = time.perf_counter() - start
     typer.echo(
         f"{n:,} images and labels in {output} after {seconds:.1f} s: "
         f"{n / seconds:,.0f} images per second"
     )
-
-
-def write_images(generator: InfiMNIST, numbers: range, store: Store) -> None:
-    """Write images and labels by number, as IDX files, block by block.
-
-    Both files appear when complete. Memory does not grow with their size.
-    """
-    import numpy as np
-
-    from dreamwarp.data.idx import encode_header
-    from dreamwarp.generation.stores import check_room
-
-    n = len(numbers)
-    check_room(store, n * BYTES_PER_IMAGE, f"{n:,} images")
-    with store.create(IMAGES) as images, store.create(LABELS) as labels, track(n, "images") as add:
-        shape = (n, *generator.image_shape)
-        images.write(encode_header(np.dtype(np.uint8), shape))
-        labels.write(encode_header(np.dtype(np.uint8), shape[:1]))
-        for start in range(0, n, BLOCK):
-            indices = np.array(numbers[start : start + BLOCK])
-            images.write(generator.image(indices).data)
-            labels.write(generator.label(indices).astype(np.uint8).data)
-            add(len(indices))

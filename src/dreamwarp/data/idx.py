@@ -71,7 +71,14 @@ def read_idx_files(name: object, paths: Sequence[str | os.PathLike[str]]) -> NDA
     guards.refuse_bomb(name, packed=packed, unpacked=guards.count_bytes(name, shape, dtype))
     array, first = np.empty(shape, dtype), 0
     for file, header in zip(files, headers, strict=True):
-        _fill(file, header, array[first : first + header.shape[0]])
+        with _open_plain(file) as stream:
+            if _read_header(file, stream) != header:
+                raise ValueError(
+                    f"`{file}` has changed while it was read. Wait until it is complete."
+                )
+            guards.fill_array(file, header, stream, array[first : first + header.shape[0]])
+            if stream.read(1):
+                raise ValueError(f"`{file}` declares {header}, but holds more.")
         first += header.shape[0]
     if not array.dtype.isnative:
         array = array.byteswap(inplace=True).view(array.dtype.newbyteorder("="))
@@ -167,16 +174,6 @@ def _open_plain(file: Path) -> Iterator[BufferedIOBase]:
             return
         with guards.reading_as("gzip", file, GZIP_ERRORS), gzip.GzipFile(fileobj=raw) as stream:
             yield stream
-
-
-def _fill(file: Path, header: IdxHeader, array: NDArray[Any]) -> None:
-    """Read a file's values into an array of the declared shape."""
-    with _open_plain(file) as stream:
-        if _read_header(file, stream) != header:
-            raise ValueError(f"`{file}` has changed while it was read. Wait until it is complete.")
-        guards.fill_array(file, header, stream, array)
-        if stream.read(1):
-            raise ValueError(f"`{file}` declares {header}, but holds more.")
 
 
 def _read_header(file: Path, stream: BufferedIOBase) -> IdxHeader:

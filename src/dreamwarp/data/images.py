@@ -138,7 +138,8 @@ def decode(
     from PIL import Image
 
     with _open_image(source, name) as image:
-        is_opaque = _is_opaque(image)
+        may_be_clear = image.mode in ALPHA_MODES or "transparency" in image.info
+        is_opaque = not may_be_clear or np.asarray(image.convert("RGBA"))[..., 3].min() == 255
         image = image.convert(mode)
         if size is not None and image.size != size[::-1]:
             image = image.resize(size[::-1], Image.Resampling.BILINEAR)
@@ -216,12 +217,6 @@ def _common_mode(forms: Sequence[ImageForm]) -> str:
             f"{', '.join(sorted(modes))}. Convert some of them."
         )
     return "L" if modes <= set(GREY_MODES) else "RGB"
-
-
-def _is_opaque(image: Image) -> bool:
-    if image.mode not in ALPHA_MODES and "transparency" not in image.info:
-        return True
-    return bool(np.asarray(image.convert("RGBA"))[..., 3].min() == 255)
 
 
 def _empty_samples(n: int, mode: str, size: tuple[int, int]) -> NDArray[Any]:

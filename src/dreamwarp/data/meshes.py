@@ -64,16 +64,16 @@ def write_mesh(path: str | os.PathLike[str], mesh: Any) -> None:
     file = Path(path)
     if not has_suffix(file, SUFFIXES):
         raise ValueError(f"`path` must end in {', '.join(SUFFIXES)}, got {file.name!r}.")
-    if file.suffix.lower() == ".stl" and not len(getattr(mesh, "faces", ())):
+    kind = file.suffix.lower()[1:]
+    if kind == "stl" and not len(getattr(mesh, "faces", ())):
         raise ValueError(
             f"`{file.name}` must have faces, which .stl needs, and has only points. Use .ply."
         )
-    options: dict[str, Any] = {}
-    if file.suffix.lower() != ".stl" and _has_own_normals(mesh):
-        options = {"vertex_normal" if file.suffix.lower() == ".ply" else "include_normals": True}
+    option = {"obj": "include_normals", "ply": "vertex_normal"}.get(kind)
+    options = {option: True} if option and _has_own_normals(mesh) else {}
     with write_beside(file) as temporary, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        content = mesh.export(file_type=file.suffix.lower()[1:], **options)
+        content = mesh.export(file_type=kind, **options)
         temporary.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 

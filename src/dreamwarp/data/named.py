@@ -30,7 +30,7 @@ class Recipe:
     package: Package
 
 
-def _idx_files(hashes: tuple[str, str, str, str]) -> tuple[KnownFile, ...]:
+def _idx_files(*hashes: str) -> tuple[KnownFile, ...]:
     """Images and labels for training, then for testing, of 28 x 28 pixels."""
     sizes = [
         (f"{part}-{content}", n_header + n * n_each)
@@ -44,12 +44,10 @@ MNIST = Recipe(
     "mnist",
     "MNIST",
     _idx_files(
-        (
-            "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-            "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-            "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-            "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-        )
+        "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+        "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+        "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+        "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
     ),
     (
         Mirror("https://ossci-datasets.s3.amazonaws.com/mnist"),
@@ -61,12 +59,10 @@ FASHION_MNIST = Recipe(
     "fashion-mnist",
     "Fashion-MNIST",
     _idx_files(
-        (
-            "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
-            "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
-            "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
-            "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
-        )
+        "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+        "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+        "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+        "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
     ),
     (
         Mirror("https://fashion-mnist.s3.eu-central-1.amazonaws.com"),

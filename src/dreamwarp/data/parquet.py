@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +37,13 @@ def _read_table(
     Samples are tensors of fixed shape, lists of equal length (lists of lists are images), encoded
     images (PNG, JPEG, TIFF, WebP), or records whose field ``bytes`` holds an encoded image.
     """
-    with _open_table(file) as table:
+    pa = import_extra("pyarrow", "parquet", "a Parquet file")
+    from pyarrow.parquet import ParquetFile
+
+    with (
+        reading_as("a Parquet file", file, (pa.ArrowException, OSError)),
+        ParquetFile(file) as table,
+    ):
         names = table.schema_arrow.names
         X_name, y_name = fields or (
             choose_field(file, names, SAMPLE_NAMES, "samples"),
@@ -60,41 +64,23 @@ def _read_table(
 read_parquet = partial(read_files, suffix=".parquet", read_fn=_read_table)
 
 
-@contextmanager
-def _open_table(file: Path) -> Iterator[ParquetFile]:
-    """Open a table; errors in the file become a ValueError that names it."""
-    pa = import_extra("pyarrow", "parquet", "a Parquet file")
-    from pyarrow.parquet import ParquetFile
-
-    with (
-        reading_as("a Parquet file", file, (pa.ArrowException, OSError)),
-        ParquetFile(file) as table,
-    ):
-        yield table
-
-
 def _read_column(file: Path, table: ParquetFile, name: str) -> Any:
     """A column of a table; raise if it looks like a decompression bomb.
 
     The declared size counts encoded values, and a repeated value is stored once. So for numbers the
-    size in memory is computed from their count.
+    size in memory is computed from their count. The sizes of strings and encoded images are known
+    only after reading.
     """
+    import pyarrow as pa
+
     chunks, packed = _chunks(table, name), file.stat().st_size
     unpacked = sum(c.num_values * WIDTHS.get(c.physical_type, 0) for c in chunks)
     refuse_bomb(file, packed=packed, unpacked=unpacked, remedy=REWRITE)
     if all(chunk.physical_type in WIDTHS for chunk in chunks):
         return table.read(columns=[name])[name]
-    return _read_long_values(file, table, name, max(c.total_uncompressed_size for c in chunks))
-
-
-def _read_long_values(file: Path, table: ParquetFile, name: str, longest: int) -> Any:
-    """A column of strings or encoded images, whose sizes are known only after reading.
-
-    The batch size keeps every step below BOMB_BYTES, even if all values had the longest length.
-    """
-    import pyarrow as pa
-
-    arrays, unpacked, packed = [], 0, file.stat().st_size
+    # Every batch stays below BOMB_BYTES, even if all values had the longest length.
+    longest = max(chunk.total_uncompressed_size for chunk in chunks)
+    arrays, unpacked = [], 0
     n_rows = min(MAX_ROWS, max(1, BOMB_BYTES // max(1, longest)))
     for batch in table.iter_batches(n_rows, columns=[name]):
         unpacked += batch.nbytes
@@ -117,7 +103,9 @@ def _refuse_nulls(what: str, column: Any) -> Any:
 
 
 def _as_samples(what: str, column: Any, resize: tuple[int, int] | None) -> NDArray[Any]:
+    """Encoded images, tensors, or lists or lists of lists of equal length, as an array."""
     import pyarrow as pa
+    import pyarrow.compute as compute
 
     kind = _refuse_nulls(what, column).type
     if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
@@ -130,14 +118,6 @@ def _as_samples(what: str, column: Any, resize: tuple[int, int] | None) -> NDArr
         raise ValueError(f"`--resize` (`resize`) is for encoded images, got {kind} in `{what}`.")
     if isinstance(column, pa.FixedShapeTensorArray):
         return column.to_numpy_ndarray()
-    return _unnest(what, column)
-
-
-def _unnest(what: str, column: Any) -> NDArray[Any]:
-    """Lists, or lists of lists, of equal length as an array."""
-    import pyarrow as pa
-    import pyarrow.compute as compute
-
     shape, values = [len(column)], column
     while isinstance(values, (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray)):
         lengths = compute.min_max(compute.list_value_length(values)).as_py()

@@ -70,12 +70,8 @@ class ShapeSet:
     ) -> ShapeSet:
         """A set of shapes from arrays of points (m_k, ndim).
 
-        Parameters
-        ----------
-        normalize : {"set", "each"}
-            One box for all shapes, which keeps their positions and sizes, or one per shape.
-        margin : float
-            Margin on every side, as a fraction of the box's width.
+        ``normalize`` "set": one box for all shapes, which keeps their positions and sizes; "each":
+        one per shape. ``margin`` is that on every side, as a fraction of the box's width.
         """
         check_choice("normalize", normalize, ("set", "each"))
         if not 0.0 <= margin < 0.5:
@@ -132,14 +128,19 @@ class ShapeSet:
         faces: list[Any] = [getattr(mesh, "faces", None) for mesh in self.meshes]
         return all(np.array_equal(faces[0], other) for other in faces[1:])
 
+    @property
+    def size(self) -> str:
+        """Smallest and largest number of points, in words."""
+        counts = sorted(len(points) for points in self.points)
+        more = f" to {counts[-1]:,}" if counts[-1] > counts[0] else ""
+        return f"{counts[0]:,}{more} points"
+
     def describe(self) -> str:
         """Name and counts in one line."""
-        counts = sorted(len(points) for points in self.points)
-        n_points = f"{counts[0]:,}" + (f" to {counts[-1]:,}" if counts[-1] > counts[0] else "")
         kind = "meshes" if self.meshes else "shapes"
         n_classes = len(self.classes)
         return (
-            f"{self.name}: {len(self):,} {kind} of {n_points} points in {self.ndim} dimensions, "
+            f"{self.name}: {len(self):,} {kind} of {self.size} in {self.ndim} dimensions, "
             f"{n_classes} class{'' if n_classes == 1 else 'es'}"
         )
 

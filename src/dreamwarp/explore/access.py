@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, RedirectResponse
 
@@ -24,6 +25,8 @@ UPLOAD_PATH = "/api/upload"
 # Time for a request to arrive completely.
 PATIENCE_SECONDS = 20.0
 COOKIE = "dreamwarp"
+# The rest of an oversized or slow body is not read.
+CLOSE = {"connection": "close"}
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "img-src 'self' blob: data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -37,25 +40,11 @@ HEADERS = {
 }
 
 
-class Refused(Exception):
-    """A rejected request: HTTP status and message."""
-
-    def __init__(self, status: int, words: str) -> None:
-        super().__init__(words)
-        self.status, self.words = status, words
-
-
 class Guard:
     """Middleware that passes requests on to an ASGI application, or rejects them.
 
-    Parameters
-    ----------
-    app : ASGI application
-    hosts : iterable of str, or None
-        Allowed values of the Host header, such as ``127.0.0.1:8017``. None: any, which needs a
-        token.
-    token : str or None
-        Secret that visitors need: first in the URL, then in a cookie.
+    ``hosts`` are allowed values of the Host header, such as ``127.0.0.1:8017``; None: any, which
+    needs a token. ``token`` is a secret that visitors need: first in the URL, then in a cookie.
     """
 
     def __init__(self, app: Any, hosts: Iterable[str] | None, token: str | None = None) -> None:
@@ -82,14 +71,13 @@ class Guard:
                 await RedirectResponse("/", 303, {"set-cookie": cookie})(scope, receive, send)
                 return
             if not self._is_token(request.cookies.get(COOKIE, "")):
-                raise Refused(
+                raise HTTPException(
                     401, "a token is required: open the address that `dreamwarp explore` printed."
                 )
             body = await _read_body(request)
-        except Refused as refused:
-            # The rest of an oversized body is not read.
-            more = {"connection": "close"} if refused.status in (408, 413) else None
-            await JSONResponse({"error": refused.words}, refused.status, more)(scope, receive, send)
+        except HTTPException as error:
+            answer = JSONResponse({"error": error.detail}, error.status_code, error.headers)
+            await answer(scope, receive, send)
             return
         await self.app(scope, _replay(body, receive), send)
 
@@ -98,7 +86,7 @@ class Guard:
         host = headers.get("host", "").lower()
         is_repeated = len(headers.getlist("host")) > 1
         if is_repeated or (self.hosts is not None and host not in self.hosts):
-            raise Refused(
+            raise HTTPException(
                 403, "the Host header must be the address that `dreamwarp explore` printed."
             )
         origin = headers.get("origin", f"http://{host}").lower()
@@ -106,7 +94,7 @@ class Guard:
         # Links from other sites are allowed; requests by their scripts and pictures are not.
         is_link = headers.get("sec-fetch-mode") == "navigate"
         if origin not in (f"http://{host}", f"https://{host}") or (is_foreign and not is_link):
-            raise Refused(403, "requests from other web pages are refused.")
+            raise HTTPException(403, "requests from other web pages are refused.")
 
     def _is_token(self, shown: str) -> bool:
         """Whether a visitor showed the token, or needs none."""
@@ -116,7 +104,7 @@ class Guard:
 async def _read_body(request: Request) -> bytes:
     """Read the body; raise if it is too large or too slow."""
     limit = MAX_BYTES if request.scope["path"] == UPLOAD_PATH else MAX_REQUEST
-    too_large = Refused(413, f"the request must have at most {limit:,} bytes.")
+    too_large = HTTPException(413, f"the request must have at most {limit:,} bytes.", CLOSE)
     length = request.headers.get("content-length", "0")
     if not length.isdecimal() or int(length) > limit:
         raise too_large
@@ -132,9 +120,9 @@ async def _read_body(request: Request) -> bytes:
     try:
         return await asyncio.wait_for(collect(), PATIENCE_SECONDS)
     except ClientDisconnect:
-        raise Refused(400, "the request ended early.") from None
+        raise HTTPException(400, "the request ended early.") from None
     except asyncio.TimeoutError:
-        raise Refused(408, "the request took too long to arrive.") from None
+        raise HTTPException(408, "the request took too long to arrive.", CLOSE) from None
 
 
 def _replay(body: bytes, receive: Any) -> Any:

@@ -32,18 +32,10 @@ N_TIMES = 129
 
 
 class View(NamedTuple):
-    """The slice of a volume that is shown.
+    """The slice of a volume that is shown."""
 
-    Attributes
-    ----------
-    axis : int
-        The axis that the slice is perpendicular to.
-    place : float
-        Its position along the axis, from 0 to 1.
-    """
-
-    axis: int = 2
-    place: float = 0.5
+    axis: int = 2  # to which the slice is perpendicular
+    place: float = 0.5  # along the axis, from 0 to 1
 
     def number(self, spatial: Sequence[int]) -> int:
         """Number of the slice in a volume of this shape."""
@@ -57,24 +49,17 @@ class View(NamedTuple):
 
 
 class Arrays:
-    """Samples (channels, *spatial) of one kind, and their model.
-
-    Attributes
-    ----------
-    name, plural : str
-    uploads : str
-        File types that can be uploaded, as in an ``accept`` attribute; empty: none.
-    codes : (n,)
-        Class of each sample, an index into ``labels``.
-    """
+    """Samples (channels, *spatial) of one kind, and their model."""
 
     name: ClassVar[str]
     plural: ClassVar[str]
-    uploads: ClassVar[str]
-    read_code: ClassVar[str]
+    uploads: ClassVar[str]  # file types, as in an ``accept`` attribute; empty: none
+    has_landmarks: ClassVar[bool] = False
+    read_code: ClassVar[str]  # Python code that reads an uploaded file
 
     def __init__(self, subject: Subject) -> None:
         self.subject, self.model = subject, subject.model
+        # Class of each sample (n,), an index into the labels.
         self.codes, self.labels = subject.codes, subject.labels
 
     # -- samples
@@ -137,10 +122,6 @@ class Arrays:
     def warp(self, sample: Array, theta: Numbers) -> Array:
         """A warped sample."""
         return Warp(self.model.space, theta).image(sample)
-
-    def move_landmarks(self, theta: Numbers, landmarks: Landmarks) -> dict[str, Any]:
-        """Moved landmarks; empty for kinds that have none."""
-        return {}
 
     def make(self, code: int | None, n: int, strength: float, seed: int) -> tuple[list[Any], Array]:
         """New samples of a class, or of all classes in turn, and their labels.
@@ -212,6 +193,7 @@ class Images(Arrays):
 
     name, plural = "image", "images"
     uploads = "image/png,image/jpeg,image/webp"
+    has_landmarks = True
     read_code = 'dw.data.read_image("yours.png")'
 
     def show_field(self, theta: Numbers, sample: Array, view: View) -> dict[str, Any]:
@@ -235,12 +217,6 @@ class Images(Arrays):
         """Map points (m, 2) of the picture to the domain."""
         return points
 
-    def move_landmarks(self, theta: Numbers, landmarks: Landmarks) -> dict[str, Any]:
-        """Landmarks, moved as the content is."""
-        points = np.asarray(landmarks, dtype=np.float64).reshape(-1, 2)
-        moved = Warp(self.model.space, theta).points(points) if len(points) else points
-        return {"landmarks": moved.round(6).tolist()}
-
     def read_upload(self, content: bytes) -> Array:
         """Read a picture; its black and white become the lowest and highest value of the data."""
         look = self.subject.look
@@ -254,6 +230,7 @@ class Volumes(Images):
 
     name, plural = "volume", "volumes"
     uploads = ".npy,.nii,.gz"
+    has_landmarks = False  # a slice shows too little of where they go
     read_code = 'dw.data.read_volume("yours.nii.gz")[0]'
 
     def proportions(self, sample: Array, view: View) -> dict[str, float]:
@@ -274,10 +251,6 @@ class Volumes(Images):
         spatial = sample.shape[1:]
         height = (view.number(spatial) + 0.5) / spatial[view.axis]
         return np.insert(points, view.axis, height, axis=1)
-
-    def move_landmarks(self, theta: Numbers, landmarks: Landmarks) -> dict[str, Any]:
-        """Empty: a slice shows too little of where landmarks go."""
-        return {}
 
     def read_upload(self, content: bytes) -> Array:
         """Read a volume; its range of values becomes that of the data."""

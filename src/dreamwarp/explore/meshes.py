@@ -12,7 +12,7 @@ from dreamwarp.align import SmoothPrior
 from dreamwarp.align.points import Match, PointAlignments, align_points, thin
 from dreamwarp.augment.shapes import sample_shapes
 from dreamwarp.data.shapes import ShapeSet
-from dreamwarp.explore.arrays import Array, Landmarks, Numbers, View, pack, to_base64
+from dreamwarp.explore.arrays import Array, Numbers, View, pack, to_base64
 from dreamwarp.model import WarpModel
 from dreamwarp.model.labels import encode
 from dreamwarp.space.warp import Warp
@@ -40,7 +40,7 @@ class Surface(NamedTuple):
 class Meshes:
     """Meshes or sets of points in space, and their model; as :class:`~.arrays.Arrays`."""
 
-    name, plural, uploads = "mesh", "meshes", ""
+    name, plural, uploads, has_landmarks = "mesh", "meshes", "", False
 
     def __init__(self, model: WarpModel, shapes: ShapeSet) -> None:
         if shapes.ndim != 3 or model.space.ndim != 3:
@@ -61,10 +61,8 @@ class Meshes:
 
     def describe(self) -> dict[str, Any]:
         """Number of points, and the radius within which all shapes lie."""
-        counts = sorted(len(points) for points in self.shapes.points)
-        more = f" to {counts[-1]:,}" if counts[-1] > counts[0] else ""
         distances = [np.linalg.norm(p - 0.5, axis=1).max() for p in self.shapes.unit_points()]
-        return {"size": f"{counts[0]:,}{more} points", "radius": float(max(distances))}
+        return {"size": self.shapes.size, "radius": float(max(distances))}
 
     def typical(self, code: int) -> int:
         """The shape whose extent is nearest to the mean of its class."""
@@ -115,10 +113,6 @@ class Meshes:
 
     def show_field(self, theta: Numbers, sample: Surface, view: View) -> dict[str, Any]:
         """Empty: the page shows how far each point moves."""
-        return {}
-
-    def move_landmarks(self, theta: Numbers, landmarks: Landmarks) -> dict[str, Any]:
-        """Empty: there are none."""
         return {}
 
     def read_upload(self, content: bytes) -> Surface:

@@ -22,6 +22,7 @@ from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.explore.arrays import Images, Landmarks, Numbers, Signals, View, Volumes
 from dreamwarp.explore.meshes import Meshes
 from dreamwarp.model import WarpModel
+from dreamwarp.space import Warp
 
 # Largest number of sliders: the other components have little variance.
 MAX_SLIDERS = 24
@@ -42,15 +43,7 @@ class Scene:
     """A model and its data, with file names for the Python code that the page shows.
 
     A sample is named by its index in the data, or by what :meth:`add_upload` returned.
-
-    Parameters
-    ----------
-    kind : Signals, Images, Volumes or Meshes
-        The model and its samples.
-    model_name, data_name : str
-        As given on the command line.
-    load_options : dict
-        Options with which the data was loaded.
+    ``load_options`` are those with which the data was loaded.
     """
 
     def __init__(
@@ -179,11 +172,14 @@ class Scene:
         self, name: int | str, theta: Numbers, landmarks: Landmarks, view: View = MIDDLE
     ) -> dict[str, Any]:
         """Return a warped sample, with moved grid, velocity and landmarks if its kind has them."""
-        return {
+        shown = {
             "image": self.kind.encode(self._warp(name, theta.tobytes()), view),
             **self.kind.show_field(theta, self.sample(name), view),
-            **self.kind.move_landmarks(theta, landmarks),
         }
+        if self.kind.has_landmarks:
+            points = np.asarray(landmarks, dtype=np.float64).reshape(-1, 2)
+            shown["landmarks"] = Warp(self.kind.model.space, theta).points(points).round(6).tolist()
+        return shown
 
     def _warp_sample(self, name: int | str, theta: bytes) -> Any:
         return self.kind.warp(self.sample(name), np.frombuffer(theta))
@@ -217,11 +213,8 @@ class Scene:
         """Align one sample of a class to another; return both, the warped source and losses."""
         ends = self.index(code, first), self.index(code, second)
         found, source, target = self._align(*ends), self.sample(ends[0]), self.sample(ends[1])
-        theta, before, after = (
-            found.theta[0],
-            float(found.loss_before[0]),
-            float(found.loss_after[0]),
-        )
+        theta = found.theta[0]
+        before, after = float(found.loss_before[0]), float(found.loss_after[0])
         return {
             "source": self.kind.encode(source, view),
             "target": self.kind.encode(target, view),
@@ -235,21 +228,18 @@ class Scene:
         }
 
     def _align_samples(self, source: int, target: int) -> Any:
-        displacement, length = self._prior_scale
-        prior = SmoothPrior(self.kind.model.space, displacement=displacement, length=length)
         with _aligning, warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # the page shows the result
-            return self.kind.align(source, target, prior)
+            return self.kind.align(source, target, self._prior)
 
-    @property
-    def _prior_scale(self) -> tuple[float, float]:
-        """Displacement and length of the prior with which the model's pairs were aligned."""
+    @cached_property
+    def _prior(self) -> SmoothPrior:
+        """The prior with which the model's pairs were aligned."""
         settings = self.kind.model.settings
-        displacement = settings.get("displacement", "auto")
-        return (
-            DISPLACEMENT if displacement == "auto" else float(displacement),
-            float(settings.get("length", LENGTH)),
-        )
+        known = settings.get("displacement", "auto")
+        displacement = DISPLACEMENT if known == "auto" else float(known)
+        length = float(settings.get("length", LENGTH))
+        return SmoothPrior(self.kind.model.space, displacement=displacement, length=length)
 
     # -- Python
 
@@ -277,12 +267,11 @@ class Scene:
 
     def align_code(self, source: int, target: int, view: View = MIDDLE) -> str:
         """Python code that aligns the pair."""
-        displacement, length = self._prior_scale
         return "\n".join(
             [
                 *self._load_code(),
-                f"prior = dw.SmoothPrior(model.space, displacement={displacement}, "
-                f"length={length})",
+                f"prior = dw.SmoothPrior(model.space, displacement={self._prior.displacement}, "
+                f"length={self._prior.length})",
                 *self.kind.align_code(source, target, view),
             ]
         )

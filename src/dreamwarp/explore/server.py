@@ -175,7 +175,9 @@ def _explain_errors(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     def wrong(request: Request, error: RequestValidationError) -> JSONResponse:
-        return JSONResponse({"error": _sentence(error)}, 422)
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"] if part != "body")
+        return JSONResponse({"error": f"`{place or 'request'}`: {first['msg']}."[:500]}, 422)
 
     @app.exception_handler(ValueError)
     def refused(request: Request, error: ValueError) -> JSONResponse:
@@ -189,13 +191,6 @@ def _explain_errors(app: FastAPI) -> None:
     def broken(request: Request, error: Exception) -> JSONResponse:
         logging.getLogger("dreamwarp.explore").exception("a request failed")
         return JSONResponse({"error": "internal error: see the terminal."}, 500)
-
-
-def _sentence(error: RequestValidationError) -> str:
-    """Describe the first error of a request."""
-    first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"] if part != "body")
-    return f"`{place or 'request'}`: {first['msg']}."[:500]
 
 
 # -- serving
@@ -233,13 +228,7 @@ def open_socket(host: str, port: int) -> socket.socket:
 class Serving:
     """A server of a scene, with an open socket; :meth:`run` serves.
 
-    Parameters
-    ----------
-    scene : Scene
-    host : str
-        For hosts other than loopback, visitors need a token.
-    port : int
-        0: any free port.
+    For hosts other than loopback, visitors need a token. Port 0 is any free port.
     """
 
     def __init__(self, scene: Scene, *, host: str = "127.0.0.1", port: int = 0) -> None:

@@ -15,7 +15,7 @@ from dreamwarp.augment.source import Balance, SampleSource, check_range
 from dreamwarp.core import compiled
 from dreamwarp.core.cluster import run_on
 from dreamwarp.core.draws import Seed
-from dreamwarp.core.progress import ProgressOption, track
+from dreamwarp.core.progress import ProgressOption, track, without_callback
 from dreamwarp.core.validation import check_integer
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.sample_sets import MANIFEST
@@ -164,19 +164,8 @@ def stream(
     """Yield batches of new samples and their labels, made on demand.
 
     Sample k is the same as that of :func:`generate` with the same model, data, seed, strength,
-    balance and interpolation, for any batch size.
-
-    Parameters
-    ----------
-    n : int, optional
-        Number of samples; the last batch may be smaller. Default: endless.
-    others
-        As for :func:`generate`.
-
-    Yields
-    ------
-    X : (batch_size, ...), as in the data
-    y : (batch_size,)
+    balance and interpolation, for any batch size. Batches are endless unless ``n``, the number of
+    samples, is given; the last one may be smaller. Other parameters are as for :func:`generate`.
 
     Examples
     --------
@@ -294,8 +283,7 @@ def _find_unsound(
     store: Store, manifest: Manifest, progress: ProgressOption, n_threads: int
 ) -> list[int]:
     """Numbers of missing and damaged shards, which are removed from the manifest."""
-    quiet = False if progress is False or callable(progress) else progress
-    states = check_all(store, manifest, quiet, n_threads)
+    states = check_all(store, manifest, without_callback(progress), n_threads)
     unsound = [number for number, state in states if state != "sound"]
     for number in unsound:
         manifest.shards[number] = None

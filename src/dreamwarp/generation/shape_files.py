@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dreamwarp.core.listing import import_extra
 from dreamwarp.data.meshes import write_mesh
 from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.generation.formats.folder import is_folder_name
@@ -31,14 +32,10 @@ def write_shapes(
                 "class names must be valid folder names on every operating system, got "
                 f"{label!r}. Rename the class."
             )
-    for k, label in enumerate(labels):
-        mesh = shapes.meshes[k] if shapes.meshes else _as_cloud(shapes.points[k])
+    meshes = shapes.meshes
+    if not meshes:
+        trimesh = import_extra("trimesh", "meshes", "a mesh")
+        flat = ((0, 0), (0, 3 - shapes.ndim))
+        meshes = tuple(trimesh.PointCloud(np.pad(points, flat)) for points in shapes.points)
+    for k, (label, mesh) in enumerate(zip(labels, meshes, strict=True)):
         write_mesh(root / label / f"{first + k:012d}{suffix}", mesh)
-
-
-def _as_cloud(points: np.ndarray) -> object:
-    import trimesh
-
-    flat = np.zeros((len(points), 3))
-    flat[:, : points.shape[1]] = points
-    return trimesh.PointCloud(flat)

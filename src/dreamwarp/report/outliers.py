@@ -24,24 +24,12 @@ N_VOTES, MOST_AGREE = 5, 4
 
 
 class Outlier(NamedTuple):
-    """A sample far from the others of its class.
+    """A sample far from the others of its class."""
 
-    Attributes
-    ----------
-    sample : int
-        Index in the study.
-    score : float
-        Robust standard deviations above its class.
-    looks_like : int or None
-        Class of most of its nearest neighbours, if another: it may be mislabelled.
-    votes : int
-        Number of those neighbours.
-    """
-
-    sample: int
-    score: float
-    looks_like: int | None
-    votes: int
+    sample: int  # index in the study
+    score: float  # robust standard deviations above its class
+    looks_like: int | None  # class of most nearest neighbours, if another: it may be mislabelled
+    votes: int  # number of those neighbours
 
 
 def find_odd(study: Study) -> list[Outlier]:
@@ -72,20 +60,17 @@ def sample_scores(study: Study) -> Array:
     NaN for samples without a pair.
     """
     energy = np.log(np.maximum(pair_energies(study), np.finfo(float).tiny))
-    codes, edges = study.subject.codes, study.edges
+    codes = study.subject.codes
     usable = np.flatnonzero(study.alignments.usable & np.isfinite(energy))
-    of = np.full(len(codes), np.nan)
-    ends = edges[usable].T.ravel()
+    ends = study.edges[usable].T.ravel()
     samples = np.unique(ends)
-    if len(samples):
-        of[samples] = ndimage.median(np.tile(energy[usable], 2), ends, samples)
     scores = np.full(len(codes), np.nan)
-    for code in range(len(study.subject.labels)):
-        members = np.flatnonzero((codes == code) & np.isfinite(of))
-        if len(members):
-            middle = np.median(of[members])
-            width = MAD * np.median(np.abs(of[members] - middle))
-            scores[members] = (of[members] - middle) / max(width, 1e-9)
+    if len(samples):
+        scores[samples] = ndimage.median(np.tile(energy[usable], 2), ends, samples)
+    for code in np.unique(codes[samples]):
+        members = samples[codes[samples] == code]
+        above = scores[members] - np.median(scores[members])
+        scores[members] = above / max(MAD * np.median(np.abs(above)), 1e-9)
     return scores
 
 

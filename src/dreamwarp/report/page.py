@@ -93,16 +93,9 @@ class Page:
     def figure(
         self, figure: Figure, caption: str, *, alternative: str = "", is_photo: bool = False
     ) -> None:
-        """Add a picture.
+        """Add a picture; its alternative text is by default the caption.
 
-        Parameters
-        ----------
-        figure : matplotlib.figure.Figure
-        caption : str
-        alternative : str
-            Alternative text. Default: the caption.
-        is_photo : bool
-            Keep the colours on a dark page, rather than invert them.
+        ``is_photo``: keep the colours on a dark page, rather than invert them.
         """
         words = html.escape(alternative or caption, quote=True)
         width, height = (round(UNITS_PER_INCH * size) for size in figure.get_size_inches())
@@ -128,14 +121,9 @@ class Page:
         is_photo: bool = False,
         units: float = 0.8,
     ) -> None:
-        """Add animations side by side.
+        """Add animations side by side, each of frames (n, rows, columns, 3) and a caption.
 
-        Parameters
-        ----------
-        pictures : sequence of (frames, caption)
-            Frames (n, rows, columns, 3), played back and forth.
-        units : float
-            CSS pixels per pixel.
+        Frames are played back and forth, with ``units`` CSS pixels per pixel.
         """
         parts = [self._sprite(frames, words, is_photo, units) for frames, words in pictures]
         self._parts.append(f'<div class="moving">{"".join(parts)}</div>')

@@ -61,8 +61,7 @@ Cell = Callable[[Axes, Area], None]
 class Plane(NamedTuple):
     """A section of the domain: its row and column axes, and the box it is drawn in."""
 
-    rows: int
-    columns: int
+    axes: list[int]
     box: Area
 
 
@@ -80,9 +79,8 @@ def box_width(extent: tuple[float, ...], height: float) -> float:
         return SIGNAL_RATIO * height
     if len(extent) == 2:
         return height * min(max(extent[1] / extent[0], 1 / MAX_RATIO), MAX_RATIO)
-    return sum(plane.box.width for plane in planes(extent, Area(0, 0, 0, height))) + 2 * (
-        SLICE_GAP * height
-    )
+    last = planes(extent, Area(0, 0, 0, height))[-1].box
+    return last.x + last.width
 
 
 def planes(extent: tuple[float, ...], box: Area) -> list[Plane]:
@@ -92,13 +90,12 @@ def planes(extent: tuple[float, ...], box: Area) -> list[Plane]:
     """
     if len(extent) == 2:
         scale = min(box.height / extent[0], box.width / extent[1])
-        return [Plane(0, 1, Area(box.x, box.y, scale * extent[1], scale * extent[0]))]
-    highest = max(extent[0], extent[1])
+        return [Plane([0, 1], Area(box.x, box.y, scale * extent[1], scale * extent[0]))]
+    scale = box.height / max(extent[0], extent[1])
     found, x = [], box.x
     for rows, columns in ((1, 2), (0, 2), (0, 1)):
-        height = box.height * extent[rows] / highest
-        width = box.height * extent[columns] / highest
-        found.append(Plane(rows, columns, Area(x, box.y, width, height)))
+        width = scale * extent[columns]
+        found.append(Plane([rows, columns], Area(x, box.y, width, scale * extent[rows])))
         x += width + SLICE_GAP * box.height
     return found
 
@@ -133,10 +130,14 @@ def draw_difference(axes: Axes, box: Area, first: Array, second: Array, look: Lo
     difference = look.scale(first) - look.scale(second)
     if len(difference) > 1:
         difference = np.sqrt((difference**2).mean(axis=0, keepdims=True))
-    if first.ndim == 2:
-        _draw_area(axes, box, difference[0])
+    if first.ndim > 2:
+        draw_shades(axes, box, difference[0], DIFFERENCE, (-1.0, 1.0), look)
         return
-    draw_shades(axes, box, difference[0], DIFFERENCE, (-1.0, 1.0), look)
+    frame(axes, box)
+    middle, n = box.y + box.height / 2, difference.shape[1]
+    x = box.x + box.width * (np.arange(n) + 0.5) / n
+    y = middle - 0.5 * box.height * np.clip(difference[0], -1.0, 1.0)
+    axes.fill_between(x, middle, y, color=figures.MARKS[0], linewidth=0.0, alpha=0.75)
 
 
 def draw_shades(
@@ -157,7 +158,7 @@ def sections(values: Array, box: Area, extent: tuple[float, ...]) -> Iterator[tu
         if len(spatial) == 2:
             yield plane, values
             continue
-        (across,) = {0, 1, 2} - {plane.rows, plane.columns}
+        (across,) = {0, 1, 2} - set(plane.axes)
         yield plane, np.take(values, spatial[across] // 2, axis=1 + across)
 
 
@@ -168,17 +169,6 @@ def _draw_lines(axes: Axes, box: Area, heights: Array, colors: list[str], linewi
     lines = [np.stack([x, row], axis=1) for row in y]
     shades = [colors[k % len(colors)] for k in range(len(lines))]
     axes.add_collection(LineCollection(lines, colors=shades, linewidths=linewidth))
-
-
-def _draw_area(axes: Axes, box: Area, values: Array) -> None:
-    """Fill between zero and values (length,) in [-1, 1]."""
-    frame(axes, box)
-    middle = box.y + box.height / 2
-    x = box.x + box.width * (np.arange(len(values)) + 0.5) / len(values)
-    axes.fill_between(
-        x, middle, middle - 0.5 * box.height * np.clip(values, -1.0, 1.0), color=figures.MARKS[0],
-        linewidth=0.0, alpha=0.75,
-    )  # fmt: skip
 
 
 def _show(axes: Axes, box: Area, image: Array, colors: Colormap, low: float, high: float) -> None:
@@ -215,7 +205,7 @@ def draw_grid(
     both = np.concatenate([lines, lines[..., ::-1]])
     for plane in planes(extent, box):
         points = _embed(both.reshape(-1, 2), plane, space.ndim)
-        moved = _in_plane(space.flow(theta, points), plane).reshape(both.shape)
+        moved = space.flow(theta, points)[:, plane.axes].reshape(both.shape)
         domain = _shrink(plane.box, moved)
         frame(axes, domain)
         _add_lines(axes, domain, moved, figures.GRID, 0.7)
@@ -235,7 +225,7 @@ def draw_velocity(
     for plane in planes(extent, box):
         frame(axes, plane.box)
         points = _embed(grid, plane, space.ndim)
-        velocity = _in_plane(space.velocity(theta, points), plane)
+        velocity = space.velocity(theta, points)[:, plane.axes]
         _draw_arrows(axes, plane.box, grid, velocity)
 
 
@@ -278,7 +268,7 @@ def draw_tessellation(axes: Axes, box: Area, space: WarpSpace, extent: tuple[flo
         _add_lines(axes, box, _cuts(1, space.cells[0]), figures.GRID, 0.5)
         return
     for plane in planes(extent, box):
-        lines = _cuts(space.cells[plane.rows], space.cells[plane.columns])
+        lines = _cuts(*(space.cells[axis] for axis in plane.axes))
         if space.ndim == 2:
             corners = space.tessellation.simplices[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
             edges = np.unique(np.sort(corners, axis=1), axis=0)
@@ -296,12 +286,8 @@ def _cuts(n_rows: int, n_columns: int) -> Array:
 def _embed(points: Array, plane: Plane, ndim: int) -> Array:
     """Embed points (m, 2) of a plane in the domain; slices go through its middle."""
     whole = np.full((len(points), ndim), 0.5)
-    whole[:, plane.rows], whole[:, plane.columns] = points.T
+    whole[:, plane.axes] = points
     return whole
-
-
-def _in_plane(vectors: Array, plane: Plane) -> Array:
-    return vectors[..., [plane.rows, plane.columns]]
 
 
 def _add_lines(axes: Axes, box: Area, lines: Array, color: str, linewidth: float) -> None:
@@ -322,21 +308,11 @@ def draw_table(
     height: float = 0.8,
     notes: Sequence[str] = (),
 ) -> Figure:
-    """Draw labelled rows of boxes, on a sheet that fits them.
+    """Draw rows of boxes, each a label and its cells, on a sheet that fits them.
 
-    Parameters
-    ----------
-    extent : tuple of float
-        Size of the samples along each axis; sets the proportions of the boxes.
-    rows : list of (label, cells)
-    titles : sequence of (column, text)
-        Titles, and the columns above which they start.
-    gaps : sequence of int
-        Columns preceded by a wider gap.
-    height : float
-        Height of a box in inches.
-    notes : sequence of str
-        Text to the right of each row.
+    ``extent``, the size of the samples along each axis, sets the proportions of the boxes.
+    ``titles`` are columns and the text that starts above them, ``gaps`` the columns preceded by a
+    wider gap, and ``notes`` the text to the right of each row.
     """
     labels = [shorten(label) for label, _ in rows]
     left = MARGIN + (ROOM_FOR_LABELS if any(labels) else 0.0)

@@ -41,16 +41,8 @@ def write_report(
 ) -> Path:
     """Write the report about a model as one HTML file.
 
-    Parameters
-    ----------
-    study : Study
-        See :func:`dreamwarp.report.make_study`.
-    path : path
-        Must end in .html.
-    model_name, data_name : str
-        Names of the files, for the commands that the report suggests.
-    preface : callable, optional
-        Adds sections to the page after the summary.
+    ``model_name`` and ``data_name`` are for the commands that the report suggests. ``preface`` adds
+    sections to the page after the summary.
     """
     target = check_page_path(path)
     outliers = find_odd(study)

@@ -26,9 +26,18 @@ class ShardFormat(ABC):
 
     name: ClassVar[str]
     suffix: ClassVar[str]
+    is_plain: ClassVar[bool] = False  # whether values and labels take their size in memory
 
     def __init__(self, form: SampleForm) -> None:
         self.form = form
+
+    @property
+    def label_type(self) -> np.dtype[Any]:
+        """Dtype of stored labels: uint8 or int64 for integers, else that of the classes."""
+        classes = self.form.classes
+        if classes.dtype.kind not in "iu":
+            return classes.dtype
+        return np.dtype(np.uint8 if classes.min() >= 0 and classes.max() <= 255 else np.int64)
 
     @classmethod
     def find_fault(cls, form: SampleForm) -> str | None:
@@ -68,7 +77,7 @@ class ShardFormat(ABC):
 
     def count_bytes(self, n: int) -> int | None:
         """Bytes of n samples, headers excluded; None if unknown."""
-        return None
+        return n * (self.form.n_bytes + self.label_type.itemsize) if self.is_plain else None
 
     def digests(self, store: Store, shard: Shard) -> dict[str, str]:
         """SHA-256 of the files of a shard, by name.
@@ -76,14 +85,6 @@ class ShardFormat(ABC):
         FileNotFoundError if one is missing, ValueError if one is malformed.
         """
         return {name: hash_file(store, name) for name in self.names(shard)}
-
-
-def label_type(form: SampleForm) -> np.dtype[Any]:
-    """Dtype of stored labels: uint8 or int64 for integers, else that of the classes."""
-    if form.classes.dtype.kind not in "iu":
-        return form.classes.dtype
-    is_small = form.classes.min() >= 0 and form.classes.max() <= 255
-    return np.dtype(np.uint8 if is_small else np.int64)
 
 
 def find_untext(form: SampleForm) -> str | None:

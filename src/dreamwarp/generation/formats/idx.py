@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.augment.source import SampleForm
 from dreamwarp.data.idx import CODES, TYPES, WORDS, encode_header
-from dreamwarp.generation.formats.base import Add, ShardFormat, as_bytes, label_type
+from dreamwarp.generation.formats.base import Add, ShardFormat, as_bytes
 from dreamwarp.generation.shards import Shard
 from dreamwarp.generation.stores import HashingStream
 
@@ -19,7 +19,7 @@ from dreamwarp.generation.stores import HashingStream
 class IdxFormat(ShardFormat):
     """``images-00000-idx3-ubyte`` and ``labels-00000-idx1-ubyte``, and so on."""
 
-    name = "idx"
+    name, is_plain = "idx", True
 
     @classmethod
     def find_fault(cls, form: SampleForm) -> str | None:
@@ -36,15 +36,15 @@ class IdxFormat(ShardFormat):
         return None
 
     @property
-    def _label_type(self) -> np.dtype[Any]:
-        smallest = label_type(self.form)
+    def label_type(self) -> np.dtype[Any]:
+        """The format has no integers of 64 bits."""
+        smallest = super().label_type
         return smallest if smallest in CODES else np.dtype(np.int32)
 
     def names(self, shard: Shard) -> tuple[str, ...]:
         """Names of the files of images and of labels."""
-        values, labels = (
-            WORDS[TYPES[CODES[dtype]]] for dtype in (self.form.dtype, self._label_type)
-        )
+        dtypes = self.form.dtype, self.label_type
+        values, labels = (WORDS[TYPES[CODES[dtype]]] for dtype in dtypes)
         return (
             f"images-{shard.number:05d}-idx{len(self.form.shape) + 1}-{values}",
             f"labels-{shard.number:05d}-idx1-{labels}",
@@ -52,7 +52,7 @@ class IdxFormat(ShardFormat):
 
     def encode(self, first: int, X: NDArray[Any], y: NDArray[Any]) -> list[memoryview]:
         """Values and labels in the format's byte order."""
-        labels = y.astype(self._label_type)
+        labels = y.astype(self.label_type)
         return [as_bytes(array, np.dtype(TYPES[CODES[array.dtype]])) for array in (X, labels)]
 
     @contextmanager
@@ -64,9 +64,5 @@ class IdxFormat(ShardFormat):
                 stream.write(content)
 
         shape = (shard.n, *self.form.shape)
-        add([encode_header(self.form.dtype, shape), encode_header(self._label_type, shape[:1])])
+        add([encode_header(self.form.dtype, shape), encode_header(self.label_type, shape[:1])])
         yield add
-
-    def count_bytes(self, n: int) -> int:
-        """Bytes of n samples, headers excluded."""
-        return n * (self.form.n_bytes + self._label_type.itemsize)

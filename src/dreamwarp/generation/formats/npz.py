@@ -10,7 +10,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.generation.formats.base import Add, ShardFormat, as_bytes, label_type
+from dreamwarp.generation.formats.base import Add, ShardFormat, as_bytes
 from dreamwarp.generation.shards import Shard
 from dreamwarp.generation.stores import HashingStream
 
@@ -24,12 +24,13 @@ class NpzFormat(ShardFormat):
     """``shard-00000.npz``, and so on; not compressed. Holds numbers and labels of any kind."""
 
     name = suffix = "npz"
+    is_plain = True
 
     def encode(
         self, first: int, X: NDArray[Any], y: NDArray[Any]
     ) -> tuple[memoryview, NDArray[Any]]:
         """Little-endian values, and labels."""
-        return as_bytes(X, X.dtype.newbyteorder("<")), y.astype(label_type(self.form))
+        return as_bytes(X, X.dtype.newbyteorder("<")), y.astype(self.label_type)
 
     @contextmanager
     def write(self, shard: Shard, *streams: HashingStream) -> Iterator[Add]:
@@ -43,13 +44,8 @@ class NpzFormat(ShardFormat):
                     labels.append(encoded[1])
 
                 yield add
-            dtype = label_type(self.form)
-            with _open_member(archive, "y", (shard.n,), dtype) as member:
-                member.write(as_bytes(np.concatenate(labels), dtype.newbyteorder("<")))
-
-    def count_bytes(self, n: int) -> int:
-        """Bytes of n samples, headers excluded."""
-        return n * (self.form.n_bytes + label_type(self.form).itemsize)
+            with _open_member(archive, "y", (shard.n,), self.label_type) as member:
+                member.write(as_bytes(np.concatenate(labels), self.label_type.newbyteorder("<")))
 
 
 @contextmanager

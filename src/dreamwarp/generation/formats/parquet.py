@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.augment.source import SampleForm
 from dreamwarp.core.listing import import_extra
-from dreamwarp.generation.formats.base import Add, ShardFormat, find_untext, label_type
+from dreamwarp.generation.formats.base import Add, ShardFormat, find_untext
 from dreamwarp.generation.shards import Shard
 from dreamwarp.generation.stores import HashingStream
 
@@ -49,7 +49,7 @@ class ParquetFormat(ShardFormat):
 
         images = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(X))
         numbers = np.arange(first, first + len(X), dtype=np.int64)
-        columns = [images, pa.array(y.astype(label_type(self.form))), pa.array(numbers)]
+        columns = [images, pa.array(y.astype(self.label_type)), pa.array(numbers)]
         return pa.table(columns, schema=self._schema())
 
     @contextmanager
@@ -69,7 +69,7 @@ class ParquetFormat(ShardFormat):
     def _schema(self) -> Any:
         import pyarrow as pa
 
-        labels = label_type(self.form)
+        labels = self.label_type
         values = pa.from_numpy_dtype(self.form.dtype)
         return pa.schema(
             {
