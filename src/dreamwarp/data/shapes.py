@@ -70,8 +70,12 @@ class ShapeSet:
     ) -> ShapeSet:
         """A set of shapes from arrays of points (m_k, ndim).
 
-        ``normalize`` "set": one box for all shapes, which keeps their positions and sizes; "each":
-        one per shape. ``margin`` is that on every side, as a fraction of the box's width.
+        Parameters
+        ----------
+        normalize : {"set", "each"}
+            One box for all shapes, which keeps their positions and sizes, or one per shape.
+        margin : float
+            Margin on every side, as a fraction of the box's width.
         """
         check_choice("normalize", normalize, ("set", "each"))
         if not 0.0 <= margin < 0.5:

@@ -164,8 +164,19 @@ def stream(
     """Yield batches of new samples and their labels, made on demand.
 
     Sample k is the same as that of :func:`generate` with the same model, data, seed, strength,
-    balance and interpolation, for any batch size. Batches are endless unless ``n``, the number of
-    samples, is given; the last one may be smaller. Other parameters are as for :func:`generate`.
+    balance and interpolation, for any batch size.
+
+    Parameters
+    ----------
+    n : int, optional
+        Number of samples; the last batch may be smaller. Default: endless.
+    others
+        As for :func:`generate`.
+
+    Yields
+    ------
+    X : (batch_size, ...), as in the data
+    y : (batch_size,)
 
     Examples
     --------

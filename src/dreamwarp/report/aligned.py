@@ -49,12 +49,19 @@ def draw_field(
     """Draw the parts of a warp: the paper's figure 2.
 
     The source with the cells of the space, the target, the velocity field, the moved grid, and the
-    source warped by ``theta`` (d,), which aligns it to the target. Velocity and grid show how the
-    content moves, by T^{-θ}.
+    warped source. Velocity and grid show how the content moves, by T^{-θ}.
 
-    Samples are (*spatial) or (channels, *spatial). Of 3 or 4 channels, the first three are shown as
-    red, green and blue; otherwise the mean over channels is shown. Volumes are drawn as slices
-    through their middle. By default, shades and proportions follow from source and target.
+    Parameters
+    ----------
+    space : WarpSpace
+        Volumes are drawn as slices through their middle.
+    source, target : (*spatial) or (channels, *spatial)
+        Of 3 or 4 channels, the first three are shown as red, green and blue. Otherwise the mean
+        over channels is shown.
+    theta : (d,)
+        Aligns the source to the target.
+    look : Look, optional
+        Shades and proportions. Default: from source and target.
     """
     pair = _check_pair(space, source, target)
     look = Look.of(np.stack(pair)) if look is None else look
@@ -74,8 +81,16 @@ def draw_alignment(
     """Draw one pair, its warp, the differences before and after, and a summary in words.
 
     If the chains of a sampler were kept, the figure also shows them and the posterior spread: how
-    uncertain it is which point of the source belongs to each pixel of the target. Space and samples
-    are as for :func:`draw_field`; ``index`` is the number of the pair in ``alignments``.
+    uncertain it is which point of the source belongs to each pixel of the target.
+
+    Parameters
+    ----------
+    space, source, target
+        As for :func:`draw_field`.
+    alignments : Alignments
+        Result of ``align_pairs``.
+    index : int
+        Number of the pair in ``alignments``.
     """
     if not 0 <= index < len(alignments):
         raise IndexError(
@@ -200,8 +215,16 @@ def draw_best(study: Study, *, label: Any = None) -> Figure:
 def draw_gallery(study: Study, *, label: Any = None, n: int = 8) -> Figure:
     """Draw pairs before and after alignment, worst first: the paper's figure 3.
 
-    Half of the ``n`` pairs have the largest remaining differences; the others range from typical to
-    best. They are of class ``label``, or of all classes.
+    Half of the pairs have the largest remaining differences; the others range from typical to best.
+
+    Parameters
+    ----------
+    study : Study
+        See :func:`dreamwarp.report.make_study`.
+    label : optional
+        A class. Default: all.
+    n : int
+        Number of pairs.
     """
     worst, typical = choose_pairs(study, label, check_integer("n", n, 1))
     subject, notes = study.subject, []
@@ -258,8 +281,15 @@ def draw_chains(study: Study, *, label: Any = None) -> Figure:
 def draw_traces(alignments: Alignments, *, titles: Sequence[str] | None = None) -> Figure:
     """Draw traces and histograms of the log-posterior along the chains of each pair.
 
-    Chains that have mixed look alike and show no trend. Alignments must be made with
-    ``method="metropolis"`` or ``"hmc"`` and ``keep_chains=True``; the first six pairs are drawn.
+    Chains that have mixed look alike and show no trend.
+
+    Parameters
+    ----------
+    alignments : Alignments
+        Made with ``method="metropolis"`` or ``"hmc"`` and ``keep_chains=True``. The first six pairs
+        are drawn.
+    titles : sequence of str, optional
+        One for each pair.
     """
     if not alignments.chains:
         raise ValueError(

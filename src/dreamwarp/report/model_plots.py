@@ -103,9 +103,14 @@ def draw_class_similarity(model: WarpModel) -> Figure:
 
 
 def draw_strength(judgement: Judgement, *, with_verdict: bool = True) -> Figure:
-    """Plot held-out errors by strength of the warps, the chosen strength, and above the verdict.
+    """Plot held-out errors by strength of the warps, the chosen strength, and the verdict.
 
-    They are results of ``Augmenter.judge`` or ``dreamwarp.torch.choose_strength``.
+    Parameters
+    ----------
+    judgement : Judgement
+        Result of ``Augmenter.judge`` or ``dreamwarp.torch.choose_strength``.
+    with_verdict : bool
+        Whether to print the verdict above the plot.
     """
     if not judgement.errors:
         raise ValueError(f"`judgement` must have errors by strength, got none: {judgement.verdict}")

@@ -47,14 +47,28 @@ MAX_VOLUME_PAIRS, MAX_VOLUME_SIDE = 48, 24
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """Samples, pairs of them, and the alignments of these pairs."""
+    """Samples, pairs of them, and the alignments of these pairs.
 
-    subject: Subject  # the model and the samples used
-    learner: Learner  # aligns pairs of these samples
-    edges: Integers  # (e, 2)
+    Attributes
+    ----------
+    subject : Subject
+        The model and the samples used.
+    learner : Learner
+        Aligns pairs of these samples.
+    edges : (e, 2)
+    alignments : Alignments
+    whole : Subject
+        The model and all samples of the data.
+    numbers : (n,)
+        Indices in the data of the samples used.
+    """
+
+    subject: Subject
+    learner: Learner
+    edges: Integers
     alignments: Alignments
-    whole: Subject  # the model and all samples of the data
-    numbers: Integers  # (n,), indices in the data of the samples used
+    whole: Subject
+    numbers: Integers
 
     @property
     def model(self) -> WarpModel:
@@ -135,11 +149,26 @@ def make_study(
     seed: int = 0,
     progress: ProgressOption = None,
 ) -> Study:
-    """Align neighbours in the data that a model was fitted to, with the settings stored in it.
+    """Align neighbours in the data again, with the settings stored in the model.
 
-    Uses at most ``max_samples`` samples, balanced over classes. If the model was learned with a
-    sampler, MAP estimates take the place of draws. At most ``MAX_VOLUME_PAIRS`` pairs of volumes
-    are aligned, after averaging the volumes down to ``MAX_VOLUME_SIDE`` voxels per axis.
+    At most ``MAX_VOLUME_PAIRS`` pairs of volumes are aligned, after averaging the volumes down to
+    ``MAX_VOLUME_SIDE`` voxels per axis.
+
+    Parameters
+    ----------
+    model : WarpModel
+    data : DataSet, or pair (X, y)
+        The data the model was fitted to.
+    max_samples : int
+        Largest number of samples to use, balanced over classes.
+    seed : int
+        Seed of posterior draws.
+    progress : bool or callable, optional
+
+    Returns
+    -------
+    Study
+        If the model was learned with a sampler, MAP estimates take the place of draws.
     """
     whole = Subject.of(model, data, seed=seed)
     some = choose_balanced(whole.codes, check_integer("max_samples", max_samples, 2))

@@ -46,10 +46,20 @@ def draw_samples(
     strength: float | None = None,
     seed: int = 0,
 ) -> Figure:
-    """Draw originals and ``n_versions`` random warps of each: the paper's figure 1.
+    """Draw originals and random warps of each: the paper's figure 1.
 
-    Shows one original of each class, up to twelve, or eight of the class ``label``. The default
-    ``strength``, a factor on the learned warps, is that of the model or, if that is 0, 1.
+    Parameters
+    ----------
+    model : WarpModel
+    data : DataSet, or pair (X, y)
+        Signals, images or volumes of the model's classes.
+    label : optional
+        Show eight originals of this class. Default: one of each class, up to twelve.
+    n_versions : int
+        Warps of each original.
+    strength : float, optional
+        Factor on the learned warps. Default: the strength of the model or, if that is 0, 1.
+    seed : int
     """
     subject = Subject.of(model, data)
     check_integer("n_versions", n_versions, 1)
@@ -79,8 +89,18 @@ def draw_components(
 ) -> Figure:
     """Draw typical samples, warped along components of their class: the paper's figure 4.
 
-    From left to right, -3 to 3 standard deviations. Shows one ``component`` of each class, from 1,
-    the largest; or, of the class ``label``, that one and those after it, ``n_components`` in all.
+    From left to right, -3 to 3 standard deviations.
+
+    Parameters
+    ----------
+    model : WarpModel
+    data : DataSet, or pair (X, y)
+    label : optional
+        Show several components of this class, one per row. Default: one component of each class.
+    component : int
+        Component, from 1, the largest; with ``label``, the first one shown.
+    n_components : int
+        Components shown of ``label``.
     """
     subject = Subject.of(model, data)
     rows, notes = [], []
