@@ -126,33 +126,17 @@ class Learned(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Learner:
-    """Learns the warps of each class from images.
-
-    Attributes
-    ----------
-    space : WarpSpace
-    images : (n, *spatial) or (n, channels, *spatial)
-    codes : (n,)
-        Class of each image, an index into ``classes``.
-    classes : list of label
-    settings : Settings
-    seed : int
-        Seed of posterior draws; the choice of pairs does not depend on it.
-    progress : bool or callable, optional
-    n_threads : int, optional
-    client : distributed.Client, optional
-        A cluster to align pairs on.
-    """
+    """Learns the warps of each class from images."""
 
     space: WarpSpace
-    images: NDArray[Any]
-    codes: Integers
+    images: NDArray[Any]  # (n, *spatial) or (n, channels, *spatial)
+    codes: Integers  # (n,), class of each image, an index into ``classes``
     classes: list[Label]
     settings: Settings
-    seed: int
+    seed: int  # of posterior draws; the choice of pairs does not depend on it
     progress: ProgressOption = None
     n_threads: int | None = None
-    client: Client | None = None
+    client: Client | None = None  # a cluster to align pairs on
 
     def learn(self) -> Learned:
         """Learn a model, in one of three ways.

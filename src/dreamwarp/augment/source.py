@@ -43,24 +43,12 @@ BLOCK_BYTES = 64 * 2**20
 
 
 class SampleForm(NamedTuple):
-    """Shape, type and classes of a set of samples.
+    """Shape, type and classes of a set of samples."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Shape of one sample.
-    dtype : numpy.dtype
-        In native byte order.
-    classes : (n_classes,)
-        Labels, once each, in order.
-    affine : (4, 4) or None
-        Of volumes; see :class:`~dreamwarp.data.DataSet`.
-    """
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    classes: Array
-    affine: Array | None = None
+    shape: tuple[int, ...]  # of one sample
+    dtype: np.dtype[Any]  # in native byte order
+    classes: Array  # (n_classes,), labels, once each, in order
+    affine: Array | None = None  # (4, 4), of volumes; see ``DataSet``
 
     @property
     def n_bytes(self) -> int:

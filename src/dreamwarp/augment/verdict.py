@@ -191,32 +191,17 @@ def not_judged(strength: float) -> Judgement:
 class Setup(NamedTuple):
     """How errors were measured, and which strength is expected to be the best.
 
-    Attributes
-    ----------
-    copies : tuple of int
-        Numbers of warped copies per sample at which errors were recorded, ascending. Empty for
-        networks.
-    n_others : int
-        Training samples per fold.
-    n_samples : int
-        All samples.
-    shape : tuple of int or None
-        Pixels that samples were averaged down to, if they were.
-    judge : str
-        Name of the classifier.
-    is_smooth : bool
-        Whether errors are smoothed.
-    expected : float
-        The strength to prefer among those that are as good as the best.
+    ``copies`` are the numbers of warped copies per sample at which errors were recorded, ascending;
+    empty for networks.
     """
 
     copies: tuple[int, ...]
-    n_others: int
-    n_samples: int
-    shape: tuple[int, ...] | None = None
-    judge: str = "a nearest neighbour"
-    is_smooth: bool = True
-    expected: float = 1.0
+    n_others: int  # training samples per fold
+    n_samples: int  # all samples
+    shape: tuple[int, ...] | None = None  # pixels that samples were averaged down to, if they were
+    judge: str = "a nearest neighbour"  # name of the classifier
+    is_smooth: bool = True  # whether errors are smoothed
+    expected: float = 1.0  # the strength to prefer among those that are as good as the best
 
 
 def expected_strength(n_samples: int, n_classes: int) -> float:
