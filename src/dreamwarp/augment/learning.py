@@ -82,11 +82,6 @@ class Settings:
         if self.pixels_per_cell not in ("auto", None):
             check_integer("pixels_per_cell", self.pixels_per_cell, 1)
 
-    def smooth_prior(self, space: WarpSpace) -> SmoothPrior:
-        """The prior of alignments; empirical Bayes starts from it."""
-        displacement = DISPLACEMENT if self.displacement == "auto" else self.displacement
-        return SmoothPrior(space, displacement=displacement, length=self.length)
-
     @property
     def resolution(self) -> int | None:
         """Pixels per cell and axis at which samples are aligned; None: as they are."""
@@ -236,8 +231,10 @@ class Learner:
 
     @cached_property
     def smooth_prior(self) -> SmoothPrior:
-        """The smooth prior of alignments."""
-        return self.settings.smooth_prior(self.space)
+        """The smooth prior of alignments; empirical Bayes starts from it."""
+        displacement, length = self.settings.displacement, self.settings.length
+        start = DISPLACEMENT if displacement == "auto" else displacement
+        return SmoothPrior(self.space, displacement=start, length=length)
 
     def align(self, edges: Integers, pool: empirical_bayes.Pool | None = None) -> Alignments:
         """Align pairs under the smooth prior, or under the prior and noise of a pool."""
@@ -307,6 +304,6 @@ class Learner:
             n_threads=self.n_threads, client=self.client,
         )  # fmt: skip
         return TrainingPairs.of_posteriors(
-            pool.finder.frame, pool.smooth_prior, learned, edges, pair_codes, self.classes,
+            pool.finder.frame, pool.finder.smooth_prior, learned, edges, pair_codes, self.classes,
             scale=TO_CENTER,
         )  # fmt: skip
