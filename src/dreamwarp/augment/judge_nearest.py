@@ -76,15 +76,9 @@ def judge_strengths(
     progress: ProgressOption = None,
     n_threads: int | None = None,
 ) -> Judgement:
-    """Compare strengths on held-out samples.
+    """Compare strengths on held-out samples; options as for :meth:`dreamwarp.Augmenter.judge`.
 
-    Parameters
-    ----------
-    images : (n, *spatial) or (n, channels, *spatial)
-    codes : (n,)
-        Class of each sample.
-    strengths : sequence of float, optional
-        Strengths to compare with 0. Default: as for ``Augmenter.judge``.
+    ``images`` are (n, *spatial) or (n, channels, *spatial), of the classes ``codes`` (n,).
     """
     ndim = pairs.space.ndim
     small = standardize(shrink_images(images, ndim))

@@ -92,16 +92,10 @@ def run_race(
     strengths: Sequence[float] | None,
     progress: ProgressOption,
 ) -> Race:
-    """Compare strengths.
+    """Compare strengths; by default ``STRENGTHS``, then ``STRONGER`` while the largest is the best.
 
-    Parameters
-    ----------
-    take_round : callable
-        Maps the number of a round and the strengths that take part to their errors after it.
-    may_win : callable
-        Maps errors so far, by strength, to the strengths that continue.
-    strengths : sequence of float, optional
-        Default: ``STRENGTHS``, then ``STRONGER`` while the largest is the best.
+    ``take_round`` maps the number of a round and the strengths that take part to their errors after
+    it. ``may_win`` maps errors so far, by strength, to the strengths that continue.
     """
     race, shown = Race(), without_callback(progress)
 

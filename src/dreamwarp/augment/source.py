@@ -218,10 +218,7 @@ class SampleSource:
     ) -> Integers:
         """Index (n,) of the sample of the data that each new sample (n,) is made from.
 
-        Parameters
-        ----------
-        code : int, optional
-            The class of all samples. Default: chosen according to ``balance``.
+        ``code``: the class of all samples; default: chosen according to ``balance``.
         """
         if code is None and self.balance == "data":
             n_all = len(self.codes)
@@ -243,16 +240,8 @@ class SampleSource:
     ) -> Array:
         """Warp ``X[indices]``, each by the draw of its number and label.
 
-        Parameters
-        ----------
-        X : (m, *shape)
-            Of any size that the space of the model can warp.
-        labels : (n,), or None for warps of all classes
-        numbers, indices : (n,)
-        templates : (n,), optional
-            Indices of the same samples in the fit, -1 for others. Default: none was fitted.
-        unknown : {"error", "pool"}
-            For unknown labels: raise, or use the warps of all classes.
+        ``X`` (m, *shape) may have any size that the space of the model can warp. ``indices`` are
+        (n,), and other arguments as for :meth:`WarpModel.draw`.
         """
         dtype = X.dtype.newbyteorder("=")
         size = max(1, BLOCK_BYTES // (8 * max(1, int(np.prod(X.shape[1:])))))

@@ -213,12 +213,8 @@ def locate_lowest(rows: Mapping[float, Array]) -> tuple[float, float]:
     """Strength above 0 of the lowest mean error, and the standard error of its logarithm.
 
     The lowest point of the parabola, in log strength, through the best strength and its neighbours;
-    the best one itself if it is the smallest or largest.
-
-    Parameters
-    ----------
-    rows : dict of float to (n_held_out,)
-        Errors by strength, of the same samples.
+    the best one itself if it is the smallest or largest. ``rows`` are errors (n_held_out,) by
+    strength, of the same samples.
     """
     strengths = sorted(strength for strength in rows if strength > 0.0)
     x, errors = np.log(strengths), np.stack([rows[strength] for strength in strengths])

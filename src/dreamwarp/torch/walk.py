@@ -136,20 +136,9 @@ def follow(
 ) -> tuple[Tensor, Tensor]:
     """Follow paths for unit time; the tensor form of ``exact.follow``.
 
-    Parameters
-    ----------
-    velocities : (ndim, fields * n_nodes)
-    field : (P,)
-    points : (ndim, P)
-    costate : (ndim or 0, P)
-        Adjoint state at the start, propagated by c' = -c A.
-    gradient : (ndim, fields * n_nodes)
-        ∫ c z_f dt is added for every node f, unless there is no costate.
-
-    Returns
-    -------
-    ends : (ndim, P)
-    costate : (ndim or 0, P)
+    Takes ``velocities`` (ndim, fields * n_nodes), and the rest of ``Paths`` at the start. Returns
+    the ends (ndim, P) and the costate there. Unless there is no costate, ∫ c z_f dt is added to
+    ``gradient`` (ndim, fields * n_nodes) for every node f.
     """
     ends, carried = torch.empty_like(points), torch.empty_like(costate)
     paths = enter(mesh, precision, field, points, costate)
