@@ -25,27 +25,19 @@ if TYPE_CHECKING:
     from dreamwarp.model import WarpModel, alignment_weights
     from dreamwarp.space import Warp, WarpSpace
 
-# Package of each public name, whose ``PUBLIC`` names the module. Imported when the name is first
-# used: numba and scikit-learn are slow to load, and a command must handle Ctrl-C before that.
-LAZY = {
-    "Alignments": "align",
-    "Augmenter": "augment",
-    "GMRFPrior": "align",
-    "ShapeAugmenter": "augment",
-    "SmoothPrior": "align",
-    "Warp": "space",
-    "WarpModel": "model",
-    "WarpSpace": "space",
-    "align_pairs": "align",
-    "align_points": "align",
-    "alignment_weights": "model",
-    "frechet_mean": "align",
-    "generate": "generation",
-    "neighbor_pairs": "align",
-    "stream": "generation",
-    "verify": "generation",
-    "warp_distance": "align",
-}
+# Public names by package, which is imported when a name is first used: numba and scikit-learn are
+# slow to load, and a command must handle Ctrl-C before that.
+NAMES = {
+    "align": (
+        "Alignments", "GMRFPrior", "SmoothPrior", "align_pairs", "align_points", "frechet_mean",
+        "neighbor_pairs", "warp_distance",
+    ),
+    "augment": ("Augmenter", "ShapeAugmenter"),
+    "generation": ("generate", "stream", "verify"),
+    "model": ("WarpModel", "alignment_weights"),
+    "space": ("Warp", "WarpSpace"),
+}  # fmt: skip
+LAZY = {name: module for module, names in NAMES.items() for name in names}
 SUBMODULES = (
     "align", "augment", "data", "generation", "model", "report", "space", "torch", "torchvision",
 )  # fmt: skip

@@ -68,7 +68,7 @@ class FixedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
         With two axes.
     theta : (d,)
     interpolation, fill, fill_value
-        As for :func:`dreamwarp.torch.warp`.
+        As for :meth:`dreamwarp.Warp.image`.
     mask_fill_value : number
         Fill value of masks for ``fill="constant"``.
 

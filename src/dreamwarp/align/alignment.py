@@ -140,10 +140,6 @@ def align_pairs(
     client : distributed.Client, optional
         A cluster to run on, with the same results.
 
-    Returns
-    -------
-    Alignments
-
     Examples
     --------
     >>> space = WarpSpace((4, 4))

@@ -42,27 +42,16 @@ MAX_CHAINS, MAX_SWEEPS = 2**10, 2**24
 class ChainOptions:
     """Number and length of chains.
 
-    Attributes
-    ----------
-    n_chains : int
-    n_burn_in : int
-        Sweeps before the first draw is kept. Proposals are adapted in these sweeps. Most of them
-        use Hamiltonian proposals, also for Metropolis: these reach the bulk of the posterior
-        fastest.
-    n_draws : int
-        Draws per chain, one per sweep, before the first test of convergence.
-    max_draws : int
-        Largest number of draws per chain, including draws dropped when proposals are adapted again.
-        A pair that has not converged by then is reported.
-    r_hat : float
-        Chains have converged when the split R-hat of every coordinate is at most this.
+    In the sweeps of burn-in proposals are adapted. Most of them use Hamiltonian proposals, also for
+    Metropolis: these reach the bulk of the posterior fastest. A pair that has not converged after
+    ``max_draws`` is reported.
     """
 
     n_chains: int = 2
-    n_burn_in: int = 200
-    n_draws: int = 50
-    max_draws: int = MAX_DRAWS
-    r_hat: float = 1.05
+    n_burn_in: int = 200  # sweeps before the first draw is kept
+    n_draws: int = 50  # per chain, one per sweep, before the first test of convergence
+    max_draws: int = MAX_DRAWS  # including those dropped when proposals are adapted again
+    r_hat: float = 1.05  # the largest split R-hat of any coordinate that counts as convergence
 
 
 class Sampled(NamedTuple):

@@ -198,14 +198,9 @@ class Evidence:
 
 
 class EvidenceFinder:
-    """Aligns pairs of images under different priors, and computes their evidence.
+    """Aligns pairs of images (n, channels, *spatial), and computes their evidence.
 
-    Parameters
-    ----------
-    problem : Problem
-        With a calibrated similarity. Its precision is replaced in every :meth:`find`.
-    prior : SmoothPrior
-    images : (n, channels, *spatial)
+    The similarity of ``problem`` is calibrated. Its precision is replaced in every :meth:`find`.
     """
 
     def __init__(self, problem: Problem, prior: SmoothPrior, images: Images) -> None:
@@ -247,15 +242,6 @@ class EvidenceFinder:
                 problem = calibrate_problem(problem, *sample, progress, n_threads)
         return cls(problem, prior, values)
 
-    def with_prior(self, prior: SmoothPrior) -> EvidenceFinder:
-        """The same with another prior of the same space."""
-        return EvidenceFinder(self.problem, prior, self.images)
-
-    @property
-    def n_values(self) -> int:
-        """Values per image: channels x pixels."""
-        return int(self.images[0].size)
-
     def find(
         self,
         edges: Integers,
@@ -269,14 +255,9 @@ class EvidenceFinder:
     ) -> Evidence:
         """Evidence of the pairs ``edges`` (n, 2), at their modes under u ~ N(0, covariance).
 
-        Parameters
-        ----------
-        sigma : float, optional
-            Noise to use instead of the problem's; for squared errors only.
-        start : (n, d), optional
-            Initial θ, such as modes under a similar prior. Default: a search from coarse to fine.
-        client : distributed.Client, optional
-            A cluster to run on, with the same results.
+        ``sigma`` replaces the noise of the problem; for squared errors only. ``start`` (n, d) are
+        initial θ, such as modes under a similar prior; default: a search from coarse to fine.
+        ``client``: a cluster to run on, with the same results.
         """
         precision = self.problem.coordinates.precision(self.frame.gaussian(covariance).precision)
         problem, dim = replace(self.problem, precision=precision), self.frame.space.dim

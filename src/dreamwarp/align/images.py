@@ -68,16 +68,9 @@ def simplify(
     """Images (n, channels, *spatial) without some of what no warp of the cells explains.
 
     They are smoothed and reduced to ``pixels_per_cell`` pixels per cell and axis if they have more,
-    but to no fewer than ``MIN_PIXELS`` per axis.
-    Before, their brightness is equalized if that makes pairs of the same class more alike.
-
-    Parameters
-    ----------
-    images : (n, *spatial) or (n, channels, *spatial)
-    pixels_per_cell : int or None
-        None: images are only converted to float32 with channels.
-    alike : (n_pairs, 2), optional
-        Indices of pairs of the same class. Default: brightness is kept.
+    but to no fewer than ``MIN_PIXELS`` per axis. Before, their brightness is equalized if that
+    makes pairs ``alike`` (n_pairs, 2) of the same class more alike. If ``pixels_per_cell`` is None,
+    images (n, *spatial) or (n, channels, *spatial) are only converted to float32 with channels.
     """
     values = scale_images(space, "X", images)
     if pixels_per_cell is None:
@@ -92,16 +85,11 @@ def simplify(
 
 
 def equalize(images: Images, alike: NDArray[np.int64]) -> Images:
-    """Images (n, channels, *spatial) of equal brightness, if pairs are then more alike.
+    """Images (n, channels, *spatial) of equal brightness, if the pairs ``alike`` are then more so.
 
     The background of a channel is the median of its border values. With x the difference from the
     background, the brightness of an image is Σ x² / Σ |x|. For strokes of one value it does not
     depend on their thickness, unlike the mean.
-
-    Parameters
-    ----------
-    alike : (n_pairs, 2)
-        Indices of pairs of the same class.
     """
     background, flat = find_background(images), is_flat(images)
     if flat.all():

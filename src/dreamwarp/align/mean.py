@@ -68,10 +68,6 @@ def frechet_mean(
     prior, sigma
         As for :func:`align_pairs`; ``"auto"`` estimates σ in the first round.
     max_rounds : int
-
-    Returns
-    -------
-    FrechetMean
     """
     samples = as_finite_array("X", X)
     check_layout("X", samples.shape, space.ndim)

@@ -27,20 +27,10 @@ UNDERFLOW = 1e-30
 def find_nearest(
     samples: NDArray[np.floating], n_neighbors: int, n_threads: int | None = None
 ) -> NDArray[np.int64]:
-    """The nearest other samples of every sample, by increasing distance, ties by index.
+    """The nearest other samples of every sample: (n, n_neighbors).
 
-    Takes O(n² size) time and O(n size) memory.
-
-    Parameters
-    ----------
-    samples : (n, size)
-        C-ordered float32 or float64, finite; n > n_neighbors.
-    n_neighbors : int
-    n_threads : int, optional
-
-    Returns
-    -------
-    (n, n_neighbors) of int64
+    They are in order of distance, ties in order of index. ``samples`` (n, size) are C-ordered
+    float32 or float64, and finite; n > n_neighbors. Takes O(n² size) time and O(n size) memory.
     """
     scaled, scale = _center_and_scale(samples)
     squares = _shrunk_squares(scaled)

@@ -33,7 +33,6 @@ from dreamwarp.align.similarity import (
     SquaredError,
 )
 
-Array = NDArray[np.float64]
 Images = NDArray[np.float32]
 
 # Number of pairs aligned for the estimate, and number of fixed-point iterations. Large samples need
@@ -114,14 +113,10 @@ def patch_size(residuals: NDArray[Any], n_axes: int) -> float:
     products = np.fft.irfftn(power.mean(axis=(0, 1)), padded, lags)  # Σ_i r_i r_{i + lag}
     ones = np.fft.rfftn(np.ones(shape), padded, lags)
     counts = np.fft.irfftn(np.abs(ones) ** 2, padded, lags)
-    nearby = _nearby_lags(shape)
+    # Lags up to an eighth of each axis, both ways.
+    offsets = [np.arange(-max(1, size // 8), max(1, size // 8) + 1) for size in shape]
+    nearby = tuple(np.meshgrid(*offsets, indexing="ij"))
     covariance = products[nearby] / np.maximum(counts[nearby], 0.5)
     variance = float(products.flat[0] / counts.flat[0])
     # Negative values at long lags are noise of the estimate.
     return max(float(np.maximum(covariance, 0.0).sum()) / max(variance, 1e-300), 1.0)
-
-
-def _nearby_lags(shape: tuple[int, ...]) -> tuple[Array, ...]:
-    """Indices of lags up to an eighth of each axis, both ways."""
-    lags = [np.arange(-max(1, size // 8), max(1, size // 8) + 1) for size in shape]
-    return tuple(np.meshgrid(*lags, indexing="ij"))

@@ -84,20 +84,9 @@ def random_pairs(codes: NDArray[np.int64], n_pairs: int) -> NDArray[np.int64]:
     """Random pairs of samples of the same class, spread evenly over classes and samples.
 
     Sample k of a random order is paired with sample k + 1, then with k + 2, and so on, cyclically.
-    The same codes always give the same pairs.
-
-    Parameters
-    ----------
-    codes : (n,)
-        Class of each sample.
-    n_pairs : int
-        Largest total number of pairs. A class with too few pairs gives all of them, and the other
-        classes give more.
-
-    Returns
-    -------
-    (e, 2) of int64
-        Each pair once, in ascending order of classes.
+    The same ``codes`` (n,), the classes of samples, always give the same pairs (e, 2): at most
+    ``n_pairs``, each once, in ascending order of classes. A class with too few pairs gives all of
+    them, and the other classes give more.
     """
     rng = np.random.default_rng(0)
     edges, ranks = [np.empty((0, 2), np.int64)], [np.empty(0, np.int64)]

@@ -100,10 +100,6 @@ def align_points(
         Larger sets are reduced to this many points, evenly spaced by index.
     max_steps : int
         Largest number of search steps per noise level.
-
-    Returns
-    -------
-    PointAlignments
     """
     frame = Frame.of(check_prior(space, prior), LEFT_OUT)
     return measure_points(

@@ -86,13 +86,9 @@ class VertexCoordinates:
 
 def build_grid(space: WarpSpace, shape: tuple[int, ...]) -> kernels.PixelGrid:
     """The pixels of samples of the given spatial shape."""
-    points = pixel_centers(shape)
-    regions = np.empty(len(points), np.uint32)
-    weights, turns = np.empty(points.shape, np.float32), np.zeros(points.shape, np.float32)
-    only = np.zeros(1, np.int64)
-    fast.enter_all(0, len(points), space.mesh, points[None], only, regions, weights, turns)
+    located = space.fields(np.zeros((1, space.dim))).locate(pixel_centers(shape)[None])
+    starts = fast.Starts(*(values[0] for values in located))
     rule = WRAP if space.boundary == "periodic" else EDGE
-    starts = fast.Starts(regions, weights, turns)
     return kernels.PixelGrid(starts, shape, np.array(shape, np.float32), rule)
 
 
@@ -107,15 +103,8 @@ class PairBlock(NamedTuple):
 class Posterior:
     """The posterior of each pair of a block.
 
-    Parameters
-    ----------
-    coordinates : VertexCoordinates
-    precision : (d, d)
-        Precision of the prior, for x.
-    pairs : PairBlock
-    similarity : Similarity
-    weight : float or (n,)
-        Factor of the log-likelihood: at a coarse resolution, pixels of the full image per pixel.
+    ``precision`` (d, d) is that of the prior, for x. ``weight``, a number or (n,), multiplies the
+    log-likelihood: at a coarse resolution, pixels of the full image per pixel.
     """
 
     def __init__(

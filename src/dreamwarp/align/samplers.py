@@ -27,16 +27,10 @@ TRAJECTORY_LENGTH = 0.75 * np.pi
 
 
 class Sampler:
-    """Chains of a block of pairs.
+    """Chains of a block of pairs, from initial states x (n, d).
 
-    Parameters
-    ----------
-    posterior : Posterior
-        One pair per chain.
-    surrogate : Surrogate
-        The approximating Gaussians. May be replaced during burn-in.
-    x : (n, d)
-        Initial states.
+    ``posterior`` has one pair per chain. ``surrogate`` holds the approximating Gaussians, and may
+    be replaced during burn-in.
     """
 
     acceptance: ClassVar[float]  # target rate
@@ -54,17 +48,10 @@ class Sampler:
     def sweep(
         self, chosen: NDArray[np.int64], normals: Array, uniforms: Array, adaptation: float
     ) -> Array:
-        """Advance the chosen chains (k,).
+        """Advance the chosen chains (k,); return the mean acceptance probability of each.
 
-        Parameters
-        ----------
-        normals, uniforms : (k, n_normals), (k, n_uniforms)
-        adaptation : float
-            Rate of adaptation of the step size; 0 after burn-in.
-
-        Returns
-        -------
-        Mean acceptance probability of each chain, (k,).
+        ``normals`` are (k, n_normals), ``uniforms`` (k, n_uniforms). ``adaptation`` is the rate of
+        adaptation of the step size; 0 after burn-in.
         """
         raise NotImplementedError
 

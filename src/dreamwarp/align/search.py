@@ -52,14 +52,8 @@ def find_maximum(
     search starts with a noise that explains the whole difference of the images, and reduces it in
     stages. Their result is used only if it is better than the identity.
 
-    Parameters
-    ----------
-    levels : sequence of Posterior
-        From coarse to fine.
-    excess : (n,)
-        Root mean square difference of the images before alignment, in units of the noise.
-    smallest_gain : float
-        The search ends when the predicted gain of a step is less than this.
+    ``excess`` (n,) is the root mean square difference of the images before alignment, in units of
+    the noise. The search ends when the predicted gain of a step is less than ``smallest_gain``.
     """
     all_pairs, fine = np.arange(len(levels[-1])), levels[-1]
     x = np.zeros((len(all_pairs), fine.coordinates.dim))

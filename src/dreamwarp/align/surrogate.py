@@ -22,13 +22,9 @@ LEAST_CURVATURE = 1.0 / 16.0
 
 
 class Surrogate:
-    """N(center, (Uᵀ U)⁻¹) for each pair of a block.
+    """N(center, (Uᵀ U)⁻¹) for each pair of a block, with centers (n, d).
 
-    Parameters
-    ----------
-    centers : (n, d)
-    matrices : (n, d, d)
-        Precisions; only their upper triangles are read.
+    ``matrices`` (n, d, d) are the precisions; only their upper triangles are read.
     """
 
     def __init__(self, centers: Array, matrices: Array) -> None:

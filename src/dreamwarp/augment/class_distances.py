@@ -17,19 +17,11 @@ class ClassDistances:
     """Squared distances of queries to the nearest sample of each class so far.
 
     Computed in float32. Subtract a large common mean first; otherwise cancellation loses precision.
-
-    Attributes
-    ----------
-    queries : (m, size)
-    squares : (m,)
-        Squared norms of the queries.
-    values : (m, n_classes)
-        Squared distances; infinite for classes without samples.
     """
 
-    queries: NDArray[np.float32]
-    squares: NDArray[np.float32]
-    values: NDArray[np.float32]
+    queries: NDArray[np.float32]  # (m, size)
+    squares: NDArray[np.float32]  # (m,), squared norms of the queries
+    values: NDArray[np.float32]  # (m, n_classes); infinite for classes without samples
 
     @classmethod
     def among(

@@ -52,15 +52,8 @@ def judge_estimator(
 ) -> Judgement:
     """Compare strengths by the errors of a classifier on held-out samples.
 
-    Parameters
-    ----------
-    estimator : classifier of scikit-learn, or callable (X_train, y_train, X_test) -> predictions
-    source : SampleSource
-        With the training samples.
-    y, sample_shape
-        Labels (n,) and shape of one sample, as given to ``Augmenter.fit``.
-    strengths, copies
-        As for :meth:`dreamwarp.Augmenter.judge`.
+    ``source`` has the training samples; ``y`` (n,) and ``sample_shape`` are their labels and shape
+    as given to ``Augmenter.fit``. Options as for :meth:`dreamwarp.Augmenter.judge`.
     """
     name, takes_rows, predictor = as_predictor(estimator)
     n_copies = None if copies is None else check_integer("copies", copies, 1)

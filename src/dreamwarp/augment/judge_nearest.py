@@ -76,15 +76,9 @@ def judge_strengths(
     progress: ProgressOption = None,
     n_threads: int | None = None,
 ) -> Judgement:
-    """Compare strengths on held-out samples.
+    """Compare strengths on held-out samples; options as for :meth:`dreamwarp.Augmenter.judge`.
 
-    Parameters
-    ----------
-    images : (n, *spatial) or (n, channels, *spatial)
-    codes : (n,)
-        Class of each sample.
-    strengths : sequence of float, optional
-        Strengths to compare with 0. Default: as for ``Augmenter.judge``.
+    ``images`` are (n, *spatial) or (n, channels, *spatial), of the classes ``codes`` (n,).
     """
     ndim = pairs.space.ndim
     small = standardize(shrink_images(images, ndim))
@@ -114,24 +108,12 @@ class _Data(NamedTuple):
 
 
 class _Fold(NamedTuple):
-    """Held-out samples and the samples they are compared with.
+    """Held-out samples and the samples they are compared with."""
 
-    Attributes
-    ----------
-    model : WarpModel
-        Fitted without the held-out samples.
-    truth : (m,)
-        Classes of the held-out samples.
-    kept : (k,)
-        Indices of the samples to compare with and to warp, sorted by class.
-    distances : ClassDistances
-        To the samples ``kept``.
-    """
-
-    model: WarpModel
-    truth: Integers
-    kept: Integers
-    distances: ClassDistances
+    model: WarpModel  # fitted without the held-out samples
+    truth: Integers  # (m,), classes of the held-out samples
+    kept: Integers  # (k,), indices of the samples to compare with and to warp, sorted by class
+    distances: ClassDistances  # to the samples ``kept``
 
     @classmethod
     def of(cls, pairs: TrainingPairs, data: _Data, held_out: NDArray[np.bool_]) -> _Fold:

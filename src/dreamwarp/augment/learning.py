@@ -82,11 +82,6 @@ class Settings:
         if self.pixels_per_cell not in ("auto", None):
             check_integer("pixels_per_cell", self.pixels_per_cell, 1)
 
-    def smooth_prior(self, space: WarpSpace) -> SmoothPrior:
-        """The prior of alignments; empirical Bayes starts from it."""
-        displacement = DISPLACEMENT if self.displacement == "auto" else self.displacement
-        return SmoothPrior(space, displacement=displacement, length=self.length)
-
     @property
     def resolution(self) -> int | None:
         """Pixels per cell and axis at which samples are aligned; None: as they are."""
@@ -126,33 +121,17 @@ class Learned(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Learner:
-    """Learns the warps of each class from images.
-
-    Attributes
-    ----------
-    space : WarpSpace
-    images : (n, *spatial) or (n, channels, *spatial)
-    codes : (n,)
-        Class of each image, an index into ``classes``.
-    classes : list of label
-    settings : Settings
-    seed : int
-        Seed of posterior draws; the choice of pairs does not depend on it.
-    progress : bool or callable, optional
-    n_threads : int, optional
-    client : distributed.Client, optional
-        A cluster to align pairs on.
-    """
+    """Learns the warps of each class from images."""
 
     space: WarpSpace
-    images: NDArray[Any]
-    codes: Integers
+    images: NDArray[Any]  # (n, *spatial) or (n, channels, *spatial)
+    codes: Integers  # (n,), class of each image, an index into ``classes``
     classes: list[Label]
     settings: Settings
-    seed: int
+    seed: int  # of posterior draws; the choice of pairs does not depend on it
     progress: ProgressOption = None
     n_threads: int | None = None
-    client: Client | None = None
+    client: Client | None = None  # a cluster to align pairs on
 
     def learn(self) -> Learned:
         """Learn a model, in one of three ways.
@@ -253,8 +232,10 @@ class Learner:
 
     @cached_property
     def smooth_prior(self) -> SmoothPrior:
-        """The smooth prior of alignments."""
-        return self.settings.smooth_prior(self.space)
+        """The smooth prior of alignments; empirical Bayes starts from it."""
+        displacement, length = self.settings.displacement, self.settings.length
+        start = DISPLACEMENT if displacement == "auto" else displacement
+        return SmoothPrior(self.space, displacement=start, length=length)
 
     def align(self, edges: Integers, pool: empirical_bayes.Pool | None = None) -> Alignments:
         """Align pairs under the smooth prior, or under the prior and noise of a pool."""
@@ -324,6 +305,6 @@ class Learner:
             n_threads=self.n_threads, client=self.client,
         )  # fmt: skip
         return TrainingPairs.of_posteriors(
-            pool.finder.frame, pool.smooth_prior, learned, edges, pair_codes, self.classes,
+            pool.finder.frame, pool.finder.smooth_prior, learned, edges, pair_codes, self.classes,
             scale=TO_CENTER,
         )  # fmt: skip

@@ -26,18 +26,10 @@ TIE = 1e-4
 
 
 class Errors(NamedTuple):
-    """Errors on held-out samples, (n_held_out,), or (n_strengths, n_held_out).
+    """Errors on held-out samples, (n_held_out,), or (n_strengths, n_held_out)."""
 
-    Attributes
-    ----------
-    smooth
-        Smoothed, from 0 to 1.
-    wrong
-        0 or 1.
-    """
-
-    smooth: Array
-    wrong: Array
+    smooth: Array  # from 0 to 1
+    wrong: Array  # 0 or 1
 
     @classmethod
     def concatenate(cls, parts: Sequence[Errors]) -> Errors:
@@ -54,19 +46,11 @@ FilterFn = Callable[[dict[float, Errors]], list[float]]
 
 
 class Race:
-    """Errors on held-out samples by strength and round.
-
-    Attributes
-    ----------
-    found : dict of float to list of Errors
-        After each round that the strength took part in.
-    stopped : dict of float to (n,)
-        Smoothed errors expected of strengths that were dropped; see :meth:`stop`.
-    """
+    """Errors on held-out samples by strength and round."""
 
     def __init__(self, found: dict[float, list[Errors]] | None = None) -> None:
-        self.found = dict(found or {})
-        self.stopped: dict[float, Array] = {}
+        self.found = dict(found or {})  # after each round that the strength took part in
+        self.stopped: dict[float, Array] = {}  # (n,), smoothed errors; see ``stop``
 
     def stop(self, strength: float, best: float) -> None:
         """Drop a strength; expect the final error of the best plus their last difference."""
@@ -108,16 +92,10 @@ def run_race(
     strengths: Sequence[float] | None,
     progress: ProgressOption,
 ) -> Race:
-    """Compare strengths.
+    """Compare strengths; by default ``STRENGTHS``, then ``STRONGER`` while the largest is the best.
 
-    Parameters
-    ----------
-    take_round : callable
-        Maps the number of a round and the strengths that take part to their errors after it.
-    may_win : callable
-        Maps errors so far, by strength, to the strengths that continue.
-    strengths : sequence of float, optional
-        Default: ``STRENGTHS``, then ``STRONGER`` while the largest is the best.
+    ``take_round`` maps the number of a round and the strengths that take part to their errors after
+    it. ``may_win`` maps errors so far, by strength, to the strengths that continue.
     """
     race, shown = Race(), without_callback(progress)
 

@@ -35,18 +35,13 @@ def number_new(n_new: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def count_new(strategy: SamplingStrategy, y: NDArray[Any]) -> NDArray[np.int64]:
-    """Number of new samples for each class of ``y``, in the order of ``np.unique``: (n_classes,).
+    """Number of new samples for each class of ``y`` (n,), in the order of ``np.unique``.
 
-    Parameters
-    ----------
-    strategy : str, float, mapping or callable
-        ``"minority"``, ``"not minority"``, ``"not majority"`` (also ``"auto"``) or ``"all"``: these
-        classes grow to the size of the largest. If several classes are smallest or largest, the
-        first one counts. ``"10x"``: every class becomes ten times as large. A float, for two
-        classes: the ratio of the smaller to the larger class, at most 1. A mapping of label to
-        final size, or a function of ``y`` that returns one.
-    y : (n,)
-        Labels.
+    ``"minority"``, ``"not minority"``, ``"not majority"`` (also ``"auto"``) or ``"all"``: these
+    classes grow to the size of the largest. If several classes are smallest or largest, the first
+    one counts. ``"10x"``: every class becomes ten times as large. A float, for two classes: the
+    ratio of the smaller to the larger class, at most 1. A mapping of label to final size, or a
+    function of ``y`` that returns one.
     """
     classes, counts = np.unique(y, return_counts=True)
     if isinstance(strategy, str):

@@ -44,24 +44,12 @@ BLOCK_BYTES = 64 * 2**20
 
 
 class SampleForm(NamedTuple):
-    """Shape, type and classes of a set of samples.
+    """Shape, type and classes of a set of samples."""
 
-    Attributes
-    ----------
-    shape : tuple of int
-        Shape of one sample.
-    dtype : numpy.dtype
-        In native byte order.
-    classes : (n_classes,)
-        Labels, once each, in order.
-    affine : (4, 4) or None
-        Of volumes; see :class:`~dreamwarp.data.DataSet`.
-    """
-
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    classes: Array
-    affine: Array | None = None
+    shape: tuple[int, ...]  # of one sample
+    dtype: np.dtype[Any]  # in native byte order
+    classes: Array  # (n_classes,), labels, once each, in order
+    affine: Array | None = None  # (4, 4), of volumes; see ``DataSet``
 
     @property
     def n_bytes(self) -> int:
@@ -235,10 +223,7 @@ class SampleSource:
     ) -> Integers:
         """Index (n,) of the sample of the data that each new sample (n,) is made from.
 
-        Parameters
-        ----------
-        code : int, optional
-            The class of all samples. Default: chosen according to ``balance``.
+        ``code``: the class of all samples; default: chosen according to ``balance``.
         """
         if code is None and self.balance == "data":
             n_all = len(self.codes)
@@ -260,16 +245,8 @@ class SampleSource:
     ) -> Array:
         """Warp ``X[indices]``, each by the draw of its number and label.
 
-        Parameters
-        ----------
-        X : (m, *shape)
-            Of any size that the space of the model can warp.
-        labels : (n,), or None for warps of all classes
-        numbers, indices : (n,)
-        templates : (n,), optional
-            Indices of the same samples in the fit, -1 for others. Default: none was fitted.
-        unknown : {"error", "pool"}
-            For unknown labels: raise, or use the warps of all classes.
+        ``X`` (m, *shape) may have any size that the space of the model can warp. ``indices`` are
+        (n,), and other arguments as for :meth:`WarpModel.draw`.
         """
         dtype = X.dtype.newbyteorder("=")
         size = max(1, BLOCK_BYTES // (8 * max(1, int(np.prod(X.shape[1:])))))

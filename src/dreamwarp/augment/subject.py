@@ -34,22 +34,12 @@ MOST_COMPARED = 500
 
 
 class Look(NamedTuple):
-    """Display settings shared by all samples of a data set.
+    """Display settings shared by all samples of a data set."""
 
-    Attributes
-    ----------
-    low, high : float
-        Values at the two ends of the range of shades, or of the vertical axis for signals.
-    is_ink : bool
-        Whether high values are dark, like ink on paper.
-    spacing : tuple of float
-        Size of a pixel along each axis; empty: the same along all.
-    """
-
-    low: float
+    low: float  # value at the lower end of the range of shades, or of the vertical axis for signals
     high: float
-    is_ink: bool
-    spacing: tuple[float, ...] = ()
+    is_ink: bool  # whether high values are dark, like ink on paper
+    spacing: tuple[float, ...] = ()  # size of a pixel along each axis; empty: the same along all
 
     @classmethod
     def of(cls, X: Array, n_most: int = 512, *, spacing: tuple[float, ...] = ()) -> Look:

@@ -33,14 +33,8 @@ NEIGHBOR_PAIRS = "pairs of neighbours"
 class TrainingPairs:
     """Aligned pairs by class, and the hyper-parameters to fit a model to them.
 
-    Attributes
-    ----------
-    space : WarpSpace
-    pairs_by_class : dict of label to Pairs
-    hyper : HyperParameters
-    gaussian_pairs : TrainingPairs or None
-        Random pairs, to which the class covariances are fitted. Their warps are scaled to those
-        from the centre of a class to a sample. None: ``pairs_by_class`` are used.
+    ``gaussian_pairs`` are random pairs, to which the class covariances are fitted. Their warps are
+    scaled to those from the centre of a class to a sample. None: ``pairs_by_class`` are used.
     """
 
     space: WarpSpace

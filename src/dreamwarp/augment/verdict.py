@@ -192,32 +192,17 @@ def not_judged(strength: float) -> Judgement:
 class Setup(NamedTuple):
     """How errors were measured, and which strength is expected to be the best.
 
-    Attributes
-    ----------
-    copies : tuple of int
-        Numbers of warped copies per sample at which errors were recorded, ascending. Empty for
-        networks.
-    n_others : int
-        Training samples per fold.
-    n_samples : int
-        All samples.
-    shape : tuple of int or None
-        Pixels that samples were averaged down to, if they were.
-    judge : str
-        Name of the classifier.
-    is_smooth : bool
-        Whether errors are smoothed.
-    expected : float
-        The strength to prefer among those that are as good as the best.
+    ``copies`` are the numbers of warped copies per sample at which errors were recorded, ascending;
+    empty for networks.
     """
 
     copies: tuple[int, ...]
-    n_others: int
-    n_samples: int
-    shape: tuple[int, ...] | None = None
-    judge: str = "a nearest-neighbour classifier"
-    is_smooth: bool = True
-    expected: float = 1.0
+    n_others: int  # training samples per fold
+    n_samples: int  # all samples
+    shape: tuple[int, ...] | None = None  # pixels that samples were averaged down to, if they were
+    judge: str = "a nearest-neighbour classifier"  # name of the classifier
+    is_smooth: bool = True  # whether errors are smoothed
+    expected: float = 1.0  # the strength to prefer among those that are as good as the best
 
 
 def expected_strength(n_samples: int, n_classes: int) -> float:
@@ -229,12 +214,8 @@ def locate_lowest(rows: Mapping[float, Array]) -> tuple[float, float]:
     """Strength above 0 of the lowest mean error, and the standard error of its logarithm.
 
     The lowest point of the parabola, in log strength, through the best strength and its neighbours;
-    the best one itself if it is the smallest or largest.
-
-    Parameters
-    ----------
-    rows : dict of float to (n_held_out,)
-        Errors by strength, of the same samples.
+    the best one itself if it is the smallest or largest. ``rows`` are errors (n_held_out,) by
+    strength, of the same samples.
     """
     strengths = sorted(strength for strength in rows if strength > 0.0)
     x, errors = np.log(strengths), np.stack([rows[strength] for strength in strengths])

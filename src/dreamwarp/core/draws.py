@@ -150,18 +150,24 @@ def integers(
 # -- checks
 
 
-def check_numbers(numbers: ArrayLike) -> NDArray[np.int64]:
-    """Return sample numbers as a C-ordered int64 array (n,); raise if any is negative."""
+def check_numbers(
+    numbers: ArrayLike, name: str = "numbers", *, or_one: bool = False
+) -> NDArray[np.int64]:
+    """Return sample numbers as a C-ordered int64 array (n,); raise if any is negative.
+
+    ``or_one``: a single number is allowed too, and returned as an array without axes.
+    """
     values = np.asarray(numbers)
     if values.size == 0:
         values = values.astype(np.int64)
-    if values.dtype.kind not in "iu" or values.ndim != 1:
+    if values.dtype.kind not in "iu" or values.ndim > 1 or values.ndim < 1 - or_one:
         raise TypeError(
-            f"`numbers` must be integers of shape (n,), got {values.dtype} {values.shape}."
+            f"`{name}` must be {'one integer or ' if or_one else ''}integers of shape (n,), got "
+            f"{values.dtype} {values.shape}."
         )
     if values.size and not 0 <= values.min() <= values.max() < 2**63:
         raise ValueError(
-            f"`numbers` must be at least 0 and below 2^63, got {values.min()} to {values.max()}."
+            f"`{name}` must be at least 0 and below 2^63, got {values.min()} to {values.max()}."
         )
     # Copy read-only arrays: numba would compile another kernel for them.
     return np.require(values, np.int64, ["C", "W"])

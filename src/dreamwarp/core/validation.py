@@ -56,11 +56,11 @@ def check_factor(name: str, value: Any, or_else: str = "") -> float:
     return float(value)
 
 
-def check_fraction(name: str, value: Any) -> float:
-    """Return a float; raise unless it is a number from 0 to 1."""
+def check_fraction(name: str, value: Any, or_else: str = "") -> float:
+    """Return a float; raise unless it is from 0 to 1. ``or_else``: other accepted values."""
     is_real = isinstance(value, Real) and not isinstance(value, bool)
     if not is_real or not 0.0 <= float(value) <= 1.0:
-        raise ValueError(f"`{name}` must be a number from 0 to 1, got {value!r}.")
+        raise ValueError(f"`{name}` must be a number from 0 to 1{or_else}, got {value!r}.")
     return float(value)
 
 

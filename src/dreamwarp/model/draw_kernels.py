@@ -3,6 +3,9 @@
 Each row depends on its own sample number alone. Rows are bit-identical for any batch, because sums
 run in the order written; a library's matrix product may sum in an order that depends on the number
 of rows.
+
+Draw t is that of sample ``numbers[t]`` and goes into ``out[rows[t]]``: numbers and rows are (n,),
+and out is (m, d).
 """
 
 from __future__ import annotations
@@ -18,16 +21,9 @@ WARP, MIXTURE = np.uint64(Stream.WARP), np.uint64(Stream.MIXTURE)
 
 @kernel
 def draw_gaussian(first, last, key_low, key_high, factor, widths, numbers, rows, out):
-    """``out[rows[t]]`` = F z for sample ``numbers[t]``; one task is ``LANES`` samples.
+    """F z, with F = ``factor`` (d, d); one task is ``LANES`` samples.
 
-    Parameters
-    ----------
-    factor : (d, d)
-        F.
-    widths : (d,) int64
-        Number of leading entries of each row of F to use; the others are zero.
-    numbers, rows : (n,) int64
-    out : (m, d)
+    ``widths`` (d,) is the number of leading entries of each row of F to use; the others are zero.
     """
     dim = len(factor)
     counters = np.empty(2 * LANES, np.uint64)
@@ -55,19 +51,10 @@ def add_mixtures(
     first, last, key_low, key_high, theta, means, deviations, begins, ends, damping, numbers, rows,
     out,
 ):  # fmt: skip
-    """Add random combinations of θ to damped noise; one task is a sample.
+    """Add random combinations of θ (n_entries, d) to damped noise; one task is a sample.
 
     With r = rows[t]: ``out[r]`` = damping[t] ``out[r]`` + Σ_e (means[e] + deviations[e] z_e)
     theta[e], over the entries e from begins[t] to ends[t].
-
-    Parameters
-    ----------
-    theta : (n_entries, d)
-    means, deviations : (n_entries,)
-    begins, ends : (n,) int64
-    damping : (n,)
-    numbers, rows : (n,) int64
-    out : (m, d)
     """
     dim = theta.shape[1]
     counters, z = np.empty(2 * LANES, np.uint64), np.empty(2 * LANES)

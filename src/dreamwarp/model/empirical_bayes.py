@@ -52,8 +52,8 @@ MANY_PARAMETERS, MIN_FIRST = 128, 60
 SMOOTH_PAIRS_PER_COMPONENT = 0.25
 # Candidates for the prior's displacement.
 DISPLACEMENTS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.3)
-# Rounds before the displacement is chosen, and steps of expectation maximisation per candidate.
-N_PRIOR_ROUNDS, N_PRIOR_STEPS = 2, 4
+# Rounds before the displacement is chosen.
+N_PRIOR_ROUNDS = 2
 # Largest number of rounds, and the relative change of displacement at which they end.
 MAX_ROUNDS, SETTLED = 15, 0.02
 # κ is measured in this many rounds, and in as many again after the prior is chosen. Only the last
@@ -62,9 +62,9 @@ MAX_ROUNDS, SETTLED = 15, 0.02
 PATCH_ROUNDS = 3
 # Largest factor of extrapolation between rounds.
 LARGEST_LEAP = 1.3
-# Steps of expectation maximisation: per round, for the final pool, and for a class. The last two
-# start from a good estimate.
-N_STEPS, N_POOL_STEPS, N_CLASS_STEPS = 4, 4, 4
+# Steps of expectation maximisation: per round, for a candidate, for the final pool, and for a
+# class. The last two start from a good estimate.
+N_STEPS = 4
 # Candidates for ν, relative to the number of components.
 POOL_PAIRS_PER_COMPONENT = (0.3, 1.0, 4.0, 16.0)
 # Number of folds of samples, and largest number of pairs, for choosing ν.
@@ -89,11 +89,6 @@ class Pool:
     def learned_prior(self) -> Prior:
         """The estimated distribution of θ, as a prior to align pairs under."""
         return self.finder.frame.gaussian(self.covariance)
-
-    @property
-    def smooth_prior(self) -> SmoothPrior:
-        """The smooth prior that was chosen."""
-        return self.finder.smooth_prior
 
 
 class ClassPosteriors(NamedTuple):
@@ -120,14 +115,8 @@ def learn(
     posteriors: S_y from the pairs of y, and the model's pool from the posteriors of all pairs, each
     under its own S_y. So a fold can be fitted again without the pairs of its held-out samples.
 
-    Parameters
-    ----------
-    edges, pair_codes : (n, 2), (n,)
-        Pairs, and the class of each.
-    start : (n, d), optional
-        θ to start at.
-    client : distributed.Client, optional
-        A cluster to align the pairs on.
+    ``pair_codes`` (n,) are the classes of the pairs ``edges`` (n, 2), and ``start`` (n, d) the θ to
+    start at. ``client``: a cluster to align the pairs on.
     """
     evidence = pool.finder.find(
         edges, pool.covariance, sigma=pool.sigma, start=start, progress=progress,
@@ -176,16 +165,11 @@ def find_pool(
 ) -> Pool:
     """Estimate the prior, the noise and the pool from a subset of the pairs.
 
-    Parameters
-    ----------
-    edges, pair_codes : (n, 2), (n,)
-        Pairs, and the class of each.
-    displacements : sequence of float
-        Candidates for the prior's displacement. Default: keep the finder's prior.
-    fixed_sigma : bool
-        Keep the finder's noise.
+    ``displacements`` are candidates for the prior's; default: keep the finder's prior.
+    ``fixed_sigma``: keep the finder's noise.
     """
-    first = choose_first(edges, pair_codes, count_first(finder.frame.space.dim))
+    n_first = max(min(N_FIRST, N_FIRST * MANY_PARAMETERS // finder.frame.space.dim), MIN_FIRST)
+    first = choose_first(edges, pair_codes, n_first)
     search = _PoolSearch(finder, edges[first], fixed_sigma, n_threads)
     if len(displacements):
         search.run(N_PRIOR_ROUNDS)
@@ -262,7 +246,7 @@ class _PoolSearch:
                 outside = np.trace(np.linalg.solve(covariance, found.moment)) - n * rank
                 likelihood = evidence.constants.sum() + 0.5 * (inside + outside / weight)
                 squares = -2.0 * sigma**2 * likelihood / n
-                new_square = self.patch * squares / self.finder.n_values
+                new_square = self.patch * squares / self.finder.images[0].size
                 weight = sigma**2 / max(new_square, 1e-4 * sigma**2)
             covariance = m_step(found.moment, n, np.eye(rank), count_smooth(rank))
         self.pool_covariance, self.weight = covariance, weight
@@ -278,18 +262,13 @@ class _PoolSearch:
             n_threads=self.n_threads,
         )  # fmt: skip
         prior = SmoothPrior(prior.space, displacement=best, length=prior.length)
-        self.finder = self.finder.with_prior(prior)
+        self.finder = EvidenceFinder(self.finder.problem, prior, self.finder.images)
         self.pool_covariance, self.n_rounds = np.eye(self.finder.frame.rank), 0
 
 
 def count_smooth(rank: int) -> float:
     """ν₀, the number of pairs that the smooth prior counts as."""
     return SMOOTH_PAIRS_PER_COMPONENT * rank
-
-
-def count_first(dim: int) -> int:
-    """Size of the subset of pairs to start with, for d parameters."""
-    return max(min(N_FIRST, N_FIRST * MANY_PARAMETERS // dim), MIN_FIRST)
 
 
 def choose_first(edges: Integers, pair_codes: Integers, n_first: int = N_FIRST) -> Integers:
@@ -326,9 +305,7 @@ def choose_displacement(
         seen, asked = evidence.only(train), evidence.only(test)
         for displacement in displacements:
             target = (displacement / prior.displacement) ** 2 * unit
-            pool_covariance = fit_pool_covariance(
-                seen, target, N_PRIOR_STEPS, target=target, **options
-            )
+            pool_covariance = fit_pool_covariance(seen, target, target=target, **options)
             found = asked.condition(pool_covariance, **options)
             scores[displacement] += float(found.log_marginals.sum())
     best = max(scores, key=lambda displacement: scores[displacement])
@@ -343,7 +320,7 @@ def m_step(moment: Array, n_pairs: int, target: Array, target_pairs: float) -> A
 def fit_pool_covariance(
     evidence: Evidence,
     pool_covariance: Array,
-    n_steps: int = N_POOL_STEPS,
+    n_steps: int = N_STEPS,
     *,
     target: Array | None = None,
     weight: float = 1.0,
@@ -369,7 +346,7 @@ def fit_class_covariance(
 ) -> Array:
     """S_y of the chosen pairs."""
     own = pool_covariance
-    for _ in range(N_CLASS_STEPS):
+    for _ in range(N_STEPS):
         moment = evidence.condition(own, chosen, n_threads=n_threads).moment
         own = m_step(moment, len(chosen), pool_covariance, pool_pairs)
     return own

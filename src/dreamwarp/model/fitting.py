@@ -26,36 +26,20 @@ KINDS = tuple(DISTRIBUTIONS)
 class HyperParameters:
     """How distributions are estimated from pairs. None: to be chosen by held-out likelihood.
 
-    Attributes
-    ----------
-    kind : {"gaussian", "template"}
-    shrinkage : float, "oas", "ledoit-wolf" or None
-        Weight of the isotropic covariance of the same trace, or the formula for it.
-    pooling : float or None
-        Weight of the pool, the covariance of all classes, in every class. None: set by
-        ``pool_pairs``.
-    pool_pairs : float or None
-        ν, the weight of the pool as a number of pairs: its weight in a class is
-        pool_pairs / (pool_pairs + n_pairs).
-    smooth : (d, d) or None
-        Prior covariance of the pool.
-    smooth_pairs : float
-        ν₀, the weight of ``smooth`` in the pool, as a number of pairs.
-    class_pairs, drift : float or None
-        For "template": c and b of ``model.template``.
-    min_pairs : int
-        A class with fewer pairs gets the pool's distribution.
+    ``shrinkage`` is the weight of the isotropic covariance of the same trace, or the formula for
+    it, "oas" or "ledoit-wolf". The pool is the covariance of all classes. Its weight in a class is
+    ``pooling`` or, if that is None, pool_pairs / (pool_pairs + n_pairs).
     """
 
     kind: str
     shrinkage: float | str | None = None
     pooling: float | None = None
-    pool_pairs: float | None = None
-    smooth: Array | None = None
-    smooth_pairs: float = 0.0
-    class_pairs: float | None = None
-    drift: float | None = None
-    min_pairs: int = 5
+    pool_pairs: float | None = None  # ν, the weight of the pool as a number of pairs
+    smooth: Array | None = None  # (d, d), prior covariance of the pool
+    smooth_pairs: float = 0.0  # ν₀, the weight of ``smooth`` in the pool, as a number of pairs
+    class_pairs: float | None = None  # for "template": c of ``model.template``
+    drift: float | None = None  # for "template": b
+    min_pairs: int = 5  # a class with fewer pairs gets the pool's distribution
 
     def pooling_of(self, n_pairs: float) -> float:
         """Weight of the covariance of all classes in that of a class with ``n_pairs`` pairs."""

@@ -61,14 +61,9 @@ class Gaussian:
     """The distribution N(0, F Fᵀ) of the warps of a class.
 
     A model file stores the arrays named in ``shapes`` and the numbers named in ``scalars``.
-
-    Attributes
-    ----------
-    factor : (d, d)
-        F, lower triangular.
     """
 
-    factor: Array
+    factor: Array  # (d, d), F, lower triangular
 
     kind: ClassVar[str] = "gaussian"
     shapes: ClassVar[Shapes] = {"factor": ("F64", "dim", "dim")}

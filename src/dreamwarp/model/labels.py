@@ -41,7 +41,9 @@ def encode(labels: Any, classes: Sequence[Label]) -> NDArray[np.int64]:
     if values.ndim != 1:
         raise ValueError(f"`labels` must have shape (n,), got {values.shape}.")
     if values.dtype == object or (isinstance(labels, list | tuple) and values.dtype.kind == "U"):
-        return _encode_each(labels, classes)  # numpy turns numbers among strings into strings
+        # One by one: numpy turns numbers among strings into strings.
+        table = {label: place for place, label in enumerate(classes)}
+        return np.array([table.get(check_label(label), -1) for label in labels], np.int64)
     if values.size and values.dtype.kind not in "Uiub":
         raise TypeError(
             f"`labels` must be strings, integers or booleans, got dtype {values.dtype}. "
@@ -57,11 +59,6 @@ def encode(labels: Any, classes: Sequence[Label]) -> NDArray[np.int64]:
     order = np.argsort(known)
     places = order[np.minimum(np.searchsorted(known[order], values), len(known) - 1)]
     return np.where(known[places] == values, places, -1)
-
-
-def _encode_each(labels: Iterable[Any], classes: Sequence[Label]) -> NDArray[np.int64]:
-    table = {label: place for place, label in enumerate(classes)}
-    return np.array([table.get(check_label(label), -1) for label in labels], np.int64)
 
 
 def label_key(key: int, label: Label | None) -> int:

@@ -55,28 +55,13 @@ class Table(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class TemplateMixture(Gaussian):
-    """A Gaussian for the class, N(0, L Lᵀ), and warps of its own for each template.
+    """A Gaussian for the class, N(0, L Lᵀ), and warps of its own for each template."""
 
-    Attributes
-    ----------
-    factor : (d, d)
-        L, lower triangular.
-    theta : (n_pairs, d)
-        Warps of the pairs, each in one direction.
-    edges : (n_pairs, 2) int64
-        Samples of each pair: θ aligns the first to the second.
-    weights : (n_pairs,)
-    class_pairs : float
-        c.
-    drift : float
-        b.
-    """
-
-    theta: Array
-    edges: Integers
-    weights: Array
-    class_pairs: float
-    drift: float
+    theta: Array  # (n_pairs, d), warps of the pairs, each in one direction
+    edges: Integers  # (n_pairs, 2), samples of each pair: θ aligns the first to the second
+    weights: Array  # (n_pairs,)
+    class_pairs: float  # c
+    drift: float  # b
 
     kind: ClassVar[str] = "template"
     shapes: ClassVar[Shapes] = {

@@ -400,10 +400,8 @@ def _check_share(name: str, value: Any, formulas: tuple[str, ...] = ()) -> Any:
     """Return a number from 0 to 1, a formula, or None for "auto"; raise for other values."""
     if isinstance(value, str) and value in ("auto", *formulas):
         return None if value == "auto" else value
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0.0 <= float(value) <= 1.0:
-        listed = " or ".join(f'"{word}"' for word in ("auto", *formulas))
-        raise ValueError(f"`{name}` must be a number from 0 to 1, or {listed}, got {value!r}.")
-    return float(value)
+    listed = " or ".join(f'"{word}"' for word in ("auto", *formulas))
+    return check_fraction(name, value, or_else=f", or {listed}")
 
 
 def _check_positive(name: str, value: Any) -> float | None:

@@ -445,7 +445,6 @@ def walk(
 
     Parameters
     ----------
-    velocities : (n, nodes, ndim)
     sign : float
         1 to follow the fields, -1 to follow them backwards.
     chosen : (k,)
@@ -454,13 +453,8 @@ def walk(
         Of k sets of points, or of one.
     lengths, ease : (n,)
         See ``step_lengths``.
-    out : (n, m, ndim) or empty
-        Receives φ_1(p).
-    cotangents : (n, m, ndim) or empty
-        Carried along the paths and overwritten; see ``exact.follow``.
-    gradients : (n, chunks, nodes, ndim) or empty
-        Zeros on entry; receives the derivatives with respect to the node velocities, one sum per
-        task.
+    velocities, out, cotangents, gradients
+        As for ``exact.follow_all``, without rows; the last three may be empty.
     """
     n, m = len(mesh.cells), starts.regions.shape[1]
     n_chunks = (m + CHUNK - 1) // CHUNK

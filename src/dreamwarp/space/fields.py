@@ -51,6 +51,14 @@ class Fields:
             self.growth[chosen], self.n_threads,
         )  # fmt: skip
 
+    def flow(
+        self, points: Array, method: str, tolerance: float, starts: Starts | None = None
+    ) -> NDArray[Any]:
+        """φ_1 of points, by :meth:`flow_exactly` or :meth:`flow_fast`."""
+        if method == "exact":
+            return self.flow_exactly(points)
+        return self.flow_fast(points, tolerance, starts)
+
     # -- exact
 
     def flow_exactly(self, points: Array) -> Array:

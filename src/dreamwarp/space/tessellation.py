@@ -47,14 +47,9 @@ class Tessellation:
         return len(self.cells)
 
     @property
-    def simplices_per_box(self) -> int:
-        """Simplices per box."""
-        return (1, 4, 24)[self.ndim - 1]
-
-    @property
     def n_cells(self) -> int:
         """Number of bounded simplices, N_c in the paper."""
-        return int(np.prod(self.cells)) * self.simplices_per_box
+        return int(np.prod(self.cells)) * (1, 4, 24)[self.ndim - 1]
 
     @cached_property
     def lattice(self) -> NDArray[np.int64]:
@@ -204,21 +199,15 @@ def _box_simplices(ndim: int) -> NDArray[np.int64]:
     They are in the order of ``mesh.simplex_in_box``: by the axis along which a point is furthest
     from the centre, by its sign there, then (3-D) the same for the next axis.
     """
-    if ndim == 1:
-        return np.array([[[0], [2]]])
-    simplices = []
-    for axis, up in product(range(ndim), (0, 1)):
-        face = np.ones(ndim, dtype=np.int64)
-        face[axis] = 2 * up
-        others = [a for a in range(ndim) if a != axis]
-        if ndim == 2:
-            ends = np.repeat(face[None], 2, axis=0)
-            ends[:, others[0]] = (0, 2)
-            simplices.append([np.ones(2, dtype=np.int64), *ends])
-            continue
-        for second, second_up in product(range(2), (0, 1)):
-            ends = np.repeat(face[None], 2, axis=0)
-            ends[:, others[second]] = 2 * second_up
-            ends[:, others[1 - second]] = (0, 2)
-            simplices.append([np.ones(3, dtype=np.int64), face, *ends])
-    return np.asarray(simplices)
+    everywhere = np.arange(ndim)
+
+    def cut(center: NDArray[np.int64], axes: list[int]) -> list[list[NDArray[np.int64]]]:
+        """Simplices of the face with this centre, which extends along the axes."""
+        sides = [(a, np.where(everywhere == a, end, center)) for a in axes for end in (0, 2)]
+        if len(axes) == 1:
+            return [[side for _, side in sides]]
+        return [
+            [center, *rest] for a, side in sides for rest in cut(side, [b for b in axes if b != a])
+        ]
+
+    return np.asarray(cut(np.ones(ndim, np.int64), list(range(ndim))))

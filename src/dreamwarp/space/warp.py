@@ -18,7 +18,6 @@ from dreamwarp.core.samples import (
 )
 from dreamwarp.core.validation import as_finite_array, check_choice, warn_user
 from dreamwarp.space.fast import Starts
-from dreamwarp.space.fields import Fields
 from dreamwarp.space.resample import (
     INTERPOLATIONS,
     Fill,
@@ -167,7 +166,6 @@ class Warp:
         and clipped to the range of their dtype.
         """
         check_choice("interpolation", interpolation, INTERPOLATIONS)
-        check_choice("method", method, ("fast", "exact"))
         check_choice("fill", fill, ("edge", "constant", "reflect"))
         rule: Fill = "wrap" if self.space.boundary == "periodic" else fill
         samples, shape = self.check_samples(x)
@@ -182,7 +180,7 @@ class Warp:
                 if len(theta) > 1 or block.start == 0:  # blocks share the positions of one θ
                     some = theta if len(theta) == 1 else theta[block]
                     fields = self.space.fields(some, n_threads)
-                    positions = _flow_pixels(fields, pixels, method, tolerance)
+                    positions = fields.flow(pixels.centers[None], method, tolerance, pixels.starts)
                 resample_into(
                     out[block], samples if len(samples) == 1 else samples[block], positions,
                     start=pixels.first, interpolation=interpolation, fill=rule,
@@ -342,8 +340,7 @@ def _clip_to_samples(
     """Clip every warped sample, in place, to the range of its sample and of ``others``."""
     if samples.dtype != np.bool_ and samples.size:
         axes = tuple(range(1, samples.ndim))
-        ranges = (f.reduce(samples, axis=axes, keepdims=True) for f in (np.fmin, np.fmax))
-        low, high = ranges
+        low, high = (f.reduce(samples, axis=axes, keepdims=True) for f in (np.fmin, np.fmax))
         for value in others:
             low, high = np.minimum(low, value), np.maximum(high, value)
         np.clip(out, low, high, out=out, casting="unsafe")
@@ -383,13 +380,6 @@ def _divide_pixels(space: WarpSpace, spatial: tuple[int, ...]) -> Iterator[Pixel
 def _locate_pixels(space: WarpSpace, spatial: tuple[int, ...]) -> Pixels:
     centers = pixel_centers(spatial)
     return Pixels(0, centers, space.fields(np.zeros((1, space.dim))).locate(centers[None]))
-
-
-def _flow_pixels(fields: Fields, pixels: Pixels, method: Method, tolerance: float) -> NDArray[Any]:
-    """T^θ at the centres of pixels: (n, m, ndim)."""
-    if method == "exact":
-        return fields.flow_exactly(pixels.centers[None])
-    return fields.flow_fast(pixels.centers[None], tolerance, pixels.starts)
 
 
 def _lattice(ndim: int, steps: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -245,14 +245,9 @@ class WarpSpace:
         -------
         (n, m, ndim), or (m, ndim) for a single θ. float32 if fast, float64 if exact.
         """
-        check_choice("method", method, ("fast", "exact"))
         tolerance = check_tolerance(method, tolerance)
         theta, points, single = self._check_batch(theta, points)
-        fields = self.fields(theta, n_threads)
-        if method == "exact":
-            out: NDArray[Any] = fields.flow_exactly(points)
-        else:
-            out = fields.flow_fast(points, tolerance)
+        out = self.fields(theta, n_threads).flow(points, method, tolerance)
         return out[0] if single else out
 
     def flow_jacobian(
@@ -322,19 +317,19 @@ class WarpSpace:
         by_theta : (n, d) or (d,), float64
         by_points : (n, m, ndim) or (m, ndim), float64
         """
-        check_choice("method", method, ("fast", "exact"))
         tolerance = check_tolerance(method, tolerance)
         theta, points, single = self._check_batch(theta, points)
         shape = (len(theta), points.shape[1], self.ndim)
         cotangent = _check_paths("cotangent", cotangent, shape, single)
         fields, by_points = self.fields(theta, n_threads), cotangent.astype(np.float64)
-        ends = None if moved is None else _check_paths("moved", moved, shape, single)
+        if moved is None:
+            ends: Floats = fields.flow(points, method, tolerance)
+        else:
+            ends = _check_paths("moved", moved, shape, single)
         if method == "exact":
-            ends = fields.flow_exactly(points) if ends is None else ends.astype(np.float64)
+            ends = ends.astype(np.float64, copy=False)
             sums = fields.reversed().carry_exactly(ends, by_points[:, :, None])[:, 0]
         else:
-            if ends is None:
-                ends = fields.flow_fast(points, tolerance)
             ends = fields.sharpen(points, ends, tolerance)
             sums = fields.carry_fast(ends, by_points, tolerance)
         by_theta = self.theta_gradient(sums, n_threads)
@@ -441,7 +436,8 @@ def _check_cells(cells: Any) -> tuple[int, ...]:
 
 
 def check_tolerance(method: Method, tolerance: float) -> float:
-    """Return ``tolerance`` as float; raise if the method can't keep it."""
+    """Return ``tolerance`` as float; raise if the method is unknown or can't keep it."""
+    check_choice("method", method, ("fast", "exact"))
     if not isinstance(tolerance, Real) or not 0.0 < float(tolerance) < np.inf:
         raise ValueError(f"`tolerance` must be a positive number, got {tolerance!r}.")
     if method == "fast" and tolerance < MIN_TOLERANCE:

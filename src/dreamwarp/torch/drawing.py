@@ -44,15 +44,8 @@ class WarpOptions(TypedDict, total=False):
 class RandomWarps:
     """Draws a warp for every sample from the distribution of its class, and applies it.
 
-    Immutable and without tensors, so that it can be sent to other processes.
-
-    Parameters
-    ----------
-    model : WarpModel
-    seed : int, numpy.random.Generator or None
-        A generator is used once, here.
-    p, strength, spectrum_power, unknown, classes, interpolation, fill, fill_value
-        As for :class:`dreamwarp.torch.LearnedWarp`.
+    Immutable and without tensors, so that it can be sent to other processes. Options are those of
+    :class:`dreamwarp.torch.LearnedWarp`; a generator as ``seed`` is used once, here.
     """
 
     def __init__(
@@ -103,13 +96,8 @@ class RandomWarps:
     ) -> NDArray[np.float64]:
         """Draw θ (n, d): row i depends only on (key, numbers[i], labels[i]); 0 means no warp.
 
-        Parameters
-        ----------
-        labels : (n,) tensor, array or list of labels; None for all classes pooled
-        numbers : (n,) int
-        key : int
-        templates : (n,) int, optional
-            As for :meth:`WarpModel.draw`.
+        ``labels`` (n,) are a tensor, array or list, or None for all classes pooled; ``templates``
+        (n,) are as for :meth:`WarpModel.draw`.
         """
         learned = self.flattened_model.draw(
             self._model_labels(labels), numbers, seed=key, templates=templates,

@@ -106,7 +106,6 @@ def flow(
     dtype = working_dtype(theta, points)
     if method is None:
         method = "exact" if dtype == torch.float64 else "fast"
-    check_choice("method", method, ("fast", "exact"))
     options = FlowOptions(space, method, check_tolerance(method, tolerance))
     parameters = check_theta(space, theta.to(dtype))
     if points.ndim not in (2, 3) or points.shape[-1] != space.ndim:
@@ -181,20 +180,11 @@ def warp(
     images : (n, channels, *spatial) or (1, channels, *spatial)
         Signals, images or volumes, on the device of ``theta``. A single θ warps every image; a
         single image is warped by every θ.
-    interpolation : {"linear", "nearest", "cubic"}
-        See :mod:`dreamwarp.space.resample`. ``"nearest"`` has no derivative with respect to θ.
-    fill : {"edge", "constant", "reflect"}
-        Pixels beyond the border: the nearest one, ``fill_value``, or mirrored at the border.
-        Ignored in a periodic space, where the sample wraps around.
-    fill_value : number
-        Must be representable in the dtype of ``images``.
-    keep_range : bool
-        Whether to clip cubic interpolation, which overshoots, to the range of each image.
+    interpolation, fill, fill_value, keep_range, tolerance
+        As for :meth:`dreamwarp.Warp.image`. Interpolation ``"nearest"`` has no derivative with
+        respect to θ.
     method : {"fast", "exact"}, optional
         Method of the flow; see :func:`flow`. Default: ``"exact"`` if either tensor is float64.
-    tolerance : float, optional
-        Largest error of the fast flow in the unit domain. Default: 1e-4, and at most a twentieth of
-        a pixel.
 
     Returns
     -------

@@ -59,7 +59,7 @@ class LearnedWarp(nn.Module):
         which costs networks accuracy on sharp samples. Cubic values are clipped to the range of
         their sample.
     fill, fill_value
-        As for :func:`dreamwarp.torch.warp`.
+        As for :meth:`dreamwarp.Warp.image`.
 
     Notes
     -----

@@ -22,22 +22,13 @@ PATHS_AT_ONCE = 2**18
 
 
 class Block(NamedTuple):
-    """Some θ and some of their points, followed together.
-
-    Attributes
-    ----------
-    rows : (k,)
-        Indices of the θ.
-    columns : slice
-        Slice of the points.
-    velocities : (ndim, k * n_nodes)
-    """
+    """Some θ and some of their points, followed together."""
 
     mesh: DeviceMesh
     precision: Precision
-    rows: Tensor
-    columns: slice
-    velocities: Tensor
+    rows: Tensor  # (k,), indices of the θ
+    columns: slice  # of the points
+    velocities: Tensor  # (ndim, k * n_nodes)
 
     def take(self, values: Tensor) -> Tensor:
         """Return the block's part of (n or 1, m, ndim) as paths (ndim, P)."""

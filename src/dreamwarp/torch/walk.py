@@ -41,23 +41,14 @@ APPROACHES = 3
 class Precision:
     """Constants that depend on the floating-point precision.
 
-    Attributes
-    ----------
-    order : int
-        Order of the power series for |A| h <= 1; the first omitted term is near rounding error.
-    gauss : tuple of (float, float)
-        Nodes in [0, 1] and weights of the quadrature of a product of two such series.
-    slack : float
-        A weight this far below zero still counts as inside.
-    stalled, nudge : float
-        A segment shorter than ``stalled`` counts as no progress. After ``exact.STALLED`` of them in
-        a row the path continues for time ``nudge`` in its cell, even if it overshoots.
+    A segment shorter than ``stalled`` counts as no progress. After ``exact.STALLED`` of them in a
+    row the path continues for time ``nudge`` in its cell, even if it overshoots.
     """
 
     dtype: torch.dtype
-    order: int
-    gauss: tuple[tuple[float, float], ...]
-    slack: float
+    order: int  # of the power series for |A| h <= 1: the first omitted term is near rounding error
+    gauss: tuple[tuple[float, float], ...]  # nodes in [0, 1] and weights, for a product of series
+    slack: float  # a weight this far below zero still counts as inside
     stalled: float
     nudge: float
 
@@ -74,59 +65,32 @@ SINGLE = Precision(torch.float32, 9, _gauss(5), 2e-7, 1e-7, 1e-6)
 class DeviceMesh(NamedTuple):
     """A tessellation as tensors: R regions, the last axis, of F = ndim + 1 nodes each.
 
-    Attributes
-    ----------
-    cells : (ndim, 1)
-    nodes : (ndim, n_nodes)
-        Positions, or directions.
-    regions : (F, R)
-        Node numbers.
-    weights : (F, ndim + 1, R)
-        Maps from a homogeneous point to weights.
-    neighbor, position, fold, shift : (F * R,), (F, F * R), (F, F * R), (ndim, F * R)
-        Region across a face, and how crossing renames weights; see ``mesh.Mesh`` and
-        ``Tessellation.neighbors``. Face f of region r has column f R + r.
+    Face f of region r has column f R + r in ``neighbor``, the region across it, and in the arrays
+    that tell how crossing renames weights; see ``mesh.Mesh`` and ``Tessellation.neighbors``.
     """
 
     periodic: bool
-    cells: Tensor
-    nodes: Tensor
-    regions: Tensor
-    weights: Tensor
-    neighbor: Tensor
-    position: Tensor
-    fold: Tensor
-    shift: Tensor
+    cells: Tensor  # (ndim, 1)
+    nodes: Tensor  # (ndim, n_nodes), positions or directions
+    regions: Tensor  # (F, R), node numbers
+    weights: Tensor  # (F, ndim + 1, R), maps from a homogeneous point to weights
+    neighbor: Tensor  # (F * R,)
+    position: Tensor  # (F, F * R)
+    fold: Tensor  # (F, F * R)
+    shift: Tensor  # (ndim, F * R)
 
 
 class Paths(NamedTuple):
-    """State of P unfinished paths, last in every tensor.
+    """State of P unfinished paths, last in every tensor."""
 
-    Attributes
-    ----------
-    number : (P,)
-        Index among all paths.
-    field : (P,)
-        Index of the velocity field.
-    region, weights : (P,), (F, P)
-        Position.
-    travelled : (ndim, P)
-        Turns around the torus, in domain units.
-    time_left : (P,)
-    stalled : (P,)
-        Consecutive segments without progress.
-    costate : (ndim or 0, P)
-        Adjoint state, c' = -c A.
-    """
-
-    number: Tensor
-    field: Tensor
-    region: Tensor
-    weights: Tensor
-    travelled: Tensor
-    time_left: Tensor
-    stalled: Tensor
-    costate: Tensor
+    number: Tensor  # (P,), index among all paths
+    field: Tensor  # (P,), index of the velocity field
+    region: Tensor  # (P,)
+    weights: Tensor  # (F, P)
+    travelled: Tensor  # (ndim, P), turns around the torus, in domain units
+    time_left: Tensor  # (P,)
+    stalled: Tensor  # (P,), consecutive segments without progress
+    costate: Tensor  # (ndim or 0, P), adjoint state, c' = -c A
 
     def where(self, kept: Tensor) -> Paths:
         """Return the paths that a mask (P,) keeps."""
@@ -172,20 +136,9 @@ def follow(
 ) -> tuple[Tensor, Tensor]:
     """Follow paths for unit time; the tensor form of ``exact.follow``.
 
-    Parameters
-    ----------
-    velocities : (ndim, fields * n_nodes)
-    field : (P,)
-    points : (ndim, P)
-    costate : (ndim or 0, P)
-        Adjoint state at the start, propagated by c' = -c A.
-    gradient : (ndim, fields * n_nodes)
-        ∫ c z_f dt is added for every node f, unless there is no costate.
-
-    Returns
-    -------
-    ends : (ndim, P)
-    costate : (ndim or 0, P)
+    Takes ``velocities`` (ndim, fields * n_nodes), and the rest of ``Paths`` at the start. Returns
+    the ends (ndim, P) and the costate there. Unless there is no costate, ∫ c z_f dt is added to
+    ``gradient`` (ndim, fields * n_nodes) for every node f.
     """
     ends, carried = torch.empty_like(points), torch.empty_like(costate)
     paths = enter(mesh, precision, field, points, costate)

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.compiled import kernel, part, spread
-from dreamwarp.core.draws import Seed, derive_seed, normals
+from dreamwarp.core.draws import Seed, check_numbers, derive_seed, normals
 from dreamwarp.data.dataset import check_part
 
 # Width and amplitude of the fields in pixels. Chosen by the 1-NN error on the last 10,000
@@ -116,19 +116,8 @@ class InfiMNIST:
         return len(self._originals)
 
     def image(self, indices: ArrayLike, *, n_threads: int | None = None) -> NDArray[np.uint8]:
-        """Images by number.
-
-        Parameters
-        ----------
-        indices : (n,) int, or one
-            In any order.
-        n_threads : int, optional
-
-        Returns
-        -------
-        (n, rows, columns), or (rows, columns) for one number
-        """
-        numbers = _check_indices(indices)
+        """Images by number, in any order: (n, rows, columns), or (rows, columns) for one number."""
+        numbers = check_numbers(indices, "indices", or_one=True)
         flat = numbers.ravel()
         images = np.empty((len(flat), *self.image_shape), np.uint8)
         spread(
@@ -144,7 +133,7 @@ class InfiMNIST:
 
     def source(self, indices: ArrayLike) -> NDArray[np.int64]:
         """Numbers of the originals of images: (n,), or one."""
-        numbers = _check_indices(indices)
+        numbers = check_numbers(indices, "indices", or_one=True)
         n = self.first_generated - self.n_test
         turned = self.n_test + (numbers - self.n_test) % n
         return np.where(numbers < self.first_generated, numbers, turned)
@@ -160,44 +149,16 @@ def _check_images(name: str, images: ArrayLike, labels: ArrayLike) -> tuple[NDAr
     return values, check_part(name, values, labels)
 
 
-def _check_indices(indices: ArrayLike) -> NDArray[np.int64]:
-    values = np.asarray(indices)
-    if values.size == 0:
-        values = values.astype(np.int64)
-    if values.dtype.kind not in "iu" or values.ndim > 1:
-        raise TypeError(
-            "`indices` must be one integer or integers of shape (n,), got an array of "
-            f"{values.dtype} and shape {values.shape}."
-        )
-    if values.size and not 0 <= values.min() <= values.max() < 2**63:
-        raise ValueError(
-            f"`indices` must be at least 0 and below 2^63, got {values.min()} to {values.max()}."
-        )
-    return values.astype(np.int64)
-
-
 # -- fields
 
 
 def smooth_fields(
     shape: tuple[int, int], *, width: float = WIDTH, amplitude: float = AMPLITUDE, seed: Seed = 0
 ) -> NDArray[np.float32]:
-    """White noise, smoothed by a Gaussian.
+    """White noise, smoothed by a Gaussian: (1522, rows, columns), integer multiples of 1/256.
 
-    Parameters
-    ----------
-    shape : (rows, columns)
-    width : float
-        Standard deviation of the Gaussian in pixels. Values of a field that are √2 widths apart
-        have correlation e^(-1/2).
-    amplitude : float
-        Root mean square of the values, in pixels.
-    seed : int, numpy.random.Generator or None
-        Field k depends on the seed and k alone.
-
-    Returns
-    -------
-    (1522, rows, columns) of float32, integer multiples of 1/256
+    Options as for :class:`InfiMNIST`. Values of a field that are √2 widths apart have correlation
+    e^(-1/2). Field k depends on the seed and k alone.
     """
     rows, columns = (operator.index(size) for size in shape)
     _check_strength(max(rows, columns), width, amplitude)
