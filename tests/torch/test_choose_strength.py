@@ -191,6 +191,16 @@ def test_the_grid_grows_where_its_edge_is_best(best: float, monkeypatch: Any) ->
     assert len(beyond) >= 3
 
 
+def test_the_default_decides_between_strengths_that_do_equally_well(monkeypatch: Any) -> None:
+    def level(strength: float, step: int) -> float:
+        if strength == 0.0:
+            return 0.5
+        return 0.1 + 0.1 * max(0.0, abs(math.log(strength / 1.2)) - 0.6)
+
+    choice, _ = run_race(monkeypatch, level)
+    assert choice.strength == 1.4  # the default is 1.25
+
+
 def test_strengths_that_are_given_are_all(monkeypatch: Any) -> None:
     choice, _ = run_race(monkeypatch, parabola(5.6), strengths=[1.0, 2.0])
     assert list(choice.errors) == [0.0, 1.0, 2.0] and choice.strength == 2.0

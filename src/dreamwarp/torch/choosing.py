@@ -14,7 +14,7 @@ number of steps, and keep falling longer for stronger warps. So the final error 
 extrapolated from its last two errors. Strengths expected to end two standard errors of paired
 differences above the best are stopped, and so are the worst if too many remain. If the best is the
 weakest or strongest, further strengths join. ``dreamwarp.augment.verdict`` makes the choice and the
-verdict.
+verdict; strengths that were stopped may be chosen.
 
 Samples get the warps of their class, as in ``LearnedWarp``. The model is given, so it has been
 fitted to the held-out samples too.
@@ -165,6 +165,7 @@ class _Task:
     codes: Codes
     labels: NDArray[Any]
     warps: RandomWarps
+    expected: float  # the default strength
     key: int
     network: NetworkFn | None = None
     batch_size: int = 64
@@ -182,7 +183,8 @@ class _Task:
         if len(labels) < 2:
             raise ValueError(f"`y` must have at least two classes, got only {labels[0].item()!r}.")
         images = torch.from_numpy(np.ascontiguousarray(values)).to(torch.device(device))
-        return cls(images, source.codes, labels, warps, key, **training)
+        expected = model.network_strength or 1.0
+        return cls(images, source.codes, labels, warps, expected, key, **training)
 
     @cached_property
     def folds(self) -> list[_Fold]:
@@ -445,7 +447,10 @@ class _Trainer:
         for strength in set(race.found) - {0.0, *left}:
             race.stop(strength, best)
         n_others = max(len(fold.kept) for fold in self.folds)
-        setup = Setup((), n_others, len(self.task.codes), judge=self.task.network_name)
+        setup = Setup(
+            (), n_others, len(self.task.codes), judge=self.task.network_name,
+            expected=self.task.expected,
+        )  # fmt: skip
         judgement = conclude(race, setup)
         for strength in self.broken:
             judgement.errors.setdefault(strength, math.nan)
