@@ -120,11 +120,15 @@ class Study:
         codes = self.codes[edges[:, 0]]
         best = eb.choose_displacement(evidence, edges, smooth, eb.DISPLACEMENTS)
         target = (best / smooth.displacement) ** 2 * np.eye(frame.rank)
-        pool = eb.fit_pool_covariance(evidence, target, 15, target=target)
+        pool = eb.fit_covariance(evidence, target, target=target, n_steps=15)
         pool_pairs = eb.choose_pool_pairs(evidence, edges, codes, pool, None)
         return pool, {
-            int(code): eb.fit_class_covariance(
-                evidence, np.flatnonzero(codes == code), pool, pool_pairs, None
+            int(code): eb.fit_covariance(
+                evidence,
+                pool,
+                chosen=np.flatnonzero(codes == code),
+                target=pool,
+                target_pairs=pool_pairs,
             )
             for code in np.unique(self.codes)
         }
