@@ -230,15 +230,11 @@ class Learner:
     def align(self, edges: Integers, pool: empirical_bayes.Pool | None = None) -> Alignments:
         """Align pairs under the smooth prior, or under the prior and noise of a pool."""
         settings = self.settings
-        if pool is None:
-            under: Any = {
-                "prior": self.smooth_prior, "similarity": settings.similarity,
-                "sigma": settings.sigma,
-            }  # fmt: skip
-        else:
-            under = {"prior": pool.learned_prior, "similarity": pool.similarity}
         return align_pairs(
-            self.space, self.simple_images, self.simple_images, edges=edges, **under,
+            self.space, self.simple_images, self.simple_images, edges=edges,
+            prior=self.smooth_prior if pool is None else pool.learned_prior,
+            similarity=settings.similarity if pool is None else pool.similarity,
+            sigma=settings.sigma,
             method="map" if settings.method == "eb" else settings.method, seed=self.seed,
             max_steps=settings.max_steps,
             tolerance=LEARNING_TOLERANCE if settings.method == "eb" else SEARCH_TOLERANCE,
