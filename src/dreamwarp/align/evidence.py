@@ -103,11 +103,6 @@ class Frame:
         """Root mean square displacement of warps with this covariance (r, r) of u."""
         return float(np.sqrt(self.squares @ np.diag(covariance)))
 
-    def pull(self, covariance: Array) -> Array:
-        """Covariance (r, r) of u from that of θ (d, d)."""
-        out = self.inverse @ covariance @ self.inverse.T
-        return (out + out.T) / 2.0
-
     def gaussian(self, covariance: Array) -> Prior:
         """The distribution of θ from the covariance (r, r) of u."""
         lower = np.linalg.cholesky(covariance)
