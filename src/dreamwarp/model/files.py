@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,9 +54,7 @@ DESCRIBED: dict[str, type] = {
     "space": dict, "settings": dict, "strength": float, "pool": dict, "classes": list,
 }  # fmt: skip
 FILE_FIELDS = DESCRIBED | {"library_version": str, "fingerprint": str}
-FIT_FIELDS: dict[str, type] = {
-    "n_pairs": int, "shrinkage": float, "pooling": float, "fell_back": bool,
-}  # fmt: skip
+FIT_FIELDS: dict[str, type] = get_type_hints(ClassFit)
 
 
 # -- writing
