@@ -112,19 +112,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m experiments.choosing", description=__doc__)
     parser.add_argument("--table", action="store_true", help="run nothing, print stored results")
     parser.add_argument("--grid", action="store_true", help="run the grid alone, not the choices")
+    parser.add_argument("--only", nargs="+", choices=SETS, default=SETS, metavar="SET")
     parser.add_argument("--seeds", type=int, default=len(SEEDS), help="networks per strength")
     parser.add_argument("--processes", type=int, default=2, help="one core each")
     options = parser.parse_args(arguments)
     n_failed = 0
     if not options.table:
         commit = lab.current_commit()
-        for name in () if options.grid else SETS:
+        for name in () if options.grid else options.only:
             if ARCHIVE.find(Choice(name)) is None:
                 found = choose(Choice(name))
                 ARCHIVE.keep(Choice(name), found, found["took"], commit)
                 print(f"{name}: {found['verdict']}", flush=True)
         seeds = SEEDS[: options.seeds]
-        trials = [Trial(name, s, k) for k in seeds for s in STRENGTHS for name in SETS]
+        trials = [Trial(name, s, k) for k in seeds for s in STRENGTHS for name in options.only]
         runs = lab.run_missing(ARCHIVE, lambda: trials, run, n_processes=options.processes)
         n_failed = lab.tell(runs)
     print(format_table(ARCHIVE))

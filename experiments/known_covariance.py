@@ -1,13 +1,14 @@
 """Question: is a known covariance of warps recovered from images.
 
-Each pair is an MNIST digit and the same digit under a warp of known covariance, both with noise of
-known size. The covariance is that of warps between real digits, scaled to a known root mean square
+Each pair is an image, an MNIST digit or a texture, and the same image under a warp of known
+covariance, both with noise of known size. A texture determines a warp everywhere, a digit only near
+its strokes. The covariance is that of warps between real digits, scaled to a known root mean square
 displacement. All estimates start from the same smooth prior. They are compared with the true
 covariance by the relative Frobenius norm of the difference, in the norm of displacements, and by
 their root mean square displacement.
 
 "EM from true warps" searches for modes from the true warps, not from the identity. It differs from
-"EM" because posteriors have several modes.
+"EM" where posteriors have several modes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import gaussian_filter
 
 import dreamwarp as dw
 from dreamwarp.align.evidence import EvidenceFinder
@@ -30,6 +32,9 @@ Array = NDArray[Any]
 METHODS = ("MAP", "Laplace", "EM", "EM from true warps")
 DISPLACEMENTS, N_PAIRS, DRAWS, NOISE = (0.03, 0.06), (60, 240, 1000), (0, 1), 0.1
 CELLS, START = (4, 4), 0.08
+IMAGES = ("digits", "textures")
+# Standard deviation of the filter of textures, in pixels.
+WIDTH = 1.5
 
 
 class Trial(NamedTuple):
@@ -38,9 +43,13 @@ class Trial(NamedTuple):
     displacement: float
     n_pairs: int
     draw: int
+    images: str = "digits"
 
     def __str__(self) -> str:
-        return f"displacement {self.displacement:g}, {self.n_pairs} pairs, draw {self.draw}"
+        of_what = "" if self.images == "digits" else f", {self.images}"
+        return (
+            f"displacement {self.displacement:g}, {self.n_pairs} pairs, draw {self.draw}{of_what}"
+        )
 
 
 @cache
@@ -57,8 +66,13 @@ def true_covariance(displacement: float) -> Array:
 def make_pairs(trial: Trial) -> tuple[Array, Array, Array]:
     """Images (2 n, 28, 28), edges (n, 2) and true θ (n, d)."""
     n = trial.n_pairs
-    digits, rng = dw.data.mnist_small(), np.random.default_rng([trial.draw, n])
-    sources = digits.X[rng.integers(len(digits.X), size=n)] / np.float32(255.0)
+    rng = np.random.default_rng([trial.draw, n])
+    if trial.images == "digits":
+        digits = dw.data.mnist_small().X
+        sources = digits[rng.integers(len(digits), size=n)] / np.float32(255.0)
+    else:
+        sources = gaussian_filter(rng.normal(size=(n, 28, 28)), WIDTH, axes=(1, 2), mode="wrap")
+        sources = (0.5 + 0.25 * sources / sources.std()).astype(np.float32)
     root = np.linalg.cholesky(true_covariance(trial.displacement))
     theta = rng.normal(size=(n, len(root))) @ root.T
     targets = dw.Warp(dw.WarpSpace(CELLS, "free"), theta).image(sources)
@@ -111,10 +125,10 @@ def estimate_by_em(
 
 def format_table(archive: lab.Archive) -> str:
     """Errors and displacements by number of pairs, mean over draws, as Markdown."""
-    lines = [f"| displacement | pairs | {' | '.join(METHODS)} |"]
-    lines.append("| --: | --: |" + " --: |" * len(METHODS))
-    for displacement, n_pairs in product(DISPLACEMENTS, N_PAIRS):
-        trials = [Trial(displacement, n_pairs, draw) for draw in DRAWS]
+    lines = [f"| images | displacement | pairs | {' | '.join(METHODS)} |"]
+    lines.append("| --- | --: | --: |" + " --: |" * len(METHODS))
+    for images, displacement, n_pairs in product(IMAGES, DISPLACEMENTS, N_PAIRS):
+        trials = [Trial(displacement, n_pairs, draw, images) for draw in DRAWS]
         found = [one for trial in trials if (one := archive.find(trial))]
         if found:
             errors, ratios = (
@@ -122,15 +136,15 @@ def format_table(archive: lab.Archive) -> str:
                 for what in ("error", "displacement")
             )
             cells = [f"{e:.2f} ({r:.2f})" for e, r in zip(errors, ratios, strict=True)]
-            lines.append(f"| {displacement:g} | {n_pairs:,} | {' | '.join(cells)} |")
+            lines.append(f"| {images} | {displacement:g} | {n_pairs:,} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
 STUDY = lab.Study(
     name="known_covariance",
     question=__doc__,
-    trials=[Trial(s, n, draw) for draw in DRAWS for n in N_PAIRS for s in DISPLACEMENTS],
-    smoke=[Trial(0.03, 60, 0)],
+    trials=[Trial(*one) for one in product(DISPLACEMENTS, N_PAIRS, DRAWS, IMAGES)],
+    smoke=[Trial(0.03, 60, 0), Trial(0.03, 60, 0, "textures")],
     run=run,
     format_table=format_table,
 )

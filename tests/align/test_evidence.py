@@ -148,3 +148,13 @@ def test_items_are_spread_evenly() -> None:
     assert np.bincount(groups[chosen]).tolist() == [15, 5, 15]
     assert (np.diff(chosen) > 0).all()
     np.testing.assert_array_equal(choose_balanced(groups, 200), np.arange(155))
+
+
+def test_starts_too_stiff_to_follow_are_replaced() -> None:
+    finder, edges = make_finder()
+    covariance = np.eye(finder.frame.rank)
+    start = np.zeros((len(edges), finder.frame.space.dim))
+    start[3] = 1e4
+    found = finder.find(edges, covariance, start=start).condition(covariance)
+    at_identity = finder.find(edges, covariance, start=np.zeros_like(start)).condition(covariance)
+    np.testing.assert_allclose(found.log_marginals, at_identity.log_marginals, rtol=1e-6)

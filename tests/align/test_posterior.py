@@ -180,13 +180,30 @@ def test_pairs_do_not_notice_each_other():
             np.testing.assert_array_equal(of_one[0], of_all[i])
 
 
-def test_violent_fields_have_no_density():
+def test_stiff_fields_have_no_density():
     posterior, _, _, _, theta = set_up(CASES[3])
     x = posterior.coordinates.from_theta(theta)
     x[1] *= 1e4
     density = posterior.log_density(x, np.arange(3))
     assert density[1] == -np.inf
     assert np.isfinite(density[[0, 2]]).all()
+
+
+def test_modes_at_the_limit_of_stiffness_have_derivatives_in_any_batch():
+    posterior, *_, theta = set_up(CASES[5], n=33)
+    directions = posterior.coordinates.from_theta(theta)
+    pairs = np.arange(len(directions))
+    low, high = np.zeros(len(pairs)), np.full(len(pairs), 1e3)
+    for _ in range(40):  # the strongest fields of finite density, each found by itself
+        middle = 0.5 * (low + high)
+        x = middle[:, None] * directions
+        finite = np.array(
+            [np.isfinite(posterior.log_density(x[[k]], pairs[[k]]))[0] for k in pairs]
+        )
+        low, high = np.where(finite, middle, low), np.where(finite, high, middle)
+    x = low[:, None] * directions
+    assert posterior.move(x, pairs).all()
+    assert np.isfinite(posterior.derivatives(x, pairs)[0]).all()
 
 
 @pytest.mark.parametrize("similarity", [SquaredError(0.1), NormalizedCrossCorrelation()])

@@ -80,7 +80,7 @@ def test_parts_join() -> None:
     joined = join_parts("shards", [Part(X, Y), Part(X[:1], Y[:1])])
     assert joined.X.shape == (7, 4, 5) and joined.y.tolist() == [*Y, 2]
     for other in (X[:, :2], X.astype(float)):
-        with pytest.raises(ValueError, match=r"`shards` must have samples of one type and shape"):
+        with pytest.raises(ValueError, match=r"`shards` must have samples of one dtype and shape"):
             join_parts("shards", [Part(X, Y), Part(other, Y)])
 
 

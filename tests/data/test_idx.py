@@ -196,7 +196,7 @@ def test_all_sizes_are_checked_before_memory_is_taken(
     with pytest.raises(ValueError, match=r"b` declares 2 x 3 x 4 values of uint8, .*truncated"):
         read_idx_files("set", [good, bad])
     write_idx(bad, VALUES[:, :2])
-    with pytest.raises(ValueError, match=r"`set` must have samples of one type and shape through"):
+    with pytest.raises(ValueError, match=r"`set` must have samples of one dtype and shape through"):
         read_idx_files("set", [good, bad])
 
 

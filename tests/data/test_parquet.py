@@ -88,7 +88,7 @@ def test_the_tables_of_a_folder_go_together(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.X, X)
     assert data.y.tolist() == Y
     write(tmp_path / "3.parquet", pa.array(X[:, :2].tolist()))
-    with pytest.raises(ValueError, match="must have samples of one type and shape throughout"):
+    with pytest.raises(ValueError, match="must have samples of one dtype and shape throughout"):
         read_parquet(tmp_path)
 
 

@@ -114,7 +114,7 @@ def test_archives_of_a_folder_go_together(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.X, X)
     assert data.y.tolist() == Y
     write(tmp_path / "c.tar", arrays_and_words())
-    with pytest.raises(ValueError, match=r"one type and shape throughout, got float32 .* uint8"):
+    with pytest.raises(ValueError, match=r"one dtype and shape throughout, got float32 .* uint8"):
         load(tmp_path)
 
 
@@ -210,7 +210,7 @@ def test_nothing_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ),
         (
             [*arrays_and_words(), ("x.npy", array(np.zeros((4, 6)))), ("x.txt", b"a")],
-            r"one type and shape throughout, got float32 \(4, 6\), float64 \(4, 6\)",
+            r"one dtype and shape throughout, got float32 \(4, 6\), float64 \(4, 6\)",
         ),
         (
             [("a.png", b"words"), ("a.cls", b"1")],

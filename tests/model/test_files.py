@@ -55,13 +55,13 @@ def stored(tmp_path):
                 arrays = files.arrays_of(model)
                 description["fingerprint"] = files.hash_contents(description, arrays)
             if description is not None:
-                metadata = {files.FORMAT: json.dumps(description)}
+                metadata = {files.METADATA_KEY: json.dumps(description)}
                 header = {**header, "__metadata__": metadata}
             text = json.dumps(header).encode()
             path.write_bytes(len(text).to_bytes(8, "little") + text + numbers)
             return path
 
-        description = json.loads(header["__metadata__"][files.FORMAT])
+        description = json.loads(header["__metadata__"][files.METADATA_KEY])
         return SimpleNamespace(
             model=model, path=path, header=header, numbers=numbers, description=description,
             write=write, content=content,
@@ -146,7 +146,7 @@ def test_other_programs_can_read_the_file(stored):
     case = stored()
     with safe_open(case.path, framework="numpy") as opened:
         factor = opened.get_tensor("0.factor")
-        description = json.loads(opened.metadata()[files.FORMAT])
+        description = json.loads(opened.metadata()[files.METADATA_KEY])
     np.testing.assert_allclose(factor @ factor.T, case.model.covariance(0), atol=1e-15)
     assert description["library_version"] == dreamwarp.__version__
     assert description["classes"][1]["label"] == 1
@@ -312,7 +312,7 @@ def test_a_header_without_a_model(stored):
         ("3", "not a JSON object"),
         ("{", "not JSON"),
     ]:
-        metadata = {files.FORMAT: model}
+        metadata = {files.METADATA_KEY: model}
         refused(case.write({**case.header, "__metadata__": metadata}), message)
 
 

@@ -258,7 +258,12 @@ def search_block(
     fine = at_resolution(problem, sources, targets, problem.grids[-1])
     if start is not None:
         all_pairs = np.arange(len(fine))
-        return fine, climb(fine, start, fine.log_density(start, all_pairs), all_pairs, **options)
+        density = fine.log_density(start, all_pairs)
+        # Modes at the limit of stiffness may lie beyond it after conversion to θ and back.
+        lost = np.flatnonzero(np.isneginf(density))
+        start = np.where(np.isneginf(density)[:, None], 0.0, start)
+        density[lost] = fine.log_density(start[lost], lost)
+        return fine, climb(fine, start, density, all_pairs, **options)
     levels = [at_resolution(problem, sources, targets, grid) for grid in problem.grids[:-1]]
     return fine, find_maximum([*levels, fine], _excess(fine), **options)
 

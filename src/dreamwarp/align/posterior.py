@@ -25,6 +25,9 @@ Array = NDArray[np.float64]
 
 # Initial capacity of the log of crossings, per pixel; it grows as needed.
 ENTRIES_PER_PIXEL = 3
+# Fields of finite density are a little less stiff than those that can be followed: bounds on
+# stiffness are rounded differently by place in a batch, and modes may lie at the limit.
+SEARCH_FLOW_TOLERANCE = 0.999 * FLOW_TOLERANCE
 
 
 class VertexCoordinates:
@@ -67,10 +70,10 @@ class VertexCoordinates:
         whole = np.linalg.solve(self._from_theta.T, half.T)
         return np.ascontiguousarray(0.5 * (whole + whole.T))
 
-    def fields(self, x: Array) -> tuple[Array, Array, Array]:
+    def fields(self, x: Array, tolerance: float = FLOW_TOLERANCE) -> tuple[Array, Array, Array]:
         """Node velocities (n, nodes, ndim), step lengths (n,), 0 if too stiff, and ease (n,)."""
         fields = self.space.unchecked_fields(np.ascontiguousarray(x), 1, columns=self._identity)
-        return fields.velocities, *fields.steps(FLOW_TOLERANCE)
+        return fields.velocities, *fields.steps(tolerance)
 
 
 def build_grid(space: WarpSpace, shape: tuple[int, ...]) -> kernels.PixelGrid:
@@ -142,13 +145,15 @@ class Posterior:
         algebra.weigh_prior(0, len(x), self.precision, x, densities, gradients)
         return densities, gradients
 
-    def move(self, x: Array, chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def move(
+        self, x: Array, chosen: NDArray[np.int64], tolerance: float = FLOW_TOLERANCE
+    ) -> NDArray[np.bool_]:
         """Warp the sources of the chosen pairs (k,) by x (k, d), and store the result as states.
 
         Returns a mask (k,) of the pairs that were moved: fields too stiff for float32 are not
         followed. Afterwards, call :meth:`derivatives` with the same x.
         """
-        velocities, lengths, ease = self.coordinates.fields(x)
+        velocities, lengths, ease = self.coordinates.fields(x, tolerance)
         followed = lengths > 0
         kernels.trace(
             0, int(followed.sum()), self.coordinates.mesh, self.pairs.grid, velocities[followed],
@@ -161,7 +166,7 @@ class Posterior:
 
         Minus infinity for fields too stiff for float32. Sets the states, as :meth:`move` does.
         """
-        followed = self.move(x, chosen)
+        followed = self.move(x, chosen, SEARCH_FLOW_TOLERANCE)
         kept = chosen[followed]
         density = np.full(len(x), -np.inf)
         if not len(kept):  # a similarity never gets an empty batch
