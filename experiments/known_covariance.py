@@ -117,7 +117,7 @@ def estimate_by_em(
 
     def estimate(start: Array | None) -> Array:
         evidence = pool.finder.find(edges, pool.covariance, sigma=pool.sigma, start=start)
-        own = eb.fit_pool_covariance(evidence, pool.covariance, 15, target=target)
+        own = eb.fit_covariance(evidence, pool.covariance, target=target, n_steps=15)
         return np.asarray(frame.matrix @ own @ frame.matrix.T + frame.rest)
 
     return estimate(None), estimate(theta)

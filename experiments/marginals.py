@@ -35,7 +35,7 @@ from scipy.spatial.distance import cdist
 
 import dreamwarp as dw
 from benchmarks.readme import README, fill
-from dreamwarp.align.evidence import Evidence, EvidenceFinder
+from dreamwarp.align.evidence import Evidence, EvidenceFinder, Frame
 from dreamwarp.align.images import simplify
 from dreamwarp.align.pairs import neighbor_pairs, random_pairs
 from dreamwarp.augment.learning import EB_CLASS_PAIRS, EB_DRIFT
@@ -120,11 +120,15 @@ class Study:
         codes = self.codes[edges[:, 0]]
         best = eb.choose_displacement(evidence, edges, smooth, eb.DISPLACEMENTS)
         target = (best / smooth.displacement) ** 2 * np.eye(frame.rank)
-        pool = eb.fit_pool_covariance(evidence, target, 15, target=target)
+        pool = eb.fit_covariance(evidence, target, target=target, n_steps=15)
         pool_pairs = eb.choose_pool_pairs(evidence, edges, codes, pool, None)
         return pool, {
-            int(code): eb.fit_class_covariance(
-                evidence, np.flatnonzero(codes == code), pool, pool_pairs, None
+            int(code): eb.fit_covariance(
+                evidence,
+                pool,
+                chosen=np.flatnonzero(codes == code),
+                target=pool,
+                target_pairs=pool_pairs,
             )
             for code in np.unique(self.codes)
         }
@@ -178,20 +182,25 @@ def judge_fold(study: Study, evidence: Evidence, train: Array, test: Array) -> d
 
         def covariance_of(code: int) -> Array:
             theta = model.covariance(int(code) if code in known else None)
-            own = frame.inverse @ theta @ frame.inverse.T
             # Modes leave directions out: as good as none, but not none.
-            return (own + own.T) / 2.0 + 1e-6 * np.eye(len(own))
+            return pull(frame, theta) + 1e-6 * np.eye(frame.rank)
 
         return covariance_of
 
     pool, own = study.learn_classes(evidence.only(train), edges[train])
     return {
-        "prior": judge(lambda code: frame.pull(prior.covariance)),
+        "prior": judge(lambda code: pull(frame, prior.covariance)),
         "MAP": judge(by_pairs("map")),
         "Laplace": judge(by_pairs("laplace")),
         "EM, pooled": judge(lambda code: pool),
         "EM, per class": judge(lambda code: own[code]),
     }
+
+
+def pull(frame: Frame, covariance: Array) -> Array:
+    """Covariance (r, r) of u from that of θ (d, d)."""
+    out = frame.inverse @ covariance @ frame.inverse.T
+    return np.asarray((out + out.T) / 2.0)
 
 
 def judge_templates(study: Study, evidence: Evidence, half: Array) -> dict[str, Array]:
@@ -208,7 +217,7 @@ def judge_templates(study: Study, evidence: Evidence, half: Array) -> dict[str, 
     pairs = nearest_outside(study, half)
     judged = study.find(pairs)
     found = {row: np.empty(len(pairs)) for row in ("prior", *TEMPLATE_ROWS)}
-    wide = frame.pull(prior.covariance)
+    wide = pull(frame, prior.covariance)
     for code in np.unique(codes[pairs[:, 0]]):
         mine = np.flatnonzero(codes[pairs[:, 0]] == code)
         for row, covariance in zip(found, (wide, random[code], near[code]), strict=False):

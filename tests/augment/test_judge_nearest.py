@@ -14,16 +14,15 @@ from scipy.special import expit
 from sklearn.base import clone
 
 import dreamwarp as dw
+from dreamwarp.align.images import shrink_images
 from dreamwarp.augment import judge_nearest
-from dreamwarp.augment.class_distances import ClassDistances
+from dreamwarp.augment.class_distances import ClassDistances, standardize
 from dreamwarp.augment.folds import (
     N_HELD_OUT,
     choose_some,
     count_folds,
     first_alike,
     make_folds,
-    shrink_images,
-    standardize,
 )
 from dreamwarp.augment.judge_nearest import smooth_errors
 from dreamwarp.augment.race import STRENGTHS, STRONGER, Errors, Race
@@ -137,10 +136,10 @@ def test_a_verdict_is_not_better_for_samples_given_twice(monkeypatch: Any) -> No
 
 def test_large_samples_are_averaged_down() -> None:
     X = np.random.default_rng(0).random((2, 3, 64, 40))
-    small = shrink_images(X, 2)
+    small = shrink_images(X, 2, 32)
     assert small.shape == (2, 3, 32, 32)
     np.testing.assert_allclose(small[..., :, 0], X[..., 0].reshape(2, 3, 32, 2).mean(axis=3), 1e-6)
-    np.testing.assert_allclose(shrink_images(X[:, 0, :20, :20], 2), X[:, 0, :20, :20], 1e-6)
+    np.testing.assert_allclose(shrink_images(X[:, 0, :20, :20], 2, 32), X[:, 0, :20, :20], 1e-6)
     large = standardize(np.float32(1e3) + small)
     assert abs(large.mean()) < 1e-3 and abs(large.std() - 1.0) < 1e-3
     assert not standardize(np.ones((2, 4), np.float32)).any()

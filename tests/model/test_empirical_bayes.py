@@ -26,7 +26,7 @@ def displacement_of(pool: eb.Pool) -> float:
 def settle(evidence: object, n_rounds: int = 20) -> np.ndarray:
     pool = np.eye(RANK)
     for _ in range(n_rounds):
-        pool = eb.fit_pool_covariance(evidence, pool)  # type: ignore[arg-type]
+        pool = eb.fit_covariance(evidence, pool)  # type: ignore[arg-type]
     return pool
 
 
@@ -55,7 +55,7 @@ def test_every_step_raises_the_likelihood(monkeypatch: pytest.MonkeyPatch) -> No
     evidence, _ = make_evidence(300, RANK, 1, TRUE)
     pool, scores = np.eye(RANK), []
     for _ in range(10):
-        pool = eb.fit_pool_covariance(evidence, pool)
+        pool = eb.fit_covariance(evidence, pool)
         scores.append(evidence.condition(pool).log_marginals.sum())
     assert (np.diff(scores) > -1e-9).all()
 
@@ -85,7 +85,8 @@ def test_the_scale_of_warps_is_found_from_either_side(start: float) -> None:
     )
     pair_codes = np.zeros(len(edges), np.int64)
     pool = eb.find_pool(finder, edges, pair_codes)
-    learned = eb.learn(pool, edges, pair_codes)
+    evidence = finder.find(edges, pool.covariance, sigma=pool.sigma)
+    learned = eb.learn_classes(evidence, pool.covariance, edges, pair_codes)
     moment = (learned.means.T @ learned.means + learned.covariances.sum(axis=0)) / len(edges)
     assert finder.frame.displacement(moment) == pytest.approx(0.06, rel=0.15)
     assert pool.sigma == pytest.approx(0.05, rel=0.15)

@@ -53,7 +53,7 @@ def stored(tmp_path):
         def write(header=header, numbers=numbers, description=None, signed=False):
             if signed:  # as one would who knows how
                 arrays = files.arrays_of(model)
-                description["fingerprint"] = files.fingerprint(description, arrays)
+                description["fingerprint"] = files.hash_contents(description, arrays)
             if description is not None:
                 metadata = {files.METADATA_KEY: json.dumps(description)}
                 header = {**header, "__metadata__": metadata}

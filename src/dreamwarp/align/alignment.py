@@ -159,9 +159,7 @@ def align_pairs(
     flat = is_flat(pairs.sources)[pairs.edges[:, 0]] | is_flat(pairs.targets)[pairs.edges[:, 1]]
     with silenced(progress):
         if not calibrated:
-            n_values = math.prod(pairs.sources.shape[1:])
-            some = choose_calibration_pairs(np.flatnonzero(~flat), n_values)
-            problem = calibrate_problem(problem, *pairs.take(some), progress, n_threads)
+            problem = calibrate_problem(problem, pairs, np.flatnonzero(~flat), progress, n_threads)
         keep = _decide_to_keep(keep_chains, problem, len(pairs))
         with track(len(pairs), "aligning", progress) as advance:
             found = _align_all(problem, pairs, advance, n_threads, keep=keep, client=client)
@@ -232,33 +230,35 @@ def _align_all(
     return Alignments(theta, no_numbers, no_numbers, no_flags, no_flags, {}, problem.similarity)
 
 
-def choose_calibration_pairs(candidates: NDArray[np.int64], n_values: int) -> NDArray[np.int64]:
-    """Evenly spaced pairs of samples of ``n_values`` values, to calibrate a similarity on."""
-    return candidates[spaced(len(candidates), noise.count_pairs(n_values))]
-
-
 def calibrate_problem(
     problem: Problem,
-    sources: Images,
-    targets: Images,
+    pairs: PairedImages,
+    candidates: NDArray[np.int64],
     progress: ProgressOption,
     n_threads: int | None,
+    *,
+    n_rounds: int = noise.N_ROUNDS,
 ) -> Problem:
-    """The problem with its similarity calibrated on some pairs; see ``align.noise``."""
+    """The problem with its similarity calibrated on some of the candidates; see ``align.noise``.
+
+    Without rounds, it is a first guess.
+    """
+    n_most = noise.count_pairs(math.prod(pairs.sources.shape[1:]))
+    sources, targets = pairs.take(candidates[spaced(len(candidates), n_most)])
     if not len(sources):
         return problem
     similarity = noise.first_guess(problem.similarity, sources, targets)
     cells = problem.coordinates.space.cells
     grids = coarse_enough(problem.grids, cells, MAX_PER_CELL_FOR_NOISE)
     shown = without_callback(progress)
-    with track(noise.N_ROUNDS * len(sources), "estimating noise", shown) as advance:
-        for _ in range(noise.N_ROUNDS):
+    with track(n_rounds * len(sources), "estimating noise", shown) as advance:
+        for _ in range(n_rounds):
             trial = replace(
                 problem, method="map", similarity=similarity, grids=grids,
                 tolerance=LEARNING_TOLERANCE,
             )  # fmt: skip
-            pairs = PairedImages.in_order(sources, targets)
-            theta = _align_all(trial, pairs, advance, n_threads).theta
+            chosen = PairedImages.in_order(sources, targets)
+            theta = _align_all(trial, chosen, advance, n_threads).theta
             warped = Warp(problem.coordinates.space, theta).image(sources, n_threads=n_threads)
             similarity = noise.calibrate(similarity, warped, sources, targets)
     return replace(problem, similarity=similarity)

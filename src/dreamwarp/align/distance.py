@@ -98,15 +98,13 @@ def warp_distance(
     return float(out[0, 0]) if is_single else out
 
 
-def estimate_sigma(
-    space: WarpSpace, X: ArrayLike, *, prior: Prior | None = None, n_threads: int | None = None
-) -> float:
+def estimate_sigma(space: WarpSpace, X: ArrayLike) -> float:
     """σ for ``warp_distance``, estimated from samples (n, ...) and their nearest neighbours."""
     samples, _, _ = _check_samples(space, X, X)
     flat = samples.reshape(len(samples), -1)
     plain = cdist(flat, flat)
     np.fill_diagonal(plain, np.inf)
-    return _estimate(space, samples, samples, plain, {"prior": prior, "n_threads": n_threads})
+    return _estimate(space, samples, samples, plain, {})
 
 
 def _estimate(space: WarpSpace, first: Array, second: Array, plain: Array, options: Any) -> float:

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align import algebra, noise
-from dreamwarp.align.alignment import calibrate_problem, choose_calibration_pairs, set_up
-from dreamwarp.align.block import Problem, map_blocks, search_block, split_pairs
+from dreamwarp.align.alignment import calibrate_problem, set_up
+from dreamwarp.align.block import PairedImages, Problem, map_blocks, search_block, split_pairs
 from dreamwarp.align.images import scale_images
 from dreamwarp.align.prior import Prior, SmoothPrior, mass_matrix
 from dreamwarp.align.similarity import SquaredError
@@ -102,11 +102,6 @@ class Frame:
     def displacement(self, covariance: Array) -> float:
         """Root mean square displacement of warps with this covariance (r, r) of u."""
         return float(np.sqrt(self.squares @ np.diag(covariance)))
-
-    def pull(self, covariance: Array) -> Array:
-        """Covariance (r, r) of u from that of θ (d, d)."""
-        out = self.inverse @ covariance @ self.inverse.T
-        return (out + out.T) / 2.0
 
     def gaussian(self, covariance: Array) -> Prior:
         """The distribution of θ from the covariance (r, r) of u."""
@@ -232,14 +227,11 @@ class EvidenceFinder:
             prior, values.shape, similarity, sigma, max_steps, tolerance=LEARNING_TOLERANCE
         )
         if not calibrated:
-            some = choose_calibration_pairs(np.arange(len(edges)), values[0].size)
-            sources, targets = edges[some].T
-            sample = values[sources], values[targets]
-            if isinstance(problem.similarity, SquaredError):
-                guess = noise.first_guess(problem.similarity, *sample)
-                problem = replace(problem, similarity=guess)
-            else:
-                problem = calibrate_problem(problem, *sample, progress, n_threads)
+            problem = calibrate_problem(
+                problem, PairedImages(values, values, edges), np.arange(len(edges)), progress,
+                n_threads,
+                n_rounds=0 if isinstance(problem.similarity, SquaredError) else noise.N_ROUNDS,
+            )  # fmt: skip
         return cls(problem, prior, values)
 
     def find(

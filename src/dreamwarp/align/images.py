@@ -158,3 +158,17 @@ def _reduction(size: int, coarse: int) -> NDArray[np.float32]:
     distance = (centers[:, None] - fine) * coarse
     weights = np.where(np.abs(distance) < 2.0, np.exp(-0.5 * (distance / 0.5) ** 2), 0.0)
     return np.asarray(weights / weights.sum(axis=1, keepdims=True), dtype=np.float32)
+
+
+def shrink_images(images: NDArray[Any], ndim: int, longest: int) -> Images:
+    """Average samples down to axes of at most ``longest`` pixels."""
+    values = images.astype(np.float32)
+    for axis in range(images.ndim - ndim, images.ndim):
+        size = images.shape[axis]
+        n_new = min(size, longest)
+        starts = np.linspace(0, size, n_new, endpoint=False).astype(np.int64)
+        lengths = np.diff(np.append(starts, size)).astype(np.float32)
+        sums = np.add.reduceat(values, starts, axis=axis)
+        shape = [1] * axis + [n_new] + [1] * (images.ndim - 1 - axis)
+        values = np.divide(sums, lengths.reshape(shape), dtype=np.float32)
+    return values

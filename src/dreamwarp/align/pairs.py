@@ -68,7 +68,8 @@ def neighbor_pairs(
     samples = _check_samples(X)
     n_neighbors = check_integer("n_neighbors", n_neighbors, 1)
     thread_count(n_threads)
-    names, members = _split_classes(y, len(samples))
+    labels = np.zeros(len(samples), int) if y is None else as_labels(y, len(samples))
+    names, members = _split_classes(labels)
     _report_lone_samples(names, [len(rows) for rows in members])
     edges = [
         rows[_class_edges(samples[rows], n_neighbors, n_threads)]
@@ -143,22 +144,16 @@ def _check_samples(X: ArrayLike) -> NDArray[Any]:
     return array.reshape(len(array), -1)
 
 
-def _split_classes(
-    y: ArrayLike | None, n_samples: int
-) -> tuple[NDArray[Any] | None, list[NDArray[np.int64]]]:
-    """Names of the classes, if any, and the indices of their samples in ascending order."""
-    if y is None:
-        return None, [np.arange(n_samples)]
-    names, numbers, counts = np.unique(
-        as_labels(y, n_samples), return_inverse=True, return_counts=True
-    )
+def _split_classes(labels: NDArray[Any]) -> tuple[NDArray[Any], list[NDArray[np.int64]]]:
+    """Names of the classes, and the indices of their samples in ascending order."""
+    names, numbers, counts = np.unique(labels, return_inverse=True, return_counts=True)
     order = np.argsort(numbers, kind="stable")
     return names, np.split(order, np.cumsum(counts)[:-1])
 
 
-def _report_lone_samples(names: NDArray[Any] | None, counts: Sequence[int]) -> None:
+def _report_lone_samples(names: NDArray[Any], counts: Sequence[int]) -> None:
     lone = [k for k, count in enumerate(counts) if count == 1]
-    if names is None or not lone:
+    if not lone:
         return
     listed = [str(names[k]) for k in lone[:MOST_NAMED]]
     if len(lone) > MOST_NAMED:

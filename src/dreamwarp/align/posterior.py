@@ -16,12 +16,9 @@ from numpy.typing import NDArray
 from dreamwarp.align import algebra
 from dreamwarp.align import image_kernels as kernels
 from dreamwarp.align.similarity import Similarity
-from dreamwarp.core.compiled import count_chunks
 from dreamwarp.core.interpolation import EDGE, WRAP
-from dreamwarp.core.lanes import FIELDS
 from dreamwarp.core.samples import pixel_centers
 from dreamwarp.space import WarpSpace, fast
-from dreamwarp.space.velocities import node_velocities
 from dreamwarp.space.warpspace import FLOW_TOLERANCE
 
 Array = NDArray[np.float64]
@@ -75,16 +72,8 @@ class VertexCoordinates:
 
     def fields(self, x: Array, tolerance: float = FLOW_TOLERANCE) -> tuple[Array, Array, Array]:
         """Node velocities (n, nodes, ndim), step lengths (n,), 0 if too stiff, and ease (n,)."""
-        n, cells = len(x), self.mesh.cells
-        velocities = np.zeros((n, len(self.mesh.nodes), len(cells)))
-        bounds = np.empty(n), np.empty(n), np.empty(n)
-        node_velocities(
-            0, count_chunks(n, FIELDS), self.mesh, self.unknown, self._identity,
-            np.ascontiguousarray(x), velocities, *bounds,
-        )  # fmt: skip
-        lengths, ease = np.empty(n), np.empty(n)
-        fast.step_lengths(0, n, cells, *bounds, tolerance, lengths, ease)
-        return velocities, lengths, ease
+        fields = self.space.unchecked_fields(np.ascontiguousarray(x), 1, columns=self._identity)
+        return fields.velocities, *fields.steps(tolerance)
 
 
 def build_grid(space: WarpSpace, shape: tuple[int, ...]) -> kernels.PixelGrid:

@@ -73,19 +73,18 @@ class Alignments:
     @classmethod
     def join(cls, parts: Sequence[Alignments]) -> Alignments:
         """The pairs of all parts, at least one."""
-
-        def whole(name: str) -> NDArray[Any]:
-            return np.concatenate([getattr(part, name) for part in parts])
-
+        names = ("theta", "loss_before", "loss_after", "converged", "usable")
+        arrays: dict[str, Any] = {
+            name: np.concatenate([getattr(part, name) for part in parts]) for name in names
+        }
         diagnostics = {
             name: np.concatenate([part.diagnostics[name] for part in parts])
             for name in parts[0].diagnostics
         }
         return cls(
-            whole("theta"), whole("loss_before"), whole("loss_after"), whole("converged"),
-            whole("usable"), diagnostics, parts[0].similarity,
-            [chains for part in parts for chains in part.chains],
-            [densities for part in parts for densities in part.log_posteriors],
+            **arrays, diagnostics=diagnostics, similarity=parts[0].similarity,
+            chains=[chains for part in parts for chains in part.chains],
+            log_posteriors=[densities for part in parts for densities in part.log_posteriors],
         )  # fmt: skip
 
     @property

@@ -273,9 +273,11 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
             self.space_, images, codes, classes, settings, key, self.progress, self.n_threads,
             client,
         )  # fmt: skip
-        self.edges_, self.alignments_, model, self.pairs_ = learner.learn()
+        self.edges_, self.alignments_, self.pairs_ = learner.learn()
         # The fingerprint tells a source whether its data are the fitted samples.
-        self.model_ = model.with_settings(samples=fingerprint_samples(images))
+        self.model_ = self.pairs_.fit(checked=True).with_settings(
+            **settings.describe(), seed=key, samples=fingerprint_samples(images)
+        )
         # Strength 1 for now: judging needs the source. ``_set_strength`` replaces its model.
         self.source_ = SampleSource(
             self.model_, (images, labels), seed=key, strength=1.0, interpolation=self.interpolation
@@ -588,17 +590,13 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
 
     def _read(self, X: Any, *, reset: bool) -> Array:
         """Samples as an array of finite numbers in native byte order."""
-        n_least = 2 if reset else 1
+        options: dict[str, Any] = {
+            "dtype": "numeric", "ensure_min_samples": 2 if reset else 1, "ensure_all_finite": False,
+        }  # fmt: skip
         if len(_shape_of(X)) <= 2 and (reset or len(self._sample_shape) == 1):
-            values = validate_data(
-                self, X, reset=reset, dtype="numeric", ensure_min_samples=n_least,
-                ensure_all_finite=False,
-            )  # fmt: skip
+            values = validate_data(self, X, reset=reset, **options)
         else:  # scikit-learn counts the features of rows only
-            values = check_array(
-                X, dtype="numeric", allow_nd=True, ensure_min_samples=n_least, estimator=self,
-                input_name="X", ensure_all_finite=False,
-            )  # fmt: skip
+            values = check_array(X, allow_nd=True, estimator=self, input_name="X", **options)
             if reset:
                 self.n_features_in_ = math.prod(values.shape[1:])
         check_finite("X", as_array("X", values))

@@ -56,6 +56,12 @@ class ClassDistances:
         return np.asarray(self.values.argmin(axis=1) != truth)
 
 
+def standardize(images: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Scale to mean 0 and standard deviation 1: a large mean makes float32 distances inexact."""
+    centered = images - images.mean(dtype=np.float64).astype(np.float32)
+    return centered / np.float32(max(float(centered.std(dtype=np.float64)), 1e-30))
+
+
 def _flatten(samples: NDArray[Any]) -> NDArray[np.float32]:
     return samples.reshape(len(samples), -1).astype(np.float32, copy=False)
 

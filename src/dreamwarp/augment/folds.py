@@ -1,4 +1,4 @@
-"""Folds for judging strengths, and images prepared for distances."""
+"""Folds for judging strengths."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from dreamwarp.core.draws import Stream, uniforms
 N_FOLDS, N_FOLDS_OF_MANY, MANY = 5, 3, 300
 # Approximate number of samples to hold out; further folds are not used.
 N_HELD_OUT = 1000
-# Longest axis allowed, by number of axes: larger samples are averaged down.
-LONGEST = {1: 1024, 2: 32, 3: 12}
 
 
 def first_alike(images: NDArray[Any]) -> NDArray[np.int64]:
@@ -86,25 +84,3 @@ def choose_some(
         for mine in members
     ]
     return np.sort(numbers[np.concatenate(some)])
-
-
-def shrink_images(
-    images: NDArray[Any], ndim: int, longest: int | None = None
-) -> NDArray[np.float32]:
-    """Average samples down to axes of at most ``longest``; by default ``LONGEST``."""
-    values = images.astype(np.float32)
-    for axis in range(images.ndim - ndim, images.ndim):
-        size = images.shape[axis]
-        n_new = min(size, longest or LONGEST[ndim])
-        starts = np.linspace(0, size, n_new, endpoint=False).astype(np.int64)
-        lengths = np.diff(np.append(starts, size)).astype(np.float32)
-        sums = np.add.reduceat(values, starts, axis=axis)
-        shape = [1] * axis + [n_new] + [1] * (images.ndim - 1 - axis)
-        values = np.divide(sums, lengths.reshape(shape), dtype=np.float32)
-    return values
-
-
-def standardize(images: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Scale to mean 0 and standard deviation 1: a large mean makes float32 distances inexact."""
-    centered = images - images.mean(dtype=np.float64).astype(np.float32)
-    return centered / np.float32(max(float(centered.std(dtype=np.float64)), 1e-30))

@@ -28,8 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from dreamwarp.augment.class_distances import BLOCK, ClassDistances
-from dreamwarp.augment.folds import choose_some, held_out_masks, shrink_images, standardize
+from dreamwarp.align.images import shrink_images
+from dreamwarp.augment.class_distances import BLOCK, ClassDistances, standardize
+from dreamwarp.augment.folds import choose_some, held_out_masks
 from dreamwarp.augment.race import Errors, are_as_good, run_race
 from dreamwarp.augment.training_pairs import TrainingPairs
 from dreamwarp.augment.verdict import (
@@ -60,6 +61,8 @@ MIN_COPIES, MAX_COPIES = 12, 200
 SHARES = (0.25, 0.5, 1.0)
 # A strength can't win if its error exceeds the lowest by CLEAR standard errors of the difference.
 CLEAR = 3.0
+# Longest axis of samples, by number of axes: larger ones are averaged down.
+LONGEST = {1: 1024, 2: 32, 3: 12}
 # Half the exponent of e, since distances are squared.
 SHARPNESS = 10.0
 # Smallest squared distance per pixel that float32 distinguishes from 0.
@@ -81,7 +84,7 @@ def judge_strengths(
     ``images`` are (n, *spatial) or (n, channels, *spatial), of the classes ``codes`` (n,).
     """
     ndim = pairs.space.ndim
-    small = standardize(shrink_images(images, ndim))
+    small = standardize(shrink_images(images, ndim, LONGEST[ndim]))
     held_out = held_out_masks(pairs, small, codes, seed)
     if not held_out:
         return Judgement(UNJUDGED_STRENGTH, {}, NOTHING_HELD_OUT)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from dreamwarp.core.defaults import (
 from dreamwarp.core.labels import Label
 from dreamwarp.core.progress import ProgressOption, track, without_callback
 from dreamwarp.core.validation import check_choice, check_integer, warn_user
-from dreamwarp.model import WarpModel, empirical_bayes
+from dreamwarp.model import empirical_bayes
 from dreamwarp.model.fitting import KINDS, HyperParameters
 from dreamwarp.model.pairs import Pairs
 from dreamwarp.model.selection import choose_hyperparameters
@@ -107,16 +107,8 @@ class Settings:
         }
 
 
-class Learned(NamedTuple):
-    """What ``Learner.learn`` finds: edges (e, 2), their alignments, and the model of ``pairs``.
-
-    ``pairs.among(kept).fit()`` fits the model again, to some of the samples.
-    """
-
-    edges: Integers
-    alignments: Alignments
-    model: WarpModel
-    pairs: TrainingPairs
+# Aligned edges (e, 2), their alignments, and the pairs to fit a model to.
+Learned = tuple[Integers, Alignments, TrainingPairs]
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +126,7 @@ class Learner:
     client: Client | None = None  # a cluster to align pairs on
 
     def learn(self) -> Learned:
-        """Learn a model, in one of three ways.
+        """Find the pairs that a model is fitted to, in one of three ways.
 
         - method not "eb": align neighbours under the smooth prior, and fit to modes or draws.
         - "eb", "gaussian": align random pairs of each class under the noise and the pool that
@@ -146,11 +138,11 @@ class Learner:
         Position, slant and size change most pixels, so nearest neighbours are alike in these, and
         their warps lack this variation. Random pairs vary in all ways that members of a class do.
         """
-        if self.settings.method != "eb":
-            return self.learn_from_alignments(self.find_neighbors())
-        if self.settings.model == "gaussian":
-            return self.learn_gaussians(self.draw_pairs())
-        return self.learn_templates(self.find_neighbors())
+        is_gaussian = self.settings.model == "gaussian"
+        if self.settings.method == "eb":
+            return self.learn_gaussians() if is_gaussian else self.learn_templates()
+        edges = self.find_neighbors()
+        return self.learn_from_alignments(self.limit(edges) if is_gaussian else edges)
 
     def align_neighbors(self) -> tuple[Integers, Alignments]:
         """Edges (e, 2) of at most ``max_pairs`` neighbours, and their alignments."""
@@ -166,19 +158,20 @@ class Learner:
         pairs_by_class = self.select_pairs(edges, alignments)
         given = HyperParameters(self.settings.model, min_pairs=MIN_PAIRS)
         hyper = choose_hyperparameters(pairs_by_class, given, self.space.dim)
-        pairs = TrainingPairs(self.space, pairs_by_class, hyper)
-        return Learned(edges, alignments, self.fit_model(pairs), pairs)
+        return edges, alignments, TrainingPairs(self.space, pairs_by_class, hyper)
 
-    def learn_gaussians(self, edges: Integers) -> Learned:
+    def learn_gaussians(self) -> Learned:
         """Align under the prior and noise that empirical Bayes finds, and fit to posteriors."""
+        edges = self.draw_pairs()
         pool = self.estimate_pool(edges)
         alignments = self.align(edges, pool)  # learn_posteriors starts at these modes
         usable = self.select_usable(alignments)
         pairs = self.learn_posteriors(pool, edges[usable], alignments.theta[usable])
-        return Learned(edges, alignments, self.fit_model(pairs), pairs)
+        return edges, alignments, pairs
 
-    def learn_templates(self, edges: Integers) -> Learned:
+    def learn_templates(self) -> Learned:
         """Fit templates to modes under the smooth prior, and Gaussians by empirical Bayes."""
+        edges = self.find_neighbors()
         # Not scaled by TO_CENTER: these warps start at a sample, not at the centre of the class.
         alignments = self.align(edges)
         pairs_by_class = self.select_pairs(edges, alignments)
@@ -189,19 +182,16 @@ class Learner:
         hyper = replace(
             gaussian_pairs.hyper, kind="template", class_pairs=EB_CLASS_PAIRS, drift=EB_DRIFT
         )
-        pairs = TrainingPairs(self.space, pairs_by_class, hyper, gaussian_pairs)
-        return Learned(edges, alignments, self.fit_model(pairs), pairs)
+        return edges, alignments, TrainingPairs(self.space, pairs_by_class, hyper, gaussian_pairs)
 
     # -- pairs
 
     def find_neighbors(self) -> Integers:
         """Pairs of neighbours of the same class."""
-        settings = self.settings
         labels = np.array(self.classes)[self.codes]  # warnings name them
-        edges = neighbor_pairs(
-            self.images, labels, n_neighbors=settings.n_neighbors, n_threads=self.n_threads
+        return neighbor_pairs(
+            self.images, labels, n_neighbors=self.settings.n_neighbors, n_threads=self.n_threads
         )
-        return edges if settings.model == "template" else self.limit(edges)
 
     def limit(self, edges: Integers) -> Integers:
         """At most ``max_pairs`` of the edges, balanced over classes."""
@@ -240,15 +230,11 @@ class Learner:
     def align(self, edges: Integers, pool: empirical_bayes.Pool | None = None) -> Alignments:
         """Align pairs under the smooth prior, or under the prior and noise of a pool."""
         settings = self.settings
-        if pool is None:
-            under: Any = {
-                "prior": self.smooth_prior, "similarity": settings.similarity,
-                "sigma": settings.sigma,
-            }  # fmt: skip
-        else:
-            under = {"prior": pool.learned_prior, "similarity": pool.similarity}
         return align_pairs(
-            self.space, self.simple_images, self.simple_images, edges=edges, **under,
+            self.space, self.simple_images, self.simple_images, edges=edges,
+            prior=self.smooth_prior if pool is None else pool.learned_prior,
+            similarity=settings.similarity if pool is None else pool.similarity,
+            sigma=settings.sigma,
             method="map" if settings.method == "eb" else settings.method, seed=self.seed,
             max_steps=settings.max_steps,
             tolerance=LEARNING_TOLERANCE if settings.method == "eb" else SEARCH_TOLERANCE,
@@ -267,12 +253,6 @@ class Learner:
         some = self.select_usable(alignments)
         pairs = Pairs(alignments.theta[some], np.ones(len(some)), edges[some])
         return split_by_class(pairs, self.codes[edges[some, 0]], self.classes)
-
-    # -- the model
-
-    def fit_model(self, pairs: TrainingPairs) -> WarpModel:
-        """Fit a model."""
-        return pairs.fit(checked=True).with_settings(**self.settings.describe(), seed=self.seed)
 
     # -- empirical Bayes
 
@@ -300,10 +280,13 @@ class Learner:
         ``theta`` (n_pairs, d): modes to start at.
         """
         pair_codes = self.codes[edges[:, 0]]
-        learned = empirical_bayes.learn(
-            pool, edges, pair_codes, start=theta, progress=without_callback(self.progress),
-            n_threads=self.n_threads, client=self.client,
+        evidence = pool.finder.find(
+            edges, pool.covariance, sigma=pool.sigma, start=theta,
+            progress=without_callback(self.progress), n_threads=self.n_threads, client=self.client,
         )  # fmt: skip
+        learned = empirical_bayes.learn_classes(
+            evidence, pool.covariance, edges, pair_codes, self.n_threads
+        )
         return TrainingPairs.of_posteriors(
             pool.finder.frame, pool.finder.smooth_prior, learned, edges, pair_codes, self.classes,
             scale=TO_CENTER,

@@ -13,7 +13,7 @@ from scipy.spatial.distance import pdist, squareform
 from dreamwarp.align.evidence import Frame
 from dreamwarp.align.points import LEFT_OUT, Match, chamfer_distance, measure_points, thin
 from dreamwarp.align.prior import SmoothPrior
-from dreamwarp.augment.source import Members
+from dreamwarp.augment.source import Members, check_classes
 from dreamwarp.augment.training_pairs import NEIGHBOR_PAIRS, TrainingPairs, check_number
 from dreamwarp.core.defaults import (
     DEFAULT_SHAPE_CELLS,
@@ -29,7 +29,6 @@ from dreamwarp.data.meshes import file_normals, with_vertices
 from dreamwarp.data.shapes import Box, Normalize, ShapeSet
 from dreamwarp.model import WarpModel
 from dreamwarp.model.empirical_bayes import DISPLACEMENTS, choose_displacement, learn_classes
-from dreamwarp.model.labels import encode
 from dreamwarp.model.strength import apply_strength, resolve_strength
 from dreamwarp.space import Warp, WarpSpace
 from dreamwarp.space.warpspace import Boundary
@@ -195,11 +194,7 @@ def sample_shapes(
     """New shapes: shapes moved by draws from a model. Shape k depends on the seed and k alone."""
     n, first = check_integer("n", n, 1), check_integer("first", first, 0)
     classes, codes = np.unique(shapes.y, return_inverse=True)
-    if (encode(classes, model.classes) < 0).any():
-        raise ValueError(
-            f"the model must have every class of `{shapes.name}`, {classes.tolist()}, got "
-            f"{list(model.classes)}. Use the shapes that it was fitted to."
-        )
+    check_classes(model, shapes)
     if model.space.ndim != shapes.ndim:
         raise ValueError(
             f"`{shapes.name}` must have as many dimensions as the model, {model.space.ndim}, got "

@@ -21,6 +21,7 @@ from dreamwarp.core.samples import check_finite, check_layout, parts
 from dreamwarp.core.validation import check_choice, check_factor, check_integer
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.sample_sets import BALANCES, MAX_SAMPLE_NUMBER
+from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.model import WarpModel
 from dreamwarp.model.labels import encode, list_labels
 from dreamwarp.model.strength import apply_strength, resolve_strength
@@ -153,7 +154,7 @@ class SampleSource:
         self.strength = resolve_strength(model, strength)
         self.interpolation = check_choice("interpolation", interpolation, INTERPOLATIONS)
         _check_axes(model, self.data)
-        _check_classes(model, self.data)
+        check_classes(model, self.data)
         check_finite(self.data.name, self.data.X)
         classes, self.codes = np.unique(self.data.y, return_inverse=True)
         dtype = self.data.X.dtype.newbyteorder("=")
@@ -328,7 +329,8 @@ def _check_axes(model: WarpModel, data: DataSet) -> None:
     Warp(model.space, np.zeros((1, model.space.dim))).check_samples(data.X[:MAX_BLOCK])
 
 
-def _check_classes(model: WarpModel, data: DataSet) -> None:
+def check_classes(model: WarpModel, data: DataSet | ShapeSet) -> None:
+    """Raise unless a model has every class of the data."""
     unknown = data.classes[encode(data.classes, model.classes) < 0]
     if len(unknown):
         raise ValueError(

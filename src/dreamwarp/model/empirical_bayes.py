@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,11 +36,7 @@ from dreamwarp.align.pairs import choose_balanced
 from dreamwarp.align.prior import Prior, SmoothPrior
 from dreamwarp.align.similarity import Similarity, SquaredError
 from dreamwarp.core.compiled import limit_algebra, map_on_threads
-from dreamwarp.core.progress import ProgressOption
 from dreamwarp.space.warp import Warp
-
-if TYPE_CHECKING:
-    from distributed import Client
 
 # Size of the subset that the prior, the pool and the noise are estimated from.
 N_FIRST = 240
@@ -99,32 +95,6 @@ class ClassPosteriors(NamedTuple):
     pool_pairs: float  # ν
 
 
-def learn(
-    pool: Pool,
-    edges: Integers,
-    pair_codes: Integers,
-    *,
-    start: Array | None = None,
-    progress: ProgressOption = False,
-    n_threads: int | None = None,
-    client: Client | None = None,
-) -> ClassPosteriors:
-    """Estimate S and every S_y from all pairs, and return the posteriors of the pairs under S_y.
-
-    S_y is not returned. ``fitting.fit_classes`` takes one more step of maximisation from these
-    posteriors: S_y from the pairs of y, and the model's pool from the posteriors of all pairs, each
-    under its own S_y. So a fold can be fitted again without the pairs of its held-out samples.
-
-    ``pair_codes`` (n,) are the classes of the pairs ``edges`` (n, 2), and ``start`` (n, d) the θ to
-    start at. ``client``: a cluster to align the pairs on.
-    """
-    evidence = pool.finder.find(
-        edges, pool.covariance, sigma=pool.sigma, start=start, progress=progress,
-        n_threads=n_threads, client=client,
-    )  # fmt: skip
-    return learn_classes(evidence, pool.covariance, edges, pair_codes, n_threads)
-
-
 def learn_classes(
     evidence: Evidence,
     pool_covariance: Array,
@@ -132,8 +102,16 @@ def learn_classes(
     pair_codes: Integers,
     n_threads: int | None = None,
 ) -> ClassPosteriors:
-    """Posteriors of pairs under S_y, from their evidence; S starts at ``pool_covariance``."""
-    pool_covariance = fit_pool_covariance(evidence, pool_covariance, n_threads=n_threads)
+    """Estimate S and every S_y from all pairs, and return the posteriors of the pairs under S_y.
+
+    ``pair_codes`` (n,) are the classes of the pairs ``edges`` (n, 2). S starts at
+    ``pool_covariance``.
+
+    S_y is not returned. ``fitting.fit_classes`` takes one more step of maximisation from these
+    posteriors: S_y from the pairs of y, and the model's pool from the posteriors of all pairs, each
+    under its own S_y. So a fold can be fitted again without the pairs of its held-out samples.
+    """
+    pool_covariance = fit_covariance(evidence, pool_covariance, n_threads=n_threads)
     pool_pairs = choose_pool_pairs(evidence, edges, pair_codes, pool_covariance, n_threads)
     means = np.empty((len(edges), len(pool_covariance)))
     covariances = np.empty((len(edges), *pool_covariance.shape), np.float32)
@@ -142,7 +120,10 @@ def learn_classes(
 
     def fit_class(code: int) -> None:
         mine = np.flatnonzero(pair_codes == code)
-        own = fit_class_covariance(evidence, mine, pool_covariance, pool_pairs, threads_each)
+        own = fit_covariance(
+            evidence, pool_covariance, chosen=mine, target=pool_covariance, target_pairs=pool_pairs,
+            n_threads=threads_each,
+        )  # fmt: skip
         found = evidence.condition(own, mine, covariances_out=covariances, n_threads=threads_each)
         means[mine] = found.means
 
@@ -305,7 +286,7 @@ def choose_displacement(
         seen, asked = evidence.only(train), evidence.only(test)
         for displacement in displacements:
             target = (displacement / prior.displacement) ** 2 * unit
-            pool_covariance = fit_pool_covariance(seen, target, target=target, **options)
+            pool_covariance = fit_covariance(seen, target, target=target, **options)
             found = asked.condition(pool_covariance, **options)
             scores[displacement] += float(found.log_marginals.sum())
     best = max(scores, key=lambda displacement: scores[displacement])
@@ -317,39 +298,33 @@ def m_step(moment: Array, n_pairs: int, target: Array, target_pairs: float) -> A
     return (moment + target_pairs * target) / (n_pairs + target_pairs)
 
 
-def fit_pool_covariance(
+def fit_covariance(
     evidence: Evidence,
-    pool_covariance: Array,
-    n_steps: int = N_STEPS,
+    start: Array,
     *,
+    chosen: Integers | None = None,
     target: Array | None = None,
+    target_pairs: float | None = None,
+    n_steps: int = N_STEPS,
     weight: float = 1.0,
     n_threads: int | None = None,
 ) -> Array:
-    """S of all pairs, starting at ``pool_covariance``; ``target``: covariance of another prior."""
-    target = np.eye(len(pool_covariance)) if target is None else target
+    """Covariance of u for the chosen pairs, by expectation maximisation from ``start``.
+
+    The prior, N(0, ``target``), counts as ``target_pairs`` pairs. By default, it is the smooth
+    prior and counts as ν₀.
+    """
+    n_pairs = len(evidence) if chosen is None else len(chosen)
+    target = np.eye(len(start)) if target is None else target
+    target_pairs = count_smooth(len(start)) if target_pairs is None else target_pairs
+    covariance = start
     for _ in range(n_steps):
-        moment = evidence.condition(pool_covariance, weight=weight, n_threads=n_threads).moment
-        pool_covariance = m_step(moment, len(evidence), target, count_smooth(len(target)))
-    return pool_covariance
+        found = evidence.condition(covariance, chosen, weight=weight, n_threads=n_threads)
+        covariance = m_step(found.moment, n_pairs, target, target_pairs)
+    return covariance
 
 
 # -- classes
-
-
-def fit_class_covariance(
-    evidence: Evidence,
-    chosen: Integers,
-    pool_covariance: Array,
-    pool_pairs: float,
-    n_threads: int | None,
-) -> Array:
-    """S_y of the chosen pairs."""
-    own = pool_covariance
-    for _ in range(N_STEPS):
-        moment = evidence.condition(own, chosen, n_threads=n_threads).moment
-        own = m_step(moment, len(chosen), pool_covariance, pool_pairs)
-    return own
 
 
 def choose_pool_pairs(
@@ -376,7 +351,7 @@ def choose_pool_pairs(
         train, test = few[train], few[test]
         if not len(train) or not len(test):
             continue
-        without = fit_pool_covariance(evidence.only(train), pool_covariance, n_threads=n_threads)
+        without = fit_covariance(evidence.only(train), pool_covariance, n_threads=n_threads)
         for code in np.unique(pair_codes[test]):
             mine = train[pair_codes[train] == code]
             asked = test[pair_codes[test] == code]
@@ -394,7 +369,7 @@ def choose_pool_pairs(
 def split_by_sample(edges: Integers, n_folds: int) -> Sequence[tuple[Integers, Integers]]:
     """Indices of training and test pairs, for each fold of the samples.
 
-    The fold of a sample depends on its index alone. ``selection`` splits each class apart.
+    The fold of a sample depends on its index alone.
     """
     folds = np.random.default_rng(0).integers(n_folds, size=edges.max(initial=-1) + 1)[edges]
     return [

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,9 +54,7 @@ DESCRIBED: dict[str, type] = {
     "space": dict, "settings": dict, "strength": float, "pool": dict, "classes": list,
 }  # fmt: skip
 FILE_FIELDS = DESCRIBED | {"library_version": str, "fingerprint": str}
-FIT_FIELDS: dict[str, type] = {
-    "n_pairs": int, "shrinkage": float, "pooling": float, "fell_back": bool,
-}  # fmt: skip
+FIT_FIELDS: dict[str, type] = get_type_hints(ClassFit)
 
 
 # -- writing
@@ -73,7 +71,7 @@ def save_model(model: WarpModel, path: str | os.PathLike[str]) -> None:
         **description,
         "library_version": __version__,
         # Not ``model.fingerprint``: a model that was read keeps that of its file.
-        "fingerprint": fingerprint(description, arrays),
+        "fingerprint": hash_contents(description, arrays),
     }
     text = json.dumps(contents, allow_nan=False)
     if len(text) > MAX_DESCRIPTION:
@@ -108,7 +106,7 @@ def describe(model: WarpModel) -> dict[str, Any]:
 
 def describe_part(part: Gaussian) -> dict[str, Any]:
     """Kind and parameters of a distribution."""
-    return {"kind": part.kind, "parameters": part.parameters()}
+    return {"kind": part.kind, "parameters": {name: getattr(part, name) for name in part.scalars}}
 
 
 def arrays_of(model: WarpModel) -> dict[str, NDArray[Any]]:
@@ -119,13 +117,13 @@ def arrays_of(model: WarpModel) -> dict[str, NDArray[Any]]:
         if not model.fits[label].fell_back
     }
     return {
-        f"{prefix}.{name}": np.ascontiguousarray(array)
+        f"{prefix}.{name}": np.ascontiguousarray(getattr(part, name))
         for prefix, part in (parts | {"pool": model.pooled}).items()
-        for name, array in part.arrays().items()
+        for name in part.shapes
     }
 
 
-def fingerprint(description: Record, arrays: Mapping[str, NDArray[Any]]) -> str:
+def hash_contents(description: Record, arrays: Mapping[str, NDArray[Any]]) -> str:
     """Hexadecimal SHA-256 of the description and the arrays of a model."""
     described = {name: description[name] for name in DESCRIBED}
     digest = hashlib.sha256()
@@ -232,7 +230,7 @@ def _make_part(prefix: str, record: Record, arrays: Mapping[str, NDArray[Any]]) 
 
 def _is_intact(description: Record, arrays: Mapping[str, NDArray[Any]]) -> bool:
     try:
-        return fingerprint(description, arrays) == description["fingerprint"]
+        return hash_contents(description, arrays) == description["fingerprint"]
     except RecursionError:  # deeply nested JSON where a label or a number should be
         return False
 

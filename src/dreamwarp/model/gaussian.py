@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import scipy.linalg
@@ -142,14 +142,6 @@ class Gaussian:
         """Raise ValueError if the fields, read from a file, are not valid."""
         if np.triu(self.factor, 1).any() or np.diag(self.factor).min() < 0.0:
             raise ValueError("a factor that is not lower triangular with a diagonal of at least 0")
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays that a file stores."""
-        return {name: getattr(self, name) for name in self.shapes}
-
-    def parameters(self) -> dict[str, float]:
-        """The numbers that a file stores."""
-        return {name: getattr(self, name) for name in self.scalars}
 
 
 # -- linear algebra

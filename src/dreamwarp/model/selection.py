@@ -78,7 +78,7 @@ def make_folds(
     repeats test each pair about once.
     """
     rng = np.random.default_rng(0)
-    split = _split_by_sample if by_sample else _split_by_pair
+    split = _hold_out_samples if by_sample else _hold_out_pairs
     folds = []
     for _ in range(n_repeats):
         masks = {label: split(pairs, n_folds, rng) for label, pairs in pairs_by_class.items()}
@@ -91,13 +91,13 @@ def make_folds(
     return folds
 
 
-def _split_by_pair(pairs: Pairs, n_folds: int, rng: np.random.Generator) -> tuple[Array, Array]:
+def _hold_out_pairs(pairs: Pairs, n_folds: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Masks (n_folds, n_pairs) of training and of test pairs."""
     test = rng.permutation(len(pairs)) % n_folds == np.arange(n_folds)[:, None]
     return ~test, test
 
 
-def _split_by_sample(pairs: Pairs, n_folds: int, rng: np.random.Generator) -> tuple[Array, Array]:
+def _hold_out_samples(pairs: Pairs, n_folds: int, rng: np.random.Generator) -> tuple[Array, Array]:
     assert pairs.edges is not None
     samples, ends = np.unique(pairs.edges, return_inverse=True)
     fold_of = (rng.permutation(len(samples)) % n_folds)[ends].reshape(-1, 2)

@@ -364,9 +364,9 @@ class WarpModel:
     @cached_property
     def fingerprint(self) -> str:
         """Hexadecimal SHA-256 of the contents of a model file, without the versions."""
-        from dreamwarp.model.files import arrays_of, describe, fingerprint
+        from dreamwarp.model.files import arrays_of, describe, hash_contents
 
-        return fingerprint(describe(self), arrays_of(self))
+        return hash_contents(describe(self), arrays_of(self))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a safetensors file with a JSON description in its header.

@@ -19,6 +19,7 @@ from dreamwarp.report.study import MAX_SAMPLES, Study, judgement_of, make_study
 NAMES = (
     "samples", "warp", "alignments", "components", "spectrum", "similarity", "strength", "traces",
 )  # fmt: skip
+OF_MODELS = {"spectrum": model_plots.draw_spectrum, "similarity": model_plots.draw_class_similarity}
 
 
 def draw_figure(
@@ -35,10 +36,8 @@ def draw_figure(
 ) -> Figure:
     """Draw a figure by its name. Without ``study``, figures of pairs align the pairs again."""
     check_choice("name", name, NAMES)
-    if name == "spectrum":
-        return model_plots.draw_spectrum(model)
-    if name == "similarity":
-        return model_plots.draw_class_similarity(model)
+    if name in OF_MODELS:
+        return OF_MODELS[name](model)
     if isinstance(data, ShapeSet):
         if name == "samples":
             return draw_shape_samples(model, data, label=label, strength=strength, seed=seed)

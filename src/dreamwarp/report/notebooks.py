@@ -20,7 +20,7 @@ from dreamwarp.core.samples import pixel_centers, spaced
 from dreamwarp.core.validation import check_choice
 from dreamwarp.model import WarpModel
 from dreamwarp.report import aligned, figures, model_plots, sheets
-from dreamwarp.report.catalog import draw_figure
+from dreamwarp.report.catalog import OF_MODELS, draw_figure
 from dreamwarp.report.page import encode_figure
 from dreamwarp.report.study import study_of
 from dreamwarp.report.warped import draw_samples
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 # Points per axis and largest number of warps at which displacements are evaluated; warps drawn.
 N_PROBES, MAX_PROBED, MAX_DRAWN = 17, 64, 4
 DPI = 110
-OF_MODELS = {"spectrum": model_plots.draw_spectrum, "similarity": model_plots.draw_class_similarity}
 
 
 # -- summaries

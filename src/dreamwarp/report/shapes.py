@@ -19,7 +19,6 @@ from dreamwarp.align.points import PointAlignments, align_points
 from dreamwarp.align.prior import SmoothPrior
 from dreamwarp.augment.shapes import neighbor_edges, sample_shapes
 from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, N_NEIGHBORS
-from dreamwarp.core.progress import ProgressOption
 from dreamwarp.core.samples import spaced
 from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.model import WarpModel
@@ -77,9 +76,7 @@ def draw_shape_components(
     return _draw_rows(rows, name_deviations(DEVIATIONS))
 
 
-def draw_shape_alignments(
-    model: WarpModel, shapes: ShapeSet, *, progress: ProgressOption = None
-) -> tuple[Figure, PointAlignments]:
+def draw_shape_alignments(model: WarpModel, shapes: ShapeSet) -> tuple[Figure, PointAlignments]:
     """Align some neighbours again, with the settings of the model.
 
     Draws the pairs with the least, the median and the largest distance left, relative to that
@@ -98,7 +95,7 @@ def draw_shape_alignments(
         found = align_points(
             model.space, *([points[i] for i in ends] for ends in edges.T), prior=prior,
             sigma=float(settings["sigma"]) if "sigma" in settings else "auto",
-            match="known" if shapes.corresponds else "nearest", progress=progress,
+            match="known" if shapes.corresponds else "nearest",
         )  # fmt: skip
     order = np.argsort(found.loss_after / np.maximum(found.loss_before, 1e-300), kind="stable")
     rows = []

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align import Alignments, align_pairs
+from dreamwarp.align.images import shrink_images
 from dreamwarp.align.pairs import choose_balanced
-from dreamwarp.augment.folds import shrink_images
 from dreamwarp.augment.learning import Learner, Settings
 from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.subject import Data, Subject

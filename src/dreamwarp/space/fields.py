@@ -94,7 +94,7 @@ class Fields:
 
         ``starts``: those of the points, if they were located before; see :meth:`locate`.
         """
-        steps = self._steps(tolerance)
+        steps = self.steps(tolerance)
         mild = steps[0] > 0
         out = np.empty((len(self), points.shape[1], self.ndim), np.float32)
         nothing = np.empty((len(self), 0, 0)), np.empty((len(self), 0, 0, 0))
@@ -141,10 +141,10 @@ class Fields:
 
     def step_lengths(self, tolerance: float) -> Array:
         """Longest step of the fast flow of each field; 0 if float32 can't keep the tolerance."""
-        return self._steps(tolerance)[0]
+        return self.steps(tolerance)[0]
 
-    def _steps(self, tolerance: float) -> tuple[Array, Array]:
-        """See ``fast.step_lengths``."""
+    def steps(self, tolerance: float) -> tuple[Array, Array]:
+        """Step lengths and ``ease`` of each field; see ``fast.step_lengths``."""
         lengths, ease = np.empty(len(self)), np.empty(len(self))
         bounds = self.speed, self.rate, self.growth
         fast.step_lengths(0, len(self), self.mesh.cells, *bounds, tolerance, lengths, ease)

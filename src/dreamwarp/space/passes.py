@@ -259,17 +259,23 @@ def land(cells, work):
         write(work, at.step, i, t)
 
 
+@inlined
+def evaluate(work, first, stride, i, t):
+    """Value at t of a power series whose coefficients are in every ``stride``-th row."""
+    value = read(work, first + ORDER * stride, i)
+    for p in range(ORDER - 1, -1, -1):
+        value = value * t + read(work, first + p * stride, i)
+    return value
+
+
 @lane_kernel
 def move(cells, work):
     """Evaluate the series of every lane at the end of the step."""
     n = len(cells)
     at = layout(cells)
     for i in range(LANES):
-        t = read(work, at.step, i)
         for k in range(n):
-            x = read(work, at.series + ORDER * (n + 1) + k + 1, i)
-            for p in range(ORDER - 1, -1, -1):
-                x = x * t + read(work, at.series + p * (n + 1) + k + 1, i)
+            x = evaluate(work, at.series + k + 1, n + 1, i, read(work, at.step, i))
             write(work, at.xi + k, i, x)
 
 
@@ -299,14 +305,10 @@ def add_products(cells, node, weight, work):
         step = read(work, at.step, i)
         t = step * node
         for k in range(n):
-            eta = read(work, at.powers + ORDER * n + k, i)
-            for p in range(ORDER - 1, -1, -1):
-                eta = eta * t + read(work, at.powers + p * n + k, i)
+            eta = evaluate(work, at.powers + k, n, i, t)
             write(work, at.eta + k, i, eta * step * weight)
         for f in range(n + 1):
-            z = read(work, at.series + ORDER * (n + 1) + f, i)
-            for p in range(ORDER - 1, -1, -1):
-                z = z * t + read(work, at.series + p * (n + 1) + f, i)
+            z = evaluate(work, at.series + f, n + 1, i, t)
             for k in range(n):
                 into = at.sums + f * n + k
                 write(work, into, i, read(work, into, i) + z * read(work, at.eta + k, i))
@@ -318,11 +320,8 @@ def move_cotangent(cells, work):
     n = len(cells)
     at = layout(cells)
     for i in range(LANES):
-        t = read(work, at.step, i)
         for k in range(n):
-            eta = read(work, at.powers + ORDER * n + k, i)
-            for p in range(ORDER - 1, -1, -1):
-                eta = eta * t + read(work, at.powers + p * n + k, i)
+            eta = evaluate(work, at.powers + k, n, i, read(work, at.step, i))
             write(work, at.eta + k, i, eta)
 
 

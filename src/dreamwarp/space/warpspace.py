@@ -142,7 +142,7 @@ class WarpSpace:
         ``theta`` is (n, d) or (d,), and ``points`` (m, ndim) or (n, m, ndim).
         """
         theta, points, single = self._check_batch(theta, points)
-        velocities = self._unchecked_fields(theta).velocities
+        velocities = self.unchecked_fields(theta).velocities
         out = np.empty((len(theta), points.shape[1], self.ndim))
         spread(evaluate, len(theta), self.mesh, velocities, points, out)
         return out[0] if single else out
@@ -150,7 +150,7 @@ class WarpSpace:
     def vertex_velocities(self, theta: ArrayLike) -> Array:
         """Velocities at ``tessellation.vertices``: (n, n_vertices, ndim)."""
         theta, single = self.check_theta(theta)
-        out = self._unchecked_fields(theta).velocities[:, : len(self.tessellation.vertices)]
+        out = self.unchecked_fields(theta).velocities[:, : len(self.tessellation.vertices)]
         return out[0] if single else out
 
     def theta_from_vertices(self, velocities: ArrayLike) -> Array:
@@ -172,7 +172,7 @@ class WarpSpace:
     def affine_maps(self, theta: ArrayLike) -> Array:
         """[A | b] of every cell: (n, n_cells, ndim, ndim + 1)."""
         theta, single = self.check_theta(theta)
-        nodes = self._unchecked_fields(theta).velocities[:, self.tessellation.simplices]
+        nodes = self.unchecked_fields(theta).velocities[:, self.tessellation.simplices]
         weights = self.tessellation.barycentric[: self.n_cells]
         out = np.einsum("ncgk,cgj->nckj", nodes, weights)
         return out[0] if single else out
@@ -339,7 +339,7 @@ class WarpSpace:
 
     def fields(self, theta: Array, n_threads: int | None = None) -> Fields:
         """The velocity fields of θ (n, d); raises if they are too large."""
-        fields = self._unchecked_fields(theta, n_threads)
+        fields = self.unchecked_fields(theta, n_threads)
         worst = float(np.max([fields.rate, fields.speed], initial=0.0))
         if worst > MAX_RATE:
             raise ValueError(
@@ -355,12 +355,16 @@ class WarpSpace:
             )
         return fields
 
-    def _unchecked_fields(self, theta: Array, n_threads: int | None = None) -> Fields:
+    def unchecked_fields(
+        self, theta: Array, n_threads: int | None = None, *, columns: Array | None = None
+    ) -> Fields:
+        """The fields of θ (n, d), however large; ``columns`` replaces ``Basis.columns``."""
+        columns = self.vertex_basis.columns if columns is None else columns
         velocities = np.zeros((len(theta), len(self.tessellation.nodes), self.ndim))
         bounds = np.empty(len(theta)), np.empty(len(theta)), np.empty(len(theta))
         spread(
             node_velocities, count_chunks(len(theta), FIELDS), self.mesh,
-            self.vertex_basis.unknown, self.vertex_basis.columns, theta, velocities, *bounds,
+            self.vertex_basis.unknown, columns, theta, velocities, *bounds,
             n_threads=n_threads, smallest_block=self._smallest_block,
         )  # fmt: skip
         return Fields(self.mesh, velocities, *bounds, n_threads)

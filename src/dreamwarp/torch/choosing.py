@@ -37,7 +37,8 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 from torch import Tensor, nn
 
-from dreamwarp.augment.folds import first_alike, make_folds, standardize
+from dreamwarp.augment.class_distances import standardize
+from dreamwarp.augment.folds import first_alike, make_folds
 from dreamwarp.augment.race import Errors, Race, are_as_good, check_strengths
 from dreamwarp.augment.source import SampleSource
 from dreamwarp.augment.verdict import Judgement, Setup, conclude

@@ -12,7 +12,7 @@ from dreamwarp.core.compiled import thread_count
 from dreamwarp.space import WarpSpace
 from dreamwarp.space import resample as sampler
 from dreamwarp.space.warpspace import Method
-from dreamwarp.torch import tensor_interpolation as tensor_sampling
+from dreamwarp.torch import tensor_interpolation
 from dreamwarp.torch.tensor_interpolation import Sampling
 
 
@@ -62,7 +62,7 @@ def resample_vjp(
 ) -> tuple[Tensor | None, Tensor | None]:
     """See ``functional``."""
     if sampling.interpolation == "nearest":  # the kernels have no derivative of it
-        return tensor_sampling.resample_vjp(
+        return tensor_interpolation.resample_vjp(
             values, positions, cotangent, sampling, by_values, by_positions
         )
     gradients = sampler.resample_vjp(

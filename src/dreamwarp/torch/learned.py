@@ -191,10 +191,9 @@ class LearnedWarp(nn.Module):
         else:
             first = 0 if generator is not None else warps.epoch.count_on(n, COUNTING)
             rows = np.arange(first, first + n)
-        key = warps.epoch_key if generator is None else _next_key(generator)
+        if generator is None:
+            key = warps.epoch_key
+        else:
+            drawn = torch.randint(2**63 - 1, (), generator=generator, device=generator.device)
+            key = int(drawn.item())
         return warps.draw(labels, rows, key=key, templates=templates)
-
-
-def _next_key(generator: torch.Generator) -> int:
-    device = generator.device
-    return int(torch.randint(2**63 - 1, (), generator=generator, device=device).item())
