@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.labels import as_labels
-from dreamwarp.core.progress import map_tracked
+from dreamwarp.core.progress import tracked
 from dreamwarp.data.guards import check_file, refuse_bomb
 
 Samples = NDArray[Any]
@@ -152,7 +152,9 @@ def read_files(
     files = sorted(given.glob(f"*{suffix}")) if given.is_dir() else [given]
     if not files:
         raise FileNotFoundError(f"`{given}` must hold {suffix} files, got none.")
-    parts = map_tracked("reading files", lambda file: read_fn(check_file(file), **options), files)
+    parts = [
+        read_fn(check_file(file), **options) for file in tracked(files, len(files), "reading files")
+    ]
     return DataSet(str(given), *join_parts(str(given), parts))
 
 

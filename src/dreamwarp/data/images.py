@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.core.progress import Meter, map_tracked
+from dreamwarp.core.progress import tracked
 from dreamwarp.data.class_folders import list_classes
 from dreamwarp.data.dataset import DataSet, Part
 from dreamwarp.data.guards import check_file, reading_as, refuse_bomb
@@ -97,14 +97,12 @@ def _read_all(
     n_bytes: int,
     resize: tuple[int, int] | None,
 ) -> NDArray[Any]:
-    named = list(zip(sources, names, strict=True))
-    forms = map_tracked("checking images", lambda image: read_form(*image), named)
+    named, n = list(zip(sources, names, strict=True)), len(names)
+    forms = [read_form(*image) for image in tracked(named, n, "checking images")]
     mode, size = _common_form(what, names, forms, n_bytes, resize)
-    samples = _empty_samples(len(forms), mode, size)
-    with Meter("reading images", len(named)) as meter:
-        for k, image in enumerate(named):
-            samples[k] = decode(*image, mode, size)
-            meter.advance(1)
+    samples = _empty_samples(n, mode, size)
+    for k, image in enumerate(tracked(named, n, "reading images")):
+        samples[k] = decode(*image, mode, size)
     return samples
 
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.files import write_beside
 from dreamwarp.core.listing import import_extra
-from dreamwarp.core.progress import map_tracked
+from dreamwarp.core.progress import tracked
 from dreamwarp.core.validation import as_finite_array
 from dreamwarp.data.class_folders import ClassFile, has_suffix, list_classes
 from dreamwarp.data.dataset import DataSet
@@ -109,7 +109,7 @@ def load_shapes(
     :meth:`ShapeSet.of`.
     """
     root, listed = Path(path), list_meshes(path)
-    meshes = map_tracked("reading meshes", read_mesh, [file.path for file in listed])
+    meshes = [read_mesh(file.path) for file in tracked(listed, len(listed), "reading meshes")]
     return ShapeSet.of(
         [np.asarray(mesh.vertices, np.float64) for mesh in meshes],
         np.array([file.label for file in listed]),

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.files import write_beside
 from dreamwarp.core.listing import import_extra
-from dreamwarp.core.progress import Meter, map_tracked
+from dreamwarp.core.progress import tracked
 from dreamwarp.core.samples import check_finite
 from dreamwarp.core.validation import as_finite_array, warn_user
 from dreamwarp.data import guards
@@ -128,7 +128,8 @@ def read_nifti_folder(
     root = Path(path)
     listed = list_classes(root, SUFFIXES, "NIfTI volumes", numbered=numbered)
     files = [file.path for part in listed for file in part]
-    forms = map_tracked("checking volumes", lambda file: _read_form(guards.check_file(file)), files)
+    n = len(files)
+    forms = [_read_form(guards.check_file(file)) for file in tracked(files, n, "checking volumes")]
     _check_affines(files, forms)
     _check_alike(files, forms, is_resized=resize is not None)
     if resize is None:
@@ -136,13 +137,11 @@ def read_nifti_folder(
     else:
         grid, dtype = _common_grid(forms, _check_resize(resize)), np.dtype(np.float32)
     channels = () if forms[0].n_channels == 1 else (forms[0].n_channels,)
-    X = np.empty((len(files), *channels, *grid.shape), dtype)
-    with Meter("reading volumes", len(files)) as meter:
-        for k, (file, form) in enumerate(zip(files, forms, strict=True)):
-            values = _read_values(file, form)
-            check_finite(str(file), values)
-            X[k] = values if resize is None else _place(values, form.grid, grid)
-            meter.advance(1)
+    X = np.empty((n, *channels, *grid.shape), dtype)
+    for k, file in enumerate(tracked(files, n, "reading volumes")):
+        values = _read_values(file, forms[k])
+        check_finite(str(file), values)
+        X[k] = values if resize is None else _place(values, forms[k].grid, grid)
     y, n = np.array([file.label for part in listed for file in part]), len(listed[0])
     test = Part(X[n:], y[n:]) if len(listed) > 1 else None
     return DataSet(str(root), X[:n], y[:n], test, n_axes=3, affine=grid.affine)
