@@ -144,6 +144,12 @@ def guess_axes(shape: Sequence[int]) -> int:
 # -- parts read from several files
 
 
+def split_off_test(name: object, X: Samples, y: Labels, n_train: int, **more: Any) -> DataSet:
+    """The first ``n_train`` samples as a data set; the others, if any, are its test part."""
+    test = Part(X[n_train:], y[n_train:]) if n_train < len(X) else None
+    return DataSet(str(name), X[:n_train], y[:n_train], test, **more)
+
+
 def read_files(
     path: str | os.PathLike[str], *, suffix: str, read_fn: Callable[..., Part], **options: Any
 ) -> DataSet:

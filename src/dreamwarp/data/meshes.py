@@ -14,7 +14,7 @@ from dreamwarp.core.files import write_beside
 from dreamwarp.core.listing import import_extra
 from dreamwarp.core.progress import tracked
 from dreamwarp.core.validation import as_finite_array
-from dreamwarp.data.class_folders import ClassFile, has_suffix, list_classes
+from dreamwarp.data.class_folders import has_suffix, list_classes
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.guards import check_file, reading_as
 from dreamwarp.data.shapes import MARGIN, Normalize, ShapeSet
@@ -108,18 +108,12 @@ def load_shapes(
     ``normalize`` and ``margin`` set how meshes are scaled to the unit cube; see
     :meth:`ShapeSet.of`.
     """
-    root, listed = Path(path), list_meshes(path)
-    meshes = [read_mesh(file.path) for file in tracked(listed, len(listed), "reading meshes")]
+    files, labels, n_train = list_classes(Path(path), SUFFIXES, "meshes")
+    meshes = [read_mesh(file) for file in tracked(files[:n_train], n_train, "reading meshes")]
     return ShapeSet.of(
-        [np.asarray(mesh.vertices, np.float64) for mesh in meshes],
-        np.array([file.label for file in listed]),
-        name=str(root), normalize=normalize, margin=margin, meshes=meshes,
+        [np.asarray(mesh.vertices, np.float64) for mesh in meshes], labels[:n_train],
+        name=str(Path(path)), normalize=normalize, margin=margin, meshes=meshes,
     )  # fmt: skip
-
-
-def list_meshes(path: str | os.PathLike[str]) -> list[ClassFile]:
-    """Files of a folder that holds one folder of meshes per class."""
-    return list_classes(Path(path), SUFFIXES, "meshes")[0]
 
 
 def refuse_as_arrays(path: str | os.PathLike[str]) -> DataSet:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.core.progress import Meter
 from dreamwarp.core.validation import check_choice
-from dreamwarp.data.dataset import DataSet, Part
+from dreamwarp.data.dataset import DataSet, split_off_test
 from dreamwarp.data.guards import check_file
 
 Pad = Literal["edge", "zero", "stretch"]
@@ -56,9 +56,7 @@ def read_series(
     labels = [series.label for series in every]
     are_integers = all(INTEGER.fullmatch(label) for label in labels)
     y = np.array(labels, np.int64 if are_integers else None)
-    n_train = len(parts[0])
-    test = Part(X[n_train:], y[n_train:]) if len(parts) > 1 else None
-    return DataSet(str(given), X[:n_train], y[:n_train], test, n_axes=1)
+    return split_off_test(given, X, y, len(parts[0]), n_axes=1)
 
 
 def _find_parts(folder: Path) -> list[Path]:

@@ -22,7 +22,7 @@ from dreamwarp.core.samples import check_finite
 from dreamwarp.core.validation import as_finite_array, warn_user
 from dreamwarp.data import guards
 from dreamwarp.data.class_folders import list_classes
-from dreamwarp.data.dataset import DataSet, Part
+from dreamwarp.data.dataset import DataSet, split_off_test
 
 Array = NDArray[np.float64]
 
@@ -126,8 +126,7 @@ def read_nifti_folder(
     value.
     """
     root = Path(path)
-    listed = list_classes(root, SUFFIXES, "NIfTI volumes", numbered=numbered)
-    files = [file.path for part in listed for file in part]
+    files, y, n_train = list_classes(root, SUFFIXES, "NIfTI volumes", numbered=numbered)
     n = len(files)
     forms = [_read_form(guards.check_file(file)) for file in tracked(files, n, "checking volumes")]
     _check_affines(files, forms)
@@ -142,9 +141,7 @@ def read_nifti_folder(
         values = _read_values(file, forms[k])
         check_finite(str(file), values)
         X[k] = values if resize is None else _place(values, forms[k].grid, grid)
-    y, n = np.array([file.label for part in listed for file in part]), len(listed[0])
-    test = Part(X[n:], y[n:]) if len(listed) > 1 else None
-    return DataSet(str(root), X[:n], y[:n], test, n_axes=3, affine=grid.affine)
+    return split_off_test(root, X, y, n_train, n_axes=3, affine=grid.affine)
 
 
 # -- headers
