@@ -233,8 +233,7 @@ class _Cell:
     """An HTML bar in the output of a notebook cell."""
 
     def __init__(self, display: Callable[..., Any]) -> None:
-        self._display = display
-        self._handle: Any = None
+        self._handle = display({"text/html": ""}, raw=True, display_id=True)
 
     def show(self, meter: Meter) -> None:
         known = f' value="{meter.done}" max="{meter.total}"' if meter.total else ""
@@ -244,10 +243,7 @@ class _Cell:
             "text/plain": f"{meter.title}: {text}",
             "text/html": f"<div>{html.escape(meter.title)} {bar}{html.escape(text)}</div>",
         }
-        if self._handle is None:
-            self._handle = self._display(content, raw=True, display_id=True)
-        else:
-            self._handle.update(content, raw=True)
+        self._handle.update(content, raw=True)
 
 
 class _Bar:

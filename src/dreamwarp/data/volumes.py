@@ -194,24 +194,20 @@ def _read_form(file: Path) -> VolumeForm:
 
 def _split_axes(file: Path, shape: tuple[int, ...]) -> tuple[tuple[int, int, int], int]:
     """Voxels along three axes, and number of channels."""
-    sizes = shape
-    while len(sizes) > 3 and sizes[-1] == 1:
-        sizes = sizes[:-1]
-    if len(sizes) == 5 and sizes[3] == 1:  # vectors: the fifth axis holds components
-        sizes = (*sizes[:3], sizes[4])
-    if len(sizes) < 3:
+    if len(shape) < 3:
         raise ValueError(
             f"`{file}` must have three axes, got shape {shape}. Save single slices as images, such "
             "as PNG."
         )
-    if len(sizes) > 4 or min(sizes) < 1 or (sizes[3:] or (1,))[0] > MAX_CHANNELS:
+    x, y, z, *rest = shape
+    channels = [n for n in rest if n != 1] or [1]  # components of vectors are on the fifth axis
+    if len(channels) > 1 or min(shape) < 1 or channels[0] > MAX_CHANNELS:
         raise ValueError(
             f"`{file}` must have three axes, or a fourth of at most {MAX_CHANNELS} channels, got "
             f"shape {shape}. Split a time series into volumes, with "
             "`nibabel.funcs.four_to_three`, and give each its file."
         )
-    x, y, z, *channels = sizes
-    return (x, y, z), (channels or [1])[0]
+    return (x, y, z), channels[0]
 
 
 def _orient(grid: VoxelGrid) -> VoxelGrid:
