@@ -173,7 +173,7 @@ def _serve_files(app: FastAPI) -> None:
         app.router.routes.append(Route(path, answer, methods=["GET"]))
 
 
-def _explain(request: Request, error: Exception) -> JSONResponse:
+async def _explain(request: Request, error: Exception) -> JSONResponse:
     """Answer any error with one sentence."""
     if isinstance(error, HTTPException):
         return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
