@@ -75,7 +75,7 @@ def read_folder(
     files, y, n_train = list_classes(
         root, SUFFIXES, "images", refused=OTHER_SUFFIXES, numbered=numbered
     )
-    n_bytes = sum(check_file(file).stat().st_size for file in files)
+    n_bytes = sum(file.stat().st_size for file in files)
     X = _read_all(root, files, files, n_bytes, resize)
     return split_off_test(root, X, y, n_train, n_axes=2)
 

@@ -128,7 +128,7 @@ def read_nifti_folder(
     root = Path(path)
     files, y, n_train = list_classes(root, SUFFIXES, "NIfTI volumes", numbered=numbered)
     n = len(files)
-    forms = [_read_form(guards.check_file(file)) for file in tracked(files, n, "checking volumes")]
+    forms = [_read_form(file) for file in tracked(files, n, "checking volumes")]
     _check_affines(files, forms)
     _check_alike(files, forms, is_resized=resize is not None)
     if resize is None:
