@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dreamwarp.core import progress
-from dreamwarp.core.progress import Meter, map_tracked, silenced, track
+from dreamwarp.core.progress import Meter, silenced, track, tracked
 
 
 class Terminal(io.StringIO):
@@ -86,7 +86,7 @@ def test_life_shows_while_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_bar_goes_when_the_work_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = open_terminal(monkeypatch)
     with pytest.raises(ZeroDivisionError):
-        map_tracked("reading", lambda k: 1 // k, [2, 1, 0])
+        assert [1 // k for k in tracked([2, 1, 0], 3, "reading")]
     assert "2 of 3" in terminal.getvalue() and progress._active == []
 
 

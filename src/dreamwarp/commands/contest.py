@@ -30,7 +30,7 @@ from dreamwarp.augment.source import fingerprint_samples
 from dreamwarp.augment.subject import Look
 from dreamwarp.core import compiled
 from dreamwarp.core.defaults import NETWORK_INTERPOLATION, NETWORK_SPECTRUM_POWER
-from dreamwarp.core.progress import track
+from dreamwarp.core.progress import tracked
 from dreamwarp.data.dataset import DataSet, Part
 from dreamwarp.data.named import mnist_small
 from dreamwarp.report.figures import save_figure
@@ -232,13 +232,9 @@ def _mistakes_of_all(
         return np.asarray(classifier.predict(test.X.reshape(len(test.X), -1)) != test.y)
 
     n_workers = min(len(tasks), os.cpu_count() or 1)
-    found = []
-    with warnings.catch_warnings(), threadpool_limits(1), track(len(tasks), title) as advance:
+    with warnings.catch_warnings(), threadpool_limits(1):
         warnings.filterwarnings("ignore", message=".*Maximum iterations.*")  # as intended
-        for mistakes in compiled.map_ahead(work, tasks, n_workers):
-            found.append(mistakes)
-            advance(1)
-    return found
+        return list(tracked(compiled.map_ahead(work, tasks, n_workers), len(tasks), title))
 
 
 # -- results in words

@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 
 def read_model(source: str) -> WarpModel:
     """Load the model at a path or a URL."""
-    from dreamwarp.data.guards import check_file
     from dreamwarp.model import WarpModel
 
     with local_copy(source) as file:
-        return WarpModel.load(check_file(file))
+        return WarpModel.load(file)
 
 
 def read_samples(

@@ -131,7 +131,8 @@ def write_meshes(
     from dreamwarp.augment.shapes import sample_shapes
     from dreamwarp.core.files import refuse_address
     from dreamwarp.core.progress import track
-    from dreamwarp.data.meshes import list_meshes
+    from dreamwarp.data.class_folders import list_classes
+    from dreamwarp.data.meshes import SUFFIXES
     from dreamwarp.generation.shape_files import write_shapes
 
     refuse_address(folder)
@@ -140,7 +141,7 @@ def write_meshes(
             f"`{folder}` must be a new or empty folder, and is not empty. Choose another, or write "
             "over the samples in it with `--resume`."
         )
-    suffix = list_meshes(data)[0].path.suffix.lower()
+    suffix = list_classes(Path(data), SUFFIXES, "meshes")[0][0].suffix.lower()
     with (
         resumable("run the same command with `--resume` to write all meshes again"),
         track(n, "writing meshes") as advance,

@@ -24,7 +24,6 @@ import itertools
 import os
 import pickle
 import time
-import uuid
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -41,6 +40,7 @@ from numba.core.registry import cpu_target
 from numba.core.serialize import dumps
 from threadpoolctl import ThreadpoolController
 
+from dreamwarp.core.files import write_beside
 from dreamwarp.core.progress import notify
 
 # Total seconds of compiling before the notice.
@@ -84,13 +84,8 @@ class _KernelFiles:
 
     def save(self, key: Any, data: Any) -> None:
         """Store the code of a key."""
-        path = self._path(key)
-        new = path.with_name(f"{path.name}.{uuid.uuid4().hex[:8]}")
-        try:
-            new.write_bytes(dumps((key, data)))
-            new.replace(path)
-        finally:
-            new.unlink(missing_ok=True)
+        with write_beside(self._path(key)) as temporary:
+            temporary.write_bytes(dumps((key, data)))
 
     def load(self, key: Any) -> Any:
         """The code of a key; None if there is none."""
@@ -222,7 +217,7 @@ def spread(
     if n_threads == 1:
         kernel(0, n_tasks, *arguments)
         return
-    size = max(smallest_block, -(-n_tasks // (n_threads * BLOCKS_PER_THREAD)))
+    size = max(smallest_block, count_chunks(n_tasks, n_threads * BLOCKS_PER_THREAD))
     starts = itertools.count(0, size)
 
     def work() -> None:

@@ -14,7 +14,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 # Values of the ``progress`` argument; see ``track``.
 ProgressOption = bool | Callable[[int, int], None] | None
 Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 # Work shorter than this shows no bar, or leaves no line in a log.
 PATIENCE_SECONDS, LOG_PATIENCE_SECONDS = 1.0, 5.0
@@ -152,16 +151,14 @@ def track(
         yield meter.advance
 
 
-def map_tracked(
-    title: str, function: Callable[[Item], Result], items: Collection[Item]
-) -> list[Result]:
-    """``function(item)`` of every item, with a meter that counts items."""
-    results = []
-    with Meter(title, len(items)) as meter:
+def tracked(
+    items: Iterable[Item], total: int, title: str, progress: ProgressOption = None
+) -> Iterator[Item]:
+    """Yield items, and count each once the next is asked for; see :func:`track`."""
+    with track(total, title, progress) as advance:
         for item in items:
-            results.append(function(item))
-            meter.advance(1)
-    return results
+            yield item
+            advance(1)
 
 
 @contextmanager
@@ -236,8 +233,7 @@ class _Cell:
     """An HTML bar in the output of a notebook cell."""
 
     def __init__(self, display: Callable[..., Any]) -> None:
-        self._display = display
-        self._handle: Any = None
+        self._handle = display({"text/html": ""}, raw=True, display_id=True)
 
     def show(self, meter: Meter) -> None:
         known = f' value="{meter.done}" max="{meter.total}"' if meter.total else ""
@@ -247,10 +243,7 @@ class _Cell:
             "text/plain": f"{meter.title}: {text}",
             "text/html": f"<div>{html.escape(meter.title)} {bar}{html.escape(text)}</div>",
         }
-        if self._handle is None:
-            self._handle = self._display(content, raw=True, display_id=True)
-        else:
-            self._handle.update(content, raw=True)
+        self._handle.update(content, raw=True)
 
 
 class _Bar:

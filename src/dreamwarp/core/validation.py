@@ -23,9 +23,8 @@ def as_finite_array(name: str, values: ArrayLike) -> NDArray[np.float64]:
     if array.dtype.kind not in "biuf":
         raise TypeError(f"`{name}` must be an array of real numbers, got dtype {array.dtype}.")
     with np.errstate(over="ignore"):  # long doubles may overflow to infinity, caught below
-        array = np.asarray(array, dtype=np.float64, order="C")
-    if not array.flags.writeable:  # numba would compile a second kernel
-        array = array.copy()
+        # Copy read-only arrays: numba would compile another kernel for them.
+        array = np.require(array, np.float64, ["C", "W"])
     if not np.isfinite(array).all():
         first = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise ValueError(f"`{name}` must be finite, got {array[first]} at index {first}.")

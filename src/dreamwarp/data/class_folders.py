@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 TEST_NAMES = ("test", "val", "validation")
-
-
-class ClassFile(NamedTuple):
-    """A file and its class, the name of its folder."""
-
-    path: Path
-    label: str
 
 
 def list_classes(
@@ -22,8 +18,8 @@ def list_classes(
     *,
     refused: tuple[str, ...] = (),
     numbered: bool = False,
-) -> list[list[ClassFile]]:
-    """Files of the training part and of the test part, if there is one; sorted by name.
+) -> tuple[list[Path], NDArray[Any], int]:
+    """Files sorted by name, their classes, and how many are training files; those are first.
 
     If ``root`` holds ``train`` and ``test`` (or ``val``), each with a folder per class, the second
     is the test part. Suffixes in ``refused`` raise an error; others than ``suffixes`` are ignored.
@@ -41,9 +37,9 @@ def list_classes(
                 )
         return [file for file in files if has_suffix(file, suffixes)]
 
-    def list_part(part: Path) -> list[ClassFile]:
+    def list_part(part: Path) -> list[Path]:
         folders = sorted(p for p in part.iterdir() if p.is_dir() and not p.name.startswith("."))
-        listed = [ClassFile(file, folder.name) for folder in folders for file in list_files(folder)]
+        listed = [file for folder in folders for file in list_files(folder)]
         if not listed:
             raise ValueError(
                 f"`{part}` must hold a folder of {what} ({', '.join(suffixes)}) per class, got "
@@ -51,13 +47,16 @@ def list_classes(
             )
         return listed
 
+    parts = [root]
+    if not numbered and (root / "train").is_dir() and not list_files(root / "train"):
+        tests = [root / name for name in TEST_NAMES if (root / name).is_dir()]
+        parts = [root / "train", *tests[:1]]
+    listed = [list_part(part) for part in parts]
     if numbered:
         # Numbers are padded with zeros; longer ones are larger.
-        return [sorted(list_part(root), key=lambda file: (len(file.path.name), file.path.name))]
-    if (root / "train").is_dir() and not list_files(root / "train"):
-        tests = [root / name for name in TEST_NAMES if (root / name).is_dir()]
-        return [list_part(root / "train"), *map(list_part, tests[:1])]
-    return [list_part(root)]
+        listed[0].sort(key=lambda file: (len(file.name), file.name))
+    files = [file for part in listed for file in part]
+    return files, np.array([file.parent.name for file in files]), len(listed[0])
 
 
 def has_class_folders(root: Path, suffixes: tuple[str, ...]) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.labels import as_labels
-from dreamwarp.core.progress import map_tracked
+from dreamwarp.core.progress import tracked
 from dreamwarp.data.guards import check_file, refuse_bomb
 
 Samples = NDArray[Any]
@@ -144,6 +144,12 @@ def guess_axes(shape: Sequence[int]) -> int:
 # -- parts read from several files
 
 
+def split_off_test(name: object, X: Samples, y: Labels, n_train: int, **more: Any) -> DataSet:
+    """The first ``n_train`` samples as a data set; the others, if any, are its test part."""
+    test = Part(X[n_train:], y[n_train:]) if n_train < len(X) else None
+    return DataSet(str(name), X[:n_train], y[:n_train], test, **more)
+
+
 def read_files(
     path: str | os.PathLike[str], *, suffix: str, read_fn: Callable[..., Part], **options: Any
 ) -> DataSet:
@@ -152,7 +158,9 @@ def read_files(
     files = sorted(given.glob(f"*{suffix}")) if given.is_dir() else [given]
     if not files:
         raise FileNotFoundError(f"`{given}` must hold {suffix} files, got none.")
-    parts = map_tracked("reading files", lambda file: read_fn(check_file(file), **options), files)
+    parts = [
+        read_fn(check_file(file), **options) for file in tracked(files, len(files), "reading files")
+    ]
     return DataSet(str(given), *join_parts(str(given), parts))
 
 

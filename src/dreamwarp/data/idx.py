@@ -109,7 +109,7 @@ def read_idx_set(path: str | os.PathLike[str]) -> DataSet:
     """
     given = Path(path)
     if not given.is_dir():
-        return DataSet(str(given), *_read_pairs(given, [guards.check_file(given)]))
+        return DataSet(str(given), *_read_pairs(given, [given]))
     files = list_images(given)
     tests = [file for file in files if TEST_NAME.search(file.name)]
     rest = [file for file in files if file not in tests]

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.core.progress import Meter, map_tracked
+from dreamwarp.core.progress import tracked
 from dreamwarp.data.class_folders import list_classes
-from dreamwarp.data.dataset import DataSet, Part
+from dreamwarp.data.dataset import DataSet, split_off_test
 from dreamwarp.data.guards import check_file, reading_as, refuse_bomb
 
 if TYPE_CHECKING:
@@ -72,14 +72,12 @@ def read_folder(
     size.
     """
     root = Path(path)
-    listed = list_classes(root, SUFFIXES, "images", refused=OTHER_SUFFIXES, numbered=numbered)
-    files = [file for part in listed for file in part]
-    paths = [file.path for file in files]
-    n_bytes = sum(check_file(path).stat().st_size for path in paths)
-    X = _read_all(root, paths, paths, n_bytes, resize)
-    y, n = np.array([file.label for file in files]), len(listed[0])
-    test = Part(X[n:], y[n:]) if len(listed) > 1 else None
-    return DataSet(str(root), X[:n], y[:n], test, n_axes=2)
+    files, y, n_train = list_classes(
+        root, SUFFIXES, "images", refused=OTHER_SUFFIXES, numbered=numbered
+    )
+    n_bytes = sum(file.stat().st_size for file in files)
+    X = _read_all(root, files, files, n_bytes, resize)
+    return split_off_test(root, X, y, n_train, n_axes=2)
 
 
 def decode_all(
@@ -97,14 +95,12 @@ def _read_all(
     n_bytes: int,
     resize: tuple[int, int] | None,
 ) -> NDArray[Any]:
-    named = list(zip(sources, names, strict=True))
-    forms = map_tracked("checking images", lambda image: read_form(*image), named)
+    named, n = list(zip(sources, names, strict=True)), len(names)
+    forms = [read_form(*image) for image in tracked(named, n, "checking images")]
     mode, size = _common_form(what, names, forms, n_bytes, resize)
-    samples = _empty_samples(len(forms), mode, size)
-    with Meter("reading images", len(named)) as meter:
-        for k, image in enumerate(named):
-            samples[k] = decode(*image, mode, size)
-            meter.advance(1)
+    samples = _empty_samples(n, mode, size)
+    for k, image in enumerate(tracked(named, n, "reading images")):
+        samples[k] = decode(*image, mode, size)
     return samples
 
 

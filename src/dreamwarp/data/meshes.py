@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dreamwarp.core.files import write_beside
+from dreamwarp.core.files import check_suffix, write_beside
 from dreamwarp.core.listing import import_extra
-from dreamwarp.core.progress import map_tracked
+from dreamwarp.core.progress import tracked
 from dreamwarp.core.validation import as_finite_array
-from dreamwarp.data.class_folders import ClassFile, has_suffix, list_classes
+from dreamwarp.data.class_folders import list_classes
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.guards import check_file, reading_as
 from dreamwarp.data.shapes import MARGIN, Normalize, ShapeSet
@@ -34,9 +34,7 @@ def read_mesh(path: str | os.PathLike[str]) -> Any:
     files are merged.
     """
     trimesh = import_extra("trimesh", "meshes", "a mesh")
-    file = check_file(path)
-    if not has_suffix(file, SUFFIXES):
-        raise ValueError(f"`{file}` must end in {', '.join(SUFFIXES)} to be read as a mesh.")
+    file = check_suffix(check_file(path), SUFFIXES, "meshes")
     if file.stat().st_size > MAX_BYTES:
         raise ValueError(
             f"`{file}` must have at most {MAX_BYTES:,} bytes, got {file.stat().st_size:,}. "
@@ -61,9 +59,7 @@ def read_mesh(path: str | os.PathLike[str]) -> Any:
 
 def write_mesh(path: str | os.PathLike[str], mesh: Any) -> None:
     """Write a trimesh mesh as .obj, .ply or .stl, atomically."""
-    file = Path(path)
-    if not has_suffix(file, SUFFIXES):
-        raise ValueError(f"`path` must end in {', '.join(SUFFIXES)}, got {file.name!r}.")
+    file = check_suffix(path, SUFFIXES, "meshes")
     kind = file.suffix.lower()[1:]
     if kind == "stl" and not len(getattr(mesh, "faces", ())):
         raise ValueError(
@@ -108,18 +104,12 @@ def load_shapes(
     ``normalize`` and ``margin`` set how meshes are scaled to the unit cube; see
     :meth:`ShapeSet.of`.
     """
-    root, listed = Path(path), list_meshes(path)
-    meshes = map_tracked("reading meshes", read_mesh, [file.path for file in listed])
+    files, labels, n_train = list_classes(Path(path), SUFFIXES, "meshes")
+    meshes = [read_mesh(file) for file in tracked(files[:n_train], n_train, "reading meshes")]
     return ShapeSet.of(
-        [np.asarray(mesh.vertices, np.float64) for mesh in meshes],
-        np.array([file.label for file in listed]),
-        name=str(root), normalize=normalize, margin=margin, meshes=meshes,
+        [np.asarray(mesh.vertices, np.float64) for mesh in meshes], labels[:n_train],
+        name=str(Path(path)), normalize=normalize, margin=margin, meshes=meshes,
     )  # fmt: skip
-
-
-def list_meshes(path: str | os.PathLike[str]) -> list[ClassFile]:
-    """Files of a folder that holds one folder of meshes per class."""
-    return list_classes(Path(path), SUFFIXES, "meshes")[0]
 
 
 def refuse_as_arrays(path: str | os.PathLike[str]) -> DataSet:

@@ -199,11 +199,6 @@ def brief(value: Any) -> str:
     return text if len(text) <= MAX_WORDS else f"{text[: MAX_WORDS - 3]}..."
 
 
-def _is_shape(value: Any) -> bool:
-    is_list = isinstance(value, list) and 1 <= len(value) <= MAX_AXES
-    return is_list and all(is_count(size) for size in value)
-
-
 def _are_classes(value: Any) -> bool:
     """Whether a value is a list of distinct labels, all strings or all integers."""
     if not isinstance(value, list) or {type(label) for label in value} not in ({str}, {int}):
@@ -237,7 +232,7 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
     "strength": _is_real,
     "balance": lambda value: value in BALANCES,
     "interpolation": lambda value: value in INTERPOLATIONS,
-    "shape": _is_shape,
+    "shape": lambda v: isinstance(v, list) and 1 <= len(v) <= MAX_AXES and all(map(is_count, v)),
     "dtype": lambda value: isinstance(value, str) and DTYPE.fullmatch(value),
     "classes": _are_classes,
     "model": is_hash,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.core.progress import Meter
 from dreamwarp.core.validation import check_choice
-from dreamwarp.data.dataset import DataSet, Part
+from dreamwarp.data.dataset import DataSet, split_off_test
 from dreamwarp.data.guards import check_file
 
 Pad = Literal["edge", "zero", "stretch"]
@@ -56,9 +56,7 @@ def read_series(
     labels = [series.label for series in every]
     are_integers = all(INTEGER.fullmatch(label) for label in labels)
     y = np.array(labels, np.int64 if are_integers else None)
-    n_train = len(parts[0])
-    test = Part(X[n_train:], y[n_train:]) if len(parts) > 1 else None
-    return DataSet(str(given), X[:n_train], y[:n_train], test, n_axes=1)
+    return split_off_test(given, X, y, len(parts[0]), n_axes=1)
 
 
 def _find_parts(folder: Path) -> list[Path]:
@@ -88,7 +86,7 @@ def _read_file(file: Path, missing: Missing | None) -> list[Series]:
         file.open(encoding="utf-8") as text,
     ):
         try:
-            found = list(read(file, _counted(text, meter)))
+            found = list(read(file, _number_lines(file, text, meter)))
         except UnicodeDecodeError as error:
             raise ValueError(f"`{file}` is not text: {error}.") from error
     if not found:
@@ -99,21 +97,23 @@ def _read_file(file: Path, missing: Missing | None) -> list[Series]:
     ]
 
 
-def _counted(text: TextIO, meter: Meter) -> Iterator[str]:
-    for line in text:
+def _number_lines(file: Path, text: TextIO, meter: Meter) -> Iterator[tuple[str, str]]:
+    """Place of each line that is not empty, for errors, and the line."""
+    for number, line in enumerate(text, 1):
         meter.advance(len(line))
-        yield line
+        if line.strip():
+            yield f"`{file}`, line {number}", line
 
 
 # -- the two formats
 
 
-def _read_ts(file: Path, text: Iterator[str]) -> Iterator[Series]:
+def _read_ts(file: Path, lines: Iterator[tuple[str, str]]) -> Iterator[Series]:
     """Header lines begin with ``@``. After ``@data``: channels and the label, split by colons."""
     in_data = False
-    for number, line in enumerate(text, 1):
-        where, content = f"`{file}`, line {number}", line.strip()
-        if not content or content.startswith(("#", "%")):
+    for where, line in lines:
+        content = line.strip()
+        if content.startswith(("#", "%")):
             continue
         if not in_data:
             in_data = _read_header_line(where, content)
@@ -142,18 +142,15 @@ def _read_header_line(where: str, content: str) -> bool:
     return key == "@data"
 
 
-def _read_columns(file: Path, text: Iterator[str]) -> Iterator[Series]:
+def _read_columns(file: Path, lines: Iterator[tuple[str, str]]) -> Iterator[Series]:
     """The label, then one value per column. NaN after the last value pads shorter series.
 
     Columns are split by tabs in ``.tsv`` and by blanks in ``.txt``. In ``.txt``, labels such as
     1.0e+00 become integers.
     """
     by_tabs = file.suffix.lower() == ".tsv"
-    for number, line in enumerate(text, 1):
-        if not line.strip():
-            continue
+    for where, line in lines:
         label, *words = line.rstrip("\r\n").split("\t") if by_tabs else line.split()
-        where = f"`{file}`, line {number}"
         while words and words[-1].strip().lower() in ("nan", ""):
             words.pop()
         if not words or not label.strip():

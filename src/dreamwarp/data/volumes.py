@@ -17,12 +17,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.files import write_beside
 from dreamwarp.core.listing import import_extra
-from dreamwarp.core.progress import Meter, map_tracked
+from dreamwarp.core.progress import tracked
 from dreamwarp.core.samples import check_finite
 from dreamwarp.core.validation import as_finite_array, warn_user
 from dreamwarp.data import guards
 from dreamwarp.data.class_folders import list_classes
-from dreamwarp.data.dataset import DataSet, Part
+from dreamwarp.data.dataset import DataSet, split_off_test
 
 Array = NDArray[np.float64]
 
@@ -126,9 +126,9 @@ def read_nifti_folder(
     value.
     """
     root = Path(path)
-    listed = list_classes(root, SUFFIXES, "NIfTI volumes", numbered=numbered)
-    files = [file.path for part in listed for file in part]
-    forms = map_tracked("checking volumes", lambda file: _read_form(guards.check_file(file)), files)
+    files, y, n_train = list_classes(root, SUFFIXES, "NIfTI volumes", numbered=numbered)
+    n = len(files)
+    forms = [_read_form(file) for file in tracked(files, n, "checking volumes")]
     _check_affines(files, forms)
     _check_alike(files, forms, is_resized=resize is not None)
     if resize is None:
@@ -136,16 +136,12 @@ def read_nifti_folder(
     else:
         grid, dtype = _common_grid(forms, _check_resize(resize)), np.dtype(np.float32)
     channels = () if forms[0].n_channels == 1 else (forms[0].n_channels,)
-    X = np.empty((len(files), *channels, *grid.shape), dtype)
-    with Meter("reading volumes", len(files)) as meter:
-        for k, (file, form) in enumerate(zip(files, forms, strict=True)):
-            values = _read_values(file, form)
-            check_finite(str(file), values)
-            X[k] = values if resize is None else _place(values, form.grid, grid)
-            meter.advance(1)
-    y, n = np.array([file.label for part in listed for file in part]), len(listed[0])
-    test = Part(X[n:], y[n:]) if len(listed) > 1 else None
-    return DataSet(str(root), X[:n], y[:n], test, n_axes=3, affine=grid.affine)
+    X = np.empty((n, *channels, *grid.shape), dtype)
+    for k, file in enumerate(tracked(files, n, "reading volumes")):
+        values = _read_values(file, forms[k])
+        check_finite(str(file), values)
+        X[k] = values if resize is None else _place(values, forms[k].grid, grid)
+    return split_off_test(root, X, y, n_train, n_axes=3, affine=grid.affine)
 
 
 # -- headers
@@ -198,24 +194,20 @@ def _read_form(file: Path) -> VolumeForm:
 
 def _split_axes(file: Path, shape: tuple[int, ...]) -> tuple[tuple[int, int, int], int]:
     """Voxels along three axes, and number of channels."""
-    sizes = shape
-    while len(sizes) > 3 and sizes[-1] == 1:
-        sizes = sizes[:-1]
-    if len(sizes) == 5 and sizes[3] == 1:  # vectors: the fifth axis holds components
-        sizes = (*sizes[:3], sizes[4])
-    if len(sizes) < 3:
+    if len(shape) < 3:
         raise ValueError(
             f"`{file}` must have three axes, got shape {shape}. Save single slices as images, such "
             "as PNG."
         )
-    if len(sizes) > 4 or min(sizes) < 1 or (sizes[3:] or (1,))[0] > MAX_CHANNELS:
+    x, y, z, *rest = shape
+    channels = [n for n in rest if n != 1] or [1]  # components of vectors are on the fifth axis
+    if len(channels) > 1 or min(shape) < 1 or channels[0] > MAX_CHANNELS:
         raise ValueError(
             f"`{file}` must have three axes, or a fourth of at most {MAX_CHANNELS} channels, got "
             f"shape {shape}. Split a time series into volumes, with "
             "`nibabel.funcs.four_to_three`, and give each its file."
         )
-    x, y, z, *channels = sizes
-    return (x, y, z), (channels or [1])[0]
+    return (x, y, z), channels[0]
 
 
 def _orient(grid: VoxelGrid) -> VoxelGrid:

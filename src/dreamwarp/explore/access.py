@@ -55,9 +55,6 @@ class Guard:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle a request."""
-        if scope["type"] == "lifespan":
-            await self.app(scope, receive, send)
-            return
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
@@ -127,14 +124,10 @@ async def _read_body(request: Request) -> bytes:
 
 def _replay(body: bytes, receive: Any) -> Any:
     """Return a receive channel that yields the body once, then further messages."""
-    is_given = False
+    whole = iter([{"type": "http.request", "body": body, "more_body": False}])
 
     async def replay() -> Any:
-        nonlocal is_given
-        if is_given:
-            return await receive()
-        is_given = True
-        return {"type": "http.request", "body": body, "more_body": False}
+        return next(whole, None) or await receive()
 
     return replay
 

@@ -254,35 +254,27 @@ class Scene:
         """Python code that makes the warped sample."""
         n = max((k + 1 for k, value in enumerate(coefficients) if value), default=1)
         used = [round(float(value), 6) for value in (coefficients or [0.0])[:n]]
-        return "\n".join(
-            [
-                *self._load_code(),
-                f"components = model.components({self.kind.labels[code]!r})",
-                f"deviations = {used}",
-                "steps = components.directions * components.standard_deviations",
-                f"theta = {strength!r} * (deviations @ steps.T[:{n}])",
-                *self.kind.warp_code(name if isinstance(name, int) else None, view),
-            ]
+        return self._code(
+            f"components = model.components({self.kind.labels[code]!r})",
+            f"deviations = {used}",
+            "steps = components.directions * components.standard_deviations",
+            f"theta = {strength!r} * (deviations @ steps.T[:{n}])",
+            *self.kind.warp_code(name if isinstance(name, int) else None, view),
         )
 
     def align_code(self, source: int, target: int, view: View = MIDDLE) -> str:
         """Python code that aligns the pair."""
-        return "\n".join(
-            [
-                *self._load_code(),
-                f"prior = dw.SmoothPrior(model.space, displacement={self._prior.displacement}, "
-                f"length={self._prior.length})",
-                *self.kind.align_code(source, target, view),
-            ]
+        return self._code(
+            f"prior = dw.SmoothPrior(model.space, displacement={self._prior.displacement}, "
+            f"length={self._prior.length})",
+            *self.kind.align_code(source, target, view),
         )
 
-    def _load_code(self) -> list[str]:
-        return [
-            "import dreamwarp as dw",
-            "",
-            f"model = dw.WarpModel.load({self.model_name!r})",
-            self.kind.load_code(self.data_name, self.load_options),
-        ]
+    def _code(self, *lines: str) -> str:
+        """Python code that loads the model and the data, then ``lines``."""
+        model = f"model = dw.WarpModel.load({self.model_name!r})"
+        data = self.kind.load_code(self.data_name, self.load_options)
+        return "\n".join(["import dreamwarp as dw", "", model, data, *lines])
 
 
 def check_index(name: str, value: int, n: int, what: str) -> None:

@@ -108,9 +108,12 @@ class AlignRequest(_Request):
 
 def create_app(scene: Scene) -> FastAPI:
     """Make the application, without access control."""
-    app = FastAPI(title="dreamwarp explore", docs_url=None, redoc_url=None)
+    explained = (HTTPException, RequestValidationError, ValueError, Exception)
+    app = FastAPI(
+        title="dreamwarp explore", docs_url=None, redoc_url=None,
+        exception_handlers=dict.fromkeys(explained, _explain),
+    )  # fmt: skip
     _serve_files(app)
-    _explain_errors(app)
 
     @app.get("/api/model")
     def model() -> dict[str, Any]:
@@ -170,27 +173,18 @@ def _serve_files(app: FastAPI) -> None:
         app.router.routes.append(Route(path, answer, methods=["GET"]))
 
 
-def _explain_errors(app: FastAPI) -> None:
-    """Answer every error with one sentence."""
-
-    @app.exception_handler(RequestValidationError)
-    def wrong(request: Request, error: RequestValidationError) -> JSONResponse:
+async def _explain(request: Request, error: Exception) -> JSONResponse:
+    """Answer any error with one sentence."""
+    if isinstance(error, HTTPException):
+        return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
+    if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part != "body")
         return JSONResponse({"error": f"`{place or 'request'}`: {first['msg']}."[:500]}, 422)
-
-    @app.exception_handler(ValueError)
-    def refused(request: Request, error: ValueError) -> JSONResponse:
+    if isinstance(error, ValueError):
         return JSONResponse({"error": str(error)}, 422)
-
-    @app.exception_handler(HTTPException)
-    def other(request: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse({"error": str(error.detail)}, error.status_code, error.headers)
-
-    @app.exception_handler(Exception)
-    def broken(request: Request, error: Exception) -> JSONResponse:
-        logging.getLogger("dreamwarp.explore").exception("a request failed")
-        return JSONResponse({"error": "internal error: see the terminal."}, 500)
+    logging.getLogger("dreamwarp.explore").exception("a request failed", exc_info=error)
+    return JSONResponse({"error": "internal error: see the terminal."}, 500)
 
 
 # -- serving

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from dreamwarp.core.samples import check_finite
+from dreamwarp.core.samples import as_array, check_finite
 from dreamwarp.data.numpy_files import decode_npy
 from dreamwarp.data.volumes import read_volume
 
@@ -98,7 +98,8 @@ def read_uploaded_volume(content: bytes, n_channels: int) -> Array:
     """Read a .npy or NIfTI volume as float32, (n_channels, x, y, z)."""
     check_length(content)
     try:
-        values = _read_npy(content) if content.startswith(NPY) else _read_nifti(content)
+        values = decode_npy("it", content) if content.startswith(NPY) else _read_nifti(content)
+        values = np.asarray(as_array("it", values), np.float32)
     except ImportError as error:  # no nibabel
         raise ValueError(str(error)) from error
     except UNREADABLE as error:
@@ -119,20 +120,13 @@ def read_uploaded_volume(content: bytes, n_channels: int) -> Array:
     return np.ascontiguousarray(values)
 
 
-def _read_npy(content: bytes) -> Array:
-    values = decode_npy("the file", content)
-    if values.dtype.kind not in "biuf":
-        raise ValueError("the values are not real numbers")
-    return np.asarray(values, np.float32)
-
-
 def _read_nifti(content: bytes) -> Array:
     # The reader checks declared sizes, and takes files only.
     with tempfile.TemporaryDirectory() as folder:
         packed = ".nii.gz" if content.startswith(GZIP) else ".nii"
         file = Path(folder) / f"volume{packed}"
         file.write_bytes(content)
-        return np.asarray(read_volume(file)[0], np.float32)
+        return read_volume(file)[0]
 
 
 def check_length(content: bytes) -> None:

@@ -124,7 +124,10 @@ def generate(
     with store.claim():
         manifest = _find_manifest(store, new_manifest(source, plan, file_format), resume)
         with _explained(store, manifest):
-            shards = [plan[k] for k in _find_unsound(store, manifest, progress, n_threads)]
+            states = check_all(store, manifest, without_callback(progress), n_threads)
+            shards = [plan[k] for k, state in enumerate(states) if state != "sound"]
+            for shard in shards:
+                manifest.shards[shard.number] = None
             store.sweep()
         n_made = sum(shard.n for shard in shards)
         check_room(store, file_format.count_bytes(n_made), f"{n_made:,} samples")
@@ -288,17 +291,6 @@ def _find_manifest(store: Store, wanted: Manifest, resume: bool) -> Manifest:
         )
     refuse_difference(store, found, wanted)
     return found
-
-
-def _find_unsound(
-    store: Store, manifest: Manifest, progress: ProgressOption, n_threads: int
-) -> list[int]:
-    """Numbers of missing and damaged shards, which are removed from the manifest."""
-    states = check_all(store, manifest, without_callback(progress), n_threads)
-    unsound = [number for number, state in states if state != "sound"]
-    for number in unsound:
-        manifest.shards[number] = None
-    return unsound
 
 
 # -- checks

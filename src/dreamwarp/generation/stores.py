@@ -81,10 +81,6 @@ class LocalStore:
 
     def names(self) -> list[str]:
         """Names at the first level, without leftovers of killed runs."""
-        if not self.folder.exists():
-            return []
-        if not self.folder.is_dir():
-            raise NotADirectoryError(f"`{self.title}` must be a folder, got a file.")
         return [name for name in sorted(os.listdir(self.folder)) if not LEFTOVER.fullmatch(name)]
 
     @contextmanager

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from dreamwarp.core import compiled
-from dreamwarp.core.progress import ProgressOption, track
+from dreamwarp.core.progress import ProgressOption, tracked
 from dreamwarp.generation.manifest import Manifest, read_manifest
 from dreamwarp.generation.stores import Store, open_store
 
@@ -36,32 +36,28 @@ def verify(
     manifest = read_manifest(store)
     states = check_all(store, manifest, progress, n_threads)
     missing, damaged = (
-        [number for number, state in states if state == kind] for kind in ("missing", "damaged")
+        [number for number, state in enumerate(states) if state == kind]
+        for kind in ("missing", "damaged")
     )
     return Verification(manifest, missing, damaged)
 
 
 def check_all(
     store: Store, manifest: Manifest, progress: ProgressOption, n_threads: int | None
-) -> list[tuple[int, str]]:
-    """Number of every shard, and ``"sound"``, ``"missing"`` or ``"damaged"``."""
+) -> list[str]:
+    """``"sound"``, ``"missing"`` or ``"damaged"`` for every shard."""
     file_format, plan = manifest.format, manifest.plan
 
-    def check(number: int) -> tuple[int, str]:
-        shard, digests = plan[number], manifest.shards[number]
+    def check(number: int) -> str:
+        digests = manifest.shards[number]
         if digests is None:
-            return number, "missing"
+            return "missing"
         try:
-            is_same = file_format.digests(store, shard) == digests
-            return number, "sound" if is_same else "damaged"
+            return "sound" if file_format.digests(store, plan[number]) == digests else "damaged"
         except FileNotFoundError:
-            return number, "missing"
+            return "missing"
         except ValueError:
-            return number, "damaged"
+            return "damaged"
 
-    states = []
-    with track(len(plan), "verifying", progress) as advance:
-        for state in compiled.map_ahead(check, range(len(plan)), compiled.thread_count(n_threads)):
-            states.append(state)
-            advance(1)
-    return states
+    states = compiled.map_ahead(check, range(len(plan)), compiled.thread_count(n_threads))
+    return list(tracked(states, len(plan), "verifying", progress))

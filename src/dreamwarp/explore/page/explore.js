@@ -11,6 +11,14 @@ let model = null, kind = null;
 window.dreamwarp = { state, shown };
 
 const $ = (name) => document.getElementById(name);
+
+function make(tag, attributes, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+  element.append(...children);
+  return element;
+}
+
 // What of the samples is asked for: of volumes, a slice.
 const view = () => ({ axis: state.axis, place: state.place });
 
@@ -58,13 +66,7 @@ function latest(task) {
 
 // The canvases of a picture, one over the other.
 function layers(frame) {
-  if (!frame.firstChild) {
-    const below = document.createElement("canvas"), over = document.createElement("canvas");
-    below.className = kind.canvasClass;
-    below.setAttribute("role", "img");
-    over.className = "over";
-    frame.append(below, over);
-  }
+  if (!frame.firstChild) frame.append(make("canvas", { class: kind.canvasClass, role: "img" }), make("canvas", { class: "over" }));
   return { below: frame.children[0], over: frame.children[1] };
 }
 
@@ -129,12 +131,8 @@ function fillMembers(box, answer, onChoose) {
   box.replaceChildren();
   if (!answer.images) return;
   const drawn = kind.unpackAll(answer.images).map((sample, k) => {
-    const button = document.createElement("button"), canvas = document.createElement("canvas");
-    const member = answer.first + k;
-    canvas.className = kind.canvasClass;
-    button.dataset.member = member;
-    button.setAttribute("aria-label", `Sample ${member}`);
-    button.append(canvas);
+    const member = answer.first + k, canvas = make("canvas", { class: kind.canvasClass });
+    const button = make("button", { "data-member": member, "aria-label": `Sample ${member}` }, canvas);
     box.append(button);
     button.addEventListener("click", () => onChoose(member));
     return [canvas, sample];
@@ -160,21 +158,14 @@ function makeSliders() {
 }
 
 function makeSlider(k, share) {
-  const row = document.createElement("div");
-  row.className = "slider";
-  const label = document.createElement("label"), input = document.createElement("input");
-  const value = document.createElement("output"), sway = document.createElement("button");
-  label.textContent = `PC ${k + 1} · ${(100 * share).toFixed(share < 0.095 ? 1 : 0)} %`;
-  label.htmlFor = input.id = `component-${k + 1}`;
-  Object.assign(input, { type: "range", min: -LIMIT, max: LIMIT, step: 0.05, value: 0 });
-  sway.textContent = "▸";
-  sway.setAttribute("aria-label", `Sway component ${k + 1}`);
-  sway.setAttribute("aria-pressed", "false");
+  const id = `component-${k + 1}`;
+  const label = make("label", { for: id }, `PC ${k + 1} · ${(100 * share).toFixed(share < 0.095 ? 1 : 0)} %`);
+  const input = make("input", { id, type: "range", min: -LIMIT, max: LIMIT, step: 0.05, value: 0 });
+  const sway = make("button", { "aria-label": `Sway component ${k + 1}`, "aria-pressed": false }, "▸");
   input.addEventListener("input", () => { stop(); set(k, Number(input.value)); update(); });
   input.addEventListener("dblclick", () => { set(k, 0); update(); });
   sway.addEventListener("click", () => toggleSway(k, sway));
-  row.append(label, input, value, sway);
-  return row;
+  return make("div", { class: "slider" }, label, input, make("output", {}), sway);
 }
 
 function set(k, value) {
@@ -253,14 +244,9 @@ const updateMosaic = latest(async () => {
   const answer = await ask("/api/mosaic", { class_number, n: 40, strength: state.strength, seed: state.seed, ...view() });
   shown.mosaic = kind.unpackAll(answer.images);
   const boxes = shown.mosaic.map((sample, k) => {
-    const figure = document.createElement("figure"), canvas = document.createElement("canvas");
-    const caption = document.createElement("figcaption");
-    canvas.className = kind.canvasClass;
-    canvas.setAttribute("role", "img");
-    canvas.setAttribute("aria-label", `A new sample of class ${answer.labels[k]}`);
-    caption.textContent = answer.labels[k];
-    figure.append(canvas, caption);
-    return [figure, canvas, sample];
+    const label = answer.labels[k];
+    const canvas = make("canvas", { class: kind.canvasClass, role: "img", "aria-label": `A new sample of class ${label}` });
+    return [make("figure", {}, canvas, make("figcaption", {}, label)), canvas, sample];
   });
   $("mosaic").replaceChildren(...boxes.map(([figure]) => figure));
   boxes.forEach(([, canvas, sample]) => kind.draw(canvas, sample));
@@ -341,9 +327,7 @@ async function download() {
 }
 
 function save(blob, name) {
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(blob);
-  link.download = name;
+  const link = make("a", { href: URL.createObjectURL(blob), download: name });
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
@@ -362,13 +346,19 @@ async function copy(button, text) {
 
 // -- slices
 
-// Shows another slice of everything.
-const updateSlice = latest(async () => {
+// After another slice or class was chosen.
+async function updateAll() {
   await Promise.all([loadMembers(), loadOriginal()]);
   await update();
+  await updateView();
+}
+
+async function updateView() {
   if (state.view === "mosaic") updateMosaic();
   if (state.view === "align") { await loadPairMembers(); await updatePair(); }
-});
+}
+
+const updateSlice = latest(updateAll);
 
 function chooseSlice(axis, number) {
   const n = model.shape[1 + axis];
@@ -402,8 +392,7 @@ function show(view) {
   $("sample-part").hidden = view !== "warp";
   $("strength-part").hidden = view === "align";
   if (view === "warp") drawWarp();
-  if (view === "mosaic") updateMosaic();
-  if (view === "align") guarded(async () => { await loadPairMembers(); await updatePair(); })();
+  guarded(updateView)();
 }
 
 async function chooseClass(number) {
@@ -418,18 +407,12 @@ async function chooseClass(number) {
   });
   makeSliders();
   if (!state.upload) state.sample = typical;
-  await Promise.all([loadMembers(), loadOriginal()]);
-  await update();
-  if (state.view === "mosaic") updateMosaic();
-  if (state.view === "align") { await loadPairMembers(); await updatePair(); }
+  await updateAll();
 }
 
 function makeClasses() {
   $("classes").replaceChildren(...model.classes.map(({ label, count }, number) => {
-    const button = document.createElement("button");
-    button.textContent = label;
-    button.title = `${count} samples`;
-    button.setAttribute("role", "radio");
+    const button = make("button", { role: "radio", title: `${count} samples` }, label);
     button.addEventListener("click", () => { stop(); guarded(chooseClass)(number); });
     return button;
   }));

@@ -25,6 +25,7 @@ class ShardFormat(ABC):
     """
 
     name: ClassVar[str]
+    stem: ClassVar[str] = "shard"  # of the names of files
     suffix: ClassVar[str]
     is_plain: ClassVar[bool] = False  # whether values and labels take their size in memory
 
@@ -49,7 +50,7 @@ class ShardFormat(ABC):
 
     def names(self, shard: Shard) -> tuple[str, ...]:
         """Names of the files whose hashes identify the shard."""
-        return (f"shard-{shard.number:05d}.{self.suffix}",)
+        return (f"{self.stem}-{shard.number:05d}.{self.suffix}",)
 
     @abstractmethod
     def encode(self, first: int, X: NDArray[Any], y: NDArray[Any]) -> Any:

@@ -45,7 +45,7 @@ class FolderFormat(ShardFormat):
     the format of ``sha256sum --check``; listings are written after the images.
     """
 
-    name = "folder"
+    name, stem, suffix = "folder", "listing", "txt"
     ending: ClassVar[str] = ".png"
 
     @classmethod
@@ -82,10 +82,6 @@ class FolderFormat(ShardFormat):
     @cached_property
     def _folders(self) -> set[str]:
         return {str(label) for label in self.form.labels}
-
-    def names(self, shard: Shard) -> tuple[str, ...]:
-        """Name of the listing."""
-        return (f"listing-{shard.number:05d}.txt",)
 
     def encode_files(self, X: NDArray[Any]) -> Iterable[bytes]:
         """Contents of the files of samples."""
