@@ -64,9 +64,9 @@ def make_transforms(seed: int, *, peers: bool = True) -> dict[str, Callable[[Any
     theta = draw_theta(space, 200, STRENGTHS["natural"], pixel_centers((28, 28)), seed=seed)
     # A little shrinkage: a singular covariance has no one factor, and draws depend on rounding.
     model = WarpModel.fit(space, {0: theta.astype(np.float64)}, shrinkage=1e-3, pooling=0.0)
-    transforms: dict[str, Callable[[Any], Any]] = {
-        "dreamwarp": LearnedWarp(model, strength=1.0, spectrum_power=1.0)
-    }
+    # Warps as they were fitted, and no overshoot at the edges of the rectangle.
+    ours = LearnedWarp(model, strength=1.0, spectrum_power=1.0, interpolation="linear")
+    transforms: dict[str, Callable[[Any], Any]] = {"dreamwarp": ours}
     if peers:
         for name, (alpha, sigma) in ELASTIC.items():
             transforms[name] = v2.ElasticTransform(alpha=alpha, sigma=sigma)
