@@ -286,7 +286,7 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
             raise ValueError(
                 f"a sample must have one label, or equal labels, got {listed}. Use "
                 'unknown="pool" to give such samples the warps of all classes, labels_getter=None '
-                "to give them to all samples, or a `labels_getter` that finds the label. A data "
+                "to do so for all samples, or a `labels_getter` that finds the label. A data "
                 "set's `transform` gets no labels: use its `transforms` or, if it has none, "
                 "dreamwarp.torch.WarpedDataset; for batches, dreamwarp.torch.LearnedWarp."
             )

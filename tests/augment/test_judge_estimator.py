@@ -207,7 +207,7 @@ def test_one_class_and_few_samples_are_refused() -> None:
     with pytest.raises(ValueError, match="at least two classes"):
         alone.judge(nearest)
     few = dw.Augmenter(cells=(3, 3), strength=1.0, progress=False).fit(X[:5], [0, 0, 0, 0, 1])
-    with pytest.raises(ValueError, match="enough samples to hold some out"):
+    with pytest.raises(ValueError, match="enough samples to learn warps from"):
         few.judge(nearest)
 
 

@@ -54,9 +54,9 @@ def test_labels_come_in_one_form(labels: Any, expected: Any) -> None:
 @pytest.mark.parametrize(
     ("samples", "labels", "message"),
     [
-        (X[:0], Y[:0], r"`digits` must hold samples of shape .* at least one of them, got uint8"),
-        (Y, Y, r"must hold samples of shape"),
-        (X.astype(complex), Y, r"of real numbers, at least one of them, got complex128"),
+        (X[:0], Y[:0], r"`digits` must hold at least one sample .* got uint8"),
+        (Y, Y, r"must hold at least one sample .* got int64 of shape \(6,\)"),
+        (X.astype(complex), Y, r"sample of real numbers, .* got complex128"),
         (X, Y[:5], r"`digits` must have shape \(6,\).* got \(5,\)"),
         (X, np.eye(6), r"shape \(6,\).* got \(6, 6\).* one-hot labels as"),
         (X, Y + 0.5, r"must hold classes: .* such as 2\.5"),

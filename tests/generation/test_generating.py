@@ -395,7 +395,7 @@ def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
         ({"n": 2**63}, r"samples are numbered below 2\^62"),
         (
             {"n": 10**17, "shard_size": None},
-            r"`shard_size` must be .* for at most 10000 shards, and at most 4294967295, got "
+            r"`shard_size` must be .* 10000 shards for .* samples\) to 4294967295, got "
             r"10000000000000\. Or ask for fewer samples",
         ),
         ({"n": None}, r"give either `n`, samples in all, or `per_class`"),

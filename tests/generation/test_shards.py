@@ -42,7 +42,7 @@ def test_usual_sizes() -> None:
         (0, "`shard_size` must be an integer of at least 1, got 0."),
         (-3, "`shard_size` must be an integer of at least 1, got -3."),
         (2.5, "`shard_size` must be an integer of at least 1, got 2.5."),
-        (9, "`shard_size` must be at least 10 for 100000 samples, for at most 10000 shards, and "),
+        (9, "`shard_size` must be from 10 (at most 10000 shards for 100000 samples) to "),
     ],
 )
 def test_bad_sizes_are_refused(shard_size: int, message: str) -> None:

@@ -171,7 +171,7 @@ def align_pairs(
 def align_quietly(
     space: WarpSpace, sources: ArrayLike, targets: ArrayLike, **options: Any
 ) -> Alignments:
-    """:func:`align_pairs` without progress, and without warnings of single pairs."""
+    """:func:`align_pairs` without a progress bar or RuntimeWarnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
         return align_pairs(space, sources, targets, progress=False, **options)
@@ -241,7 +241,7 @@ def calibrate_problem(
 ) -> Problem:
     """The problem with its similarity calibrated on some of the candidates; see ``align.noise``.
 
-    Without rounds, it is a first guess.
+    ``n_rounds=0``: only the first guess.
     """
     n_most = noise.count_pairs(math.prod(pairs.sources.shape[1:]))
     sources, targets = pairs.take(candidates[spaced(len(candidates), n_most)])

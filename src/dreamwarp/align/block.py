@@ -180,7 +180,7 @@ def _is_fine(shape: tuple[int, ...], cells: tuple[int, ...], per_cell: int) -> b
 def at_resolution(
     problem: Problem, sources: Images, targets: Images, grid: kernels.PixelGrid
 ) -> Posterior:
-    """The posterior of pairs of images (n, channels, *spatial), on a grid as fine or coarser."""
+    """The posterior of pairs of images (n, channels, *spatial), reduced to a grid if needed."""
     n, n_channels, *shape = sources.shape
     if grid.shape != tuple(shape):
         sources, targets = (reduce_images(images, grid.shape) for images in (sources, targets))

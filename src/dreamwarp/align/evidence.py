@@ -68,7 +68,7 @@ class Frame:
     def of(cls, prior: Prior, negligible: float = 0.0, n_least: int = 1) -> Frame:
         """The leading components of a prior, by mean square displacement; at least ``n_least``.
 
-        Leaves out the last ones, up to a fraction ``negligible`` of the mean square displacement.
+        Drops the last ones that together have at most a fraction ``negligible`` of it.
         """
         root, whitener = prior.root, prior.whitener
         with limit_algebra():

@@ -65,12 +65,12 @@ def simplify(
     *,
     alike: NDArray[np.int64] | None = None,
 ) -> NDArray[np.float32]:
-    """Images (n, channels, *spatial) without some of what no warp of the cells explains.
+    """Equalize the brightness of images, and remove detail that warps of the cells can't explain.
 
-    They are smoothed and reduced to ``pixels_per_cell`` pixels per cell and axis if they have more,
-    but to no fewer than ``MIN_PIXELS`` per axis. Before, their brightness is equalized if that
-    makes pairs ``alike`` (n_pairs, 2) of the same class more alike. If ``pixels_per_cell`` is None,
-    images (n, *spatial) or (n, channels, *spatial) are only converted to float32 with channels.
+    First, their brightness is equalized if that makes pairs ``alike`` (n_pairs, 2) of the same
+    class more alike. Then they are smoothed and reduced to at most ``pixels_per_cell`` pixels per
+    cell and axis, but to no fewer than ``MIN_PIXELS`` per axis. If ``pixels_per_cell`` is None,
+    they are only converted. The result is float32, (n, channels, *spatial).
     """
     values = scale_images(space, "X", images)
     if pixels_per_cell is None:
@@ -85,7 +85,7 @@ def simplify(
 
 
 def equalize(images: Images, alike: NDArray[np.int64]) -> Images:
-    """Images (n, channels, *spatial) of equal brightness, if the pairs ``alike`` are then more so.
+    """Scale images to equal brightness if that makes the pairs ``alike`` (n_pairs, 2) more alike.
 
     The background of a channel is the median of its border values. With x the difference from the
     background, the brightness of an image is Σ x² / Σ |x|. For strokes of one value it does not

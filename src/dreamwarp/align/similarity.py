@@ -62,7 +62,7 @@ def squared_error(values: Values, targets: Values) -> Array:
 
 @dataclass(frozen=True)
 class SquaredError:
-    """Independent Gaussian noise of standard deviation σ: -SSD / (2 σ²), the paper's likelihood."""
+    """Independent Gaussian noise of standard deviation σ, as in the paper: -SSD / (2 σ²)."""
 
     sigma: float
 
@@ -227,7 +227,7 @@ class MutualInformation:
         return self.independent * values[0].size * self._inform(values, targets, False)[0]
 
     def derivatives(self, values: Values, targets: Values) -> tuple[Array, Array]:
-        """The curvature is the mean square slope, which is its expected value at the true warp."""
+        """Slopes, and as curvature their mean square, its expected value at the true warp."""
         slopes = self.independent * self._inform(values, targets, True)[1]
         curvature = np.mean(slopes * slopes, axis=1) / self.independent
         self._add_range_slopes(values.reshape(slopes.shape), slopes)
@@ -283,7 +283,7 @@ class Custom:
         return self._call(values, targets)[0]
 
     def derivatives(self, values: Values, targets: Values) -> tuple[Array, Array]:
-        """The curvature is the mean square slope, as for mutual information."""
+        """The function's gradient, and its mean square as curvature, as for mutual information."""
         slopes = self._call(values, targets)[1]
         curvature = np.mean(slopes * slopes, axis=(1, 2), keepdims=True)
         return slopes, np.broadcast_to(curvature, slopes.shape)

@@ -401,7 +401,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         label : optional
             A class. Default: all.
         component : int, optional
-            For ``"components"``: 1 is the largest.
+            For ``"components"``: 1 is the one of largest variance.
         strength : float, optional
             For ``"samples"``.
         seed : int, optional

@@ -121,8 +121,8 @@ def _make_folds(
         folds.append(_Fold(templates, theta, held_out))
     if not folds:
         raise ValueError(
-            f"`X` must have enough samples to hold some out, got {len(codes)} of {len(classes)} "
-            "classes: the others have too few pairs to learn warps from. Fit the augmenter to more."
+            "`X` must have enough samples to learn warps from after some are held out, got "
+            f"{len(codes)} of {len(classes)} classes. Fit the augmenter to more samples."
         )
     return folds
 

@@ -84,7 +84,7 @@ class Settings:
 
     @property
     def resolution(self) -> int | None:
-        """Pixels per cell and axis at which samples are aligned; None: as they are."""
+        """Pixels per cell and axis to which samples are reduced; None: not reduced."""
         if self.pixels_per_cell != "auto":
             return self.pixels_per_cell
         return PIXELS_PER_CELL if self.method == "eb" else None

@@ -53,7 +53,7 @@ class Race:
         self.stopped: dict[float, Array] = {}  # (n,), smoothed errors; see ``stop``
 
     def stop(self, strength: float, best: float) -> None:
-        """Drop a strength; expect the final error of the best plus their last difference."""
+        """Drop a strength; estimate its final error as the best one plus their last difference."""
         mine, final = self.found[strength], self.found[best][-1].smooth
         difference = mine[-1].smooth - self.found[best][len(mine) - 1].smooth
         # If later rounds hold out more samples, only the mean of the final errors applies.

@@ -176,7 +176,8 @@ class SampleSource:
     ) -> SampleSource:
         """A copy with other options.
 
-        A model must have the same classes and samples, and brings its recommended strength.
+        ``model`` must be fitted to the same samples. Its recommended strength replaces the current
+        one unless ``strength`` is given.
         """
         other = copy.copy(self)
         if model is not None:

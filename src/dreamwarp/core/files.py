@@ -113,7 +113,7 @@ def make_folder(folder: Path) -> None:
 
 
 def refuse_address(path: str | os.PathLike[str]) -> None:
-    """Raise if a path is a URL: it would name a local folder, such as ``s3:``."""
+    """Raise if a path is a URL, which would make a local folder such as ``s3:``."""
     if ADDRESS.match(os.fspath(path)):
         raise ValueError(
             f"`{path}` must be a path on this machine, got an address. Write to a local folder, "

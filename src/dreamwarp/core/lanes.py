@@ -1,9 +1,9 @@
 """Vectorised work on many points, stored in one array.
 
-The fast flow processes ``LANES`` points at a time. They are rows of one flat float32 array:
-quantity q of lane i is ``work[q * LANES + i]``. With one array and constant offsets the compiler
-can prove that rows do not overlap, and vectorises every loop over lanes. ``read`` and ``write``
-omit the check for negative indices, which would prevent that.
+The fast flow processes ``LANES`` points at a time. Each quantity is a row of one flat float32
+array: quantity q of lane i is ``work[q * LANES + i]``. With one array and constant offsets the
+compiler can prove that rows do not overlap, and vectorises every loop over lanes. ``read`` and
+``write`` omit the check for negative indices, which would prevent vectorisation.
 
 Two operations the compiler can't vectorise are written out here. ``transpose_rows`` looks up each
 lane's affine map: it loads eight rows of eight numbers and transposes them in registers, several

@@ -86,9 +86,9 @@ def warn_of_fine_cells(shape: Sequence[int], cells: Sequence[int]) -> None:
     if any(n < k for n, k in zip(spatial, cells, strict=True)):
         size, asked = (" x ".join(map(str, sizes)) for sizes in (spatial, cells))
         warn_user(
-            f"samples of {size} pixels have fewer pixels than the {asked} cells along an axis: "
-            "warps finer than a pixel are slow and can't be learned. Use fewer `cells`, with "
-            "several pixels each.",
+            f"samples of {size} pixels have fewer pixels than cells ({asked}) along an axis: warps "
+            "finer than a pixel are slow and can't be learned. Use fewer `cells`, each of several "
+            "pixels.",
             UserWarning,
         )
 

@@ -111,8 +111,8 @@ def check_part(name: str, X: Samples, y: ArrayLike) -> Labels:
     """Return the labels (n,) of samples (n, ...); raise if either is invalid."""
     if X.ndim < 2 or X.size == 0 or X.dtype.kind not in "buif":
         raise ValueError(
-            f"`{name}` must hold samples of shape (n, *spatial) or (n, channels, *spatial), of "
-            f"real numbers, at least one of them, got {X.dtype} of shape {X.shape}."
+            f"`{name}` must hold at least one sample of real numbers, with shape (n, *spatial) or "
+            f"(n, channels, *spatial), got {X.dtype} of shape {X.shape}."
         )
     labels = as_labels(y, len(X), f"labels of `{name}`")
     # Most file formats have no booleans.

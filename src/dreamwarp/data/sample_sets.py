@@ -166,12 +166,12 @@ def check_record(title: object, record: Any) -> tuple[dict[str, Any], Any]:
         raise malformed(title, str(error)) from None
     shards = record.get("shards")
     if record.get("sha256", sha256 := hash_content(settings, shards)) != sha256:
-        raise malformed(title, "it has been changed since it was written")
+        raise malformed(title, "its contents do not match its SHA-256 hash")
     return settings, shards
 
 
 def hash_content(settings: dict[str, Any], shards: Any) -> str:
-    """SHA-256 of what a manifest says, which it also holds; older manifests do not."""
+    """SHA-256 of settings and shards. Manifests contain it, except older ones."""
     return hashlib.sha256(json.dumps([settings, shards], sort_keys=True).encode()).hexdigest()
 
 

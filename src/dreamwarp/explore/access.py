@@ -49,7 +49,9 @@ class Guard:
 
     def __init__(self, app: Any, hosts: Iterable[str] | None, token: str | None = None) -> None:
         if hosts is None and token is None:
-            raise ValueError("`token` must be given without `hosts`.")
+            raise ValueError(
+                "`token` must be given if `hosts` is None, got None. Give a token, or `hosts`."
+            )
         self.app, self.token = app, token
         self.hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
 

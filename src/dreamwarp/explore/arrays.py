@@ -126,7 +126,7 @@ class Arrays:
     def make(self, code: int | None, n: int, strength: float, seed: int) -> tuple[list[Any], Array]:
         """New samples of a class, or of all classes in turn, and their labels.
 
-        Fewer than ``n`` if they have more than ``MAX_VALUES`` values.
+        Fewer than ``n`` if ``n`` would have more than ``MAX_VALUES`` values.
         """
         n = min(n, max(1, MAX_VALUES // self.subject.sample(0).size))
         source = self.subject.source.with_options(key=seed, strength=strength)

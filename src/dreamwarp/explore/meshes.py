@@ -104,7 +104,7 @@ class Meshes:
         return [Surface.of(made, k) for k in range(n)], made.y
 
     def align(self, source: int, target: int, prior: SmoothPrior) -> PointAlignments:
-        """Align a shape to another, by points that correspond or by the Chamfer distance."""
+        """Align a shape to another, matched by index or by the Chamfer distance."""
         ends = ([Surface.of(self.shapes, end).points] for end in (source, target))
         return align_points(
             self.model.space, *ends, prior=prior, sigma=self.sigma, match=self.match,

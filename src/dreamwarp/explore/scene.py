@@ -135,7 +135,7 @@ class Scene:
     # -- uploads
 
     def add_upload(self, content: bytes) -> str:
-        """Read an uploaded file; return an unguessable name of the sample."""
+        """Read an uploaded file; return a random name for the sample, which can't be guessed."""
         sample, name = self.kind.read_upload(content), secrets.token_urlsafe(12)
         with self._uploading:
             self._uploads[name] = sample
@@ -148,7 +148,7 @@ class Scene:
         if isinstance(name, int):
             return self.kind.sample(name)
         if name not in self._uploads:
-            raise ValueError("`sample` is an upload that is unknown or has expired. Drop it again.")
+            raise ValueError("`sample` is an unknown or expired upload. Upload it again.")
         return self._uploads[name]
 
     def show_sample(self, name: int | str, view: View = MIDDLE) -> dict[str, Any]:

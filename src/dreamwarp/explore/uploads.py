@@ -113,8 +113,8 @@ def read_uploaded_volume(content: bytes, n_channels: int) -> Array:
         raise ValueError(f"a volume must have shape {wanted}, got {values.shape}.")
     if min(values.shape[1:]) < 2 or values[0].size > MAX_VOXELS:
         raise ValueError(
-            f"a volume must have at least 2 voxels along every axis and {MAX_VOXELS:,} in all, got "
-            f"shape {values.shape[1:]}."
+            "a volume must have at least 2 voxels along every axis and at most "
+            f"{MAX_VOXELS:,} in all, got shape {values.shape[1:]}."
         )
     check_finite("volume", values, at_most=MOST)
     return np.ascontiguousarray(values)

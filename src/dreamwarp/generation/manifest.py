@@ -144,6 +144,6 @@ def _check_shards(title: str, manifest: Manifest) -> None:
             continue
         names = set(file_format.names(plan[number]))
         if not isinstance(digests, dict) or set(digests) != names:
-            raise malformed(title, f"its shard {number} must have {', '.join(sorted(names))}")
+            raise malformed(title, f"its shard {number} must list {', '.join(sorted(names))}")
         if not all(is_hash(sha256) for sha256 in digests.values()):
-            raise malformed(title, f"its shard {number} must have SHA-256 hashes")
+            raise malformed(title, f"its shard {number} must list SHA-256 hashes")

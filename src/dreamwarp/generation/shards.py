@@ -60,7 +60,7 @@ def make_plan(first: int, n: int, shard_size: int | None, form: SampleForm) -> P
     plan = Plan(first, n, check_integer("shard_size", shard_size, 1))
     if len(plan) > MAX_SHARDS or plan[0].n > MAX_SHARD_SAMPLES:
         raise ValueError(
-            f"`shard_size` must be at least {fewest} for {n} samples, for at most {MAX_SHARDS} "
-            f"shards, and at most {MAX_SHARD_SAMPLES}, got {shard_size}. Or ask for fewer samples."
+            f"`shard_size` must be from {fewest} (at most {MAX_SHARDS} shards for {n} samples) to "
+            f"{MAX_SHARD_SAMPLES}, got {shard_size}. Or ask for fewer samples."
         )
     return plan

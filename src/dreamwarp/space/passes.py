@@ -88,7 +88,7 @@ def layout(cells):
 
 @lane_kernel
 def fetch(cells, table, rows, target, work):
-    """Copy a table row for every lane to the rows from ``target`` on."""
+    """Load the table row of every lane into the rows of ``work`` from ``target`` on."""
     for lane in range(0, LANES, ROW):
         transpose_rows(table, rows, lane, work, target * LANES)
         if len(cells) == 3:
@@ -247,7 +247,7 @@ def approach_face(cells, work):
 
 @lane_kernel
 def land(cells, work):
-    """End the step at the crossing time, and set the face reached, or -1."""
+    """End the step at the crossing time; store the face reached, or -1 if none is."""
     at = layout(cells)
     for i in range(LANES):
         t = read(work, at.crossing, i)

@@ -366,7 +366,7 @@ class Pixels(NamedTuple):
 
 
 def _divide_pixels(space: WarpSpace, spatial: tuple[int, ...]) -> Iterator[Pixels]:
-    """All pixels of a sample, in blocks that bound the memory for large samples."""
+    """All pixels of a sample; in blocks if they are many, to limit memory."""
     n_pixels = math.prod(spatial)
     if n_pixels <= KEPT_POINTS:
         yield _locate_pixels(space, spatial)

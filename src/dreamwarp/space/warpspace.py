@@ -396,7 +396,10 @@ class WarpSpace:
             )
         largest = max(values.max(initial=0.0), -values.min(initial=0.0))
         if largest > MAX_THETA:
-            raise ValueError(f"`theta` must stay below {MAX_THETA:g} in size, got {largest:g}.")
+            raise ValueError(
+                f"`theta` must have absolute values up to {MAX_THETA:g}, got {largest:g}. "
+                "Scale it down."
+            )
         return np.atleast_2d(values), values.ndim == 1
 
     def _check_points(self, points: ArrayLike) -> Array:

@@ -2,19 +2,21 @@
 
 For each fold and strength, a network is trained on the other folds, with a new warp each time a
 sample is used, and predicts the unwarped held-out samples. All strengths share initial weights,
-batches, dropout and, up to the factor, warps, so that only the strength differs. Predictions use a
-running mean of the weights, which replaces learning-rate decay at any number of steps.
+batches, dropout and the draws of warps, which are scaled, so that only the strength differs.
+Predictions use a running mean of the weights, which has the effect of learning-rate decay after any
+number of steps.
 
-The error is 1 - p, where p is the predicted probability of the true class at the best temperature
-for the held-out samples of the fold. It is smoother than 0 or 1, bounded unlike the likelihood, and
-does not reward warps that only make a network less confident.
+The error is 1 - p, where p is the predicted probability of the true class, at the temperature of
+highest likelihood on the held-out samples of the fold. Unlike the 0-1 error it is smooth, unlike
+the negative log-likelihood it is bounded, and warps that only make a network less confident do not
+lower it.
 
-Strengths race: all are trained for a quarter of the steps. Errors fall roughly as a power of the
-number of steps, and keep falling longer for stronger warps. So the final error of a strength is
+All strengths are trained for a quarter of the steps. Errors fall roughly as a power of the number
+of steps, and keep falling longer for stronger warps, so the final error of a strength is
 extrapolated from its last two errors. Strengths expected to end two standard errors of paired
 differences above the best are stopped, and so are the worst if too many remain. If the best is the
-weakest or strongest, further strengths join. ``dreamwarp.augment.verdict`` makes the choice and the
-verdict; strengths that were stopped may be chosen.
+weakest or strongest, further strengths join. ``dreamwarp.augment.verdict`` chooses the strength and
+gives the verdict; strengths that were stopped may be chosen.
 
 Samples get the warps of their class, as in ``LearnedWarp``. The model is given, so it has been
 fitted to the held-out samples too.

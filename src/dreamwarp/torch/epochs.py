@@ -28,7 +28,7 @@ class SharedEpoch:
     """The current epoch, shared by all processes.
 
     A sample number repeated within an epoch gets the same warp again. To warn of that, numbers
-    are stored until the next :meth:`set`, at most ``N_REMEMBERED``. This changes no draw.
+    are stored until the next :meth:`set`, at most ``N_REMEMBERED``. Draws do not depend on it.
     """
 
     def __init__(self, epoch: int) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 # Advice when an index is repeated in an epoch.
 REPEATS = (
-    "Call set_epoch(epoch) before each epoch. With a sampler that draws with replacement use "
+    "Call set_epoch(epoch) before each epoch. With a sampler that draws with replacement, use "
     "dreamwarp.torch.LearnedWarp on batches, which draws a new warp for every image."
 )
 

@@ -89,7 +89,7 @@ class ShardFormat(ABC):
 
 
 def find_untext(form: SampleForm) -> str | None:
-    """A fault if any label contains a lone surrogate, which UTF-8 can't encode."""
+    """The fault if a label contains a lone surrogate, which UTF-8 can't encode; else None."""
     for label in form.labels:
         if isinstance(label, str) and any("\ud800" <= letter <= "\udfff" for letter in label):
             return f"holds labels that are Unicode text, got {label!r}"

@@ -37,7 +37,7 @@ class IdxFormat(ShardFormat):
 
     @property
     def label_type(self) -> np.dtype[Any]:
-        """The format has no integers of 64 bits."""
+        """Dtype of stored labels: int32 if the usual one is not a type of the format."""
         smallest = super().label_type
         return smallest if smallest in CODES else np.dtype(np.int32)
 
