@@ -104,7 +104,7 @@ def split_by_class(pairs: Pairs, pair_codes: Integers, classes: list[Label]) -> 
     }
 
 
-def check_number(n_pairs: int, kind: str) -> None:
+def check_pair_count(n_pairs: int, kind: str) -> None:
     """Raise if there are too few pairs to learn from."""
     if n_pairs < MIN_PAIRS:
         raise ValueError(
