@@ -216,10 +216,10 @@ def _align_all(
 ) -> Alignments:
     """Align all pairs, block by block; posterior draws are returned if ``keep``."""
     n_threads = thread_count(n_threads)
-    blocks = split_pairs(len(pairs), problem.coordinates.dim, 1 if client else n_threads)
+    blocks = split_pairs(len(pairs), problem.coordinates.dim, n_threads if client is None else 1)
     stop = threading.Event()
     found = map_blocks(
-        align_block if client else partial(align_block, stop=stop), (problem, pairs),
+        partial(align_block, stop=stop) if client is None else align_block, (problem, pairs),
         [(block, keep) for block in blocks], advance=advance, n_threads=n_threads, client=client,
         stop=stop,
     )  # fmt: skip
@@ -248,18 +248,15 @@ def calibrate_problem(
     if not len(sources):
         return problem
     similarity = noise.first_guess(problem.similarity, sources, targets)
-    cells = problem.coordinates.space.cells
-    grids = coarse_enough(problem.grids, cells, MAX_PER_CELL_FOR_NOISE)
+    space, chosen = problem.coordinates.space, PairedImages.in_order(sources, targets)
+    grids = coarse_enough(problem.grids, space.cells, MAX_PER_CELL_FOR_NOISE)
+    trial = replace(problem, method="map", grids=grids, tolerance=LEARNING_TOLERANCE)
     shown = without_callback(progress)
     with track(n_rounds * len(sources), "estimating noise", shown) as advance:
         for _ in range(n_rounds):
-            trial = replace(
-                problem, method="map", similarity=similarity, grids=grids,
-                tolerance=LEARNING_TOLERANCE,
-            )  # fmt: skip
-            chosen = PairedImages.in_order(sources, targets)
+            trial = replace(trial, similarity=similarity)
             theta = _align_all(trial, chosen, advance, n_threads).theta
-            warped = Warp(problem.coordinates.space, theta).image(sources, n_threads=n_threads)
+            warped = Warp(space, theta).image(sources, n_threads=n_threads)
             similarity = noise.calibrate(similarity, warped, sources, targets)
     return replace(problem, similarity=similarity)
 

@@ -260,9 +260,9 @@ def search_block(
         all_pairs = np.arange(len(fine))
         density = fine.log_density(start, all_pairs)
         # Modes at the limit of stiffness may lie beyond it after conversion to θ and back.
-        lost = np.flatnonzero(np.isneginf(density))
-        start = np.where(np.isneginf(density)[:, None], 0.0, start)
-        density[lost] = fine.log_density(start[lost], lost)
+        lost = np.isneginf(density)
+        start = np.where(lost[:, None], 0.0, start)
+        density[lost] = fine.log_density(start[lost], all_pairs[lost])
         return fine, climb(fine, start, density, all_pairs, **options)
     levels = [at_resolution(problem, sources, targets, grid) for grid in problem.grids[:-1]]
     return fine, find_maximum([*levels, fine], _excess(fine), **options)

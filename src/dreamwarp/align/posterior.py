@@ -38,7 +38,7 @@ class VertexCoordinates:
         self.mesh = space.mesh
         self.unknown = space.vertex_basis.unknown
         self.dim = space.dim
-        self._identity = np.ones((space.dim, 1))  # replaces ``Basis.columns``
+        self._identity = np.ones((space.dim, 1))  # ``Basis.columns`` for L = I: x are velocities
 
     @cached_property
     def _from_theta(self) -> Array:
@@ -125,7 +125,7 @@ class Posterior:
 
     def repeated(self, times: int) -> Posterior:
         """The posterior of every pair, repeated ``times`` times."""
-        sources, targets = (np.repeat(x, times, axis=0) for x in self.pairs[:2])
+        sources, targets = (np.repeat(images, times, axis=0) for images in self.pairs[:2])
         pairs = PairBlock(sources, targets, self.pairs.grid)
         weights = np.repeat(self.weights, times)
         return Posterior(self.coordinates, self.precision, pairs, self.similarity, weight=weights)

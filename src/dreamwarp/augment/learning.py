@@ -18,7 +18,7 @@ from dreamwarp.augment.training_pairs import (
     MIN_PAIRS,
     NEIGHBOR_PAIRS,
     TrainingPairs,
-    check_number,
+    check_pair_count,
     split_by_class,
 )
 from dreamwarp.core.defaults import (
@@ -147,7 +147,7 @@ class Learner:
     def align_neighbors(self) -> tuple[Integers, Alignments]:
         """Edges (e, 2) of at most ``max_pairs`` neighbours, and their alignments."""
         edges = self.limit(self.find_neighbors())
-        check_number(len(edges), NEIGHBOR_PAIRS)
+        check_pair_count(len(edges), NEIGHBOR_PAIRS)
         return edges, self.align(edges)
 
     # -- the three ways
@@ -210,7 +210,7 @@ class Learner:
             )
         kept = np.flatnonzero(~flat)
         pairs = random_pairs(self.codes[kept], self.settings.max_pairs or n_most)
-        check_number(len(pairs), "random pairs")
+        check_pair_count(len(pairs), "random pairs")
         return kept[pairs]
 
     @cached_property
@@ -245,7 +245,7 @@ class Learner:
     def select_usable(self, alignments: Alignments) -> Integers:
         """Indices of the pairs that could be aligned."""
         usable = np.flatnonzero(alignments.usable)
-        check_number(len(usable), f"pairs that can be aligned, of {len(alignments.usable)},")
+        check_pair_count(len(usable), f"pairs that can be aligned, of {len(alignments.usable)},")
         return usable
 
     def select_pairs(self, edges: Integers, alignments: Alignments) -> dict[Label, Pairs]:

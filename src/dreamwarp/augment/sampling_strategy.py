@@ -15,14 +15,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from dreamwarp.data.sample_sets import MAX_SAMPLE_NUMBER
+
 SamplingStrategy: TypeAlias = (
     "str | float | Mapping[Any, int] | Callable[[NDArray[Any]], Mapping[Any, int]]"
 )
 
 TIMES = re.compile(r"(\d+(?:\.\d+)?)x")
 WORDS = ("auto", "not majority", "minority", "not minority", "all")
-# Sample numbers are below this.
-MAX_SIZE = 2**62
 
 
 def number_new(n_new: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -85,7 +85,7 @@ def _count_by_word(word: str, counts: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _count_by_factor(factor: float, counts: NDArray[np.int64]) -> NDArray[np.int64]:
     sizes = np.floor(factor * counts)
-    if factor < 1.0 or sizes.max() > MAX_SIZE:
+    if factor < 1.0 or sizes.max() > MAX_SAMPLE_NUMBER:
         raise ValueError(
             f"`sampling_strategy` must ask for at least as many samples as there are, '1x', and "
             f"fewer than 2^62, got '{factor:g}x' and {counts.max()} samples."

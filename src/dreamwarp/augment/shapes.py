@@ -13,8 +13,8 @@ from scipy.spatial.distance import pdist, squareform
 from dreamwarp.align.evidence import Frame
 from dreamwarp.align.points import LEFT_OUT, Match, chamfer_distance, measure_points, thin
 from dreamwarp.align.prior import SmoothPrior
-from dreamwarp.augment.source import Members, check_classes
-from dreamwarp.augment.training_pairs import NEIGHBOR_PAIRS, TrainingPairs, check_number
+from dreamwarp.augment.source import Members, check_known_classes
+from dreamwarp.augment.training_pairs import NEIGHBOR_PAIRS, TrainingPairs, check_pair_count
 from dreamwarp.core.defaults import (
     DEFAULT_SHAPE_CELLS,
     DISPLACEMENT,
@@ -139,7 +139,7 @@ class ShapeAugmenter:
         points = given.unit_points()
         known = given.corresponds if self.match == "auto" else self.match == "known"
         self.edges_ = neighbor_edges(points, given.y, self.n_neighbors, known, self.progress)
-        check_number(len(self.edges_), NEIGHBOR_PAIRS)
+        check_pair_count(len(self.edges_), NEIGHBOR_PAIRS)
         model = self._learn(space, points, given.y, known)
         self.model_ = model.with_strength(strength).with_settings(
             shapes=self.normalize,
@@ -194,7 +194,7 @@ def sample_shapes(
     """New shapes: shapes moved by draws from a model. Shape k depends on the seed and k alone."""
     n, first = check_integer("n", n, 1), check_integer("first", first, 0)
     classes, codes = np.unique(shapes.y, return_inverse=True)
-    check_classes(model, shapes)
+    check_known_classes(model, shapes)
     if model.space.ndim != shapes.ndim:
         raise ValueError(
             f"`{shapes.name}` must have as many dimensions as the model, {model.space.ndim}, got "

@@ -154,7 +154,7 @@ class SampleSource:
         self.strength = resolve_strength(model, strength)
         self.interpolation = check_choice("interpolation", interpolation, INTERPOLATIONS)
         _check_axes(model, self.data)
-        check_classes(model, self.data)
+        check_known_classes(model, self.data)
         check_finite(self.data.name, self.data.X)
         classes, self.codes = np.unique(self.data.y, return_inverse=True)
         dtype = self.data.X.dtype.newbyteorder("=")
@@ -330,7 +330,7 @@ def _check_axes(model: WarpModel, data: DataSet) -> None:
     Warp(model.space, np.zeros((1, model.space.dim))).check_samples(data.X[:MAX_BLOCK])
 
 
-def check_classes(model: WarpModel, data: DataSet | ShapeSet) -> None:
+def check_known_classes(model: WarpModel, data: DataSet | ShapeSet) -> None:
     """Raise unless a model has every class of the data."""
     unknown = data.classes[encode(data.classes, model.classes) < 0]
     if len(unknown):

@@ -59,7 +59,7 @@ class TrainingPairs:
         pairs = Pairs(learned.means @ matrix.T, np.ones(len(edges)), edges, posterior)
         hyper = HyperParameters(
             "gaussian", shrinkage=0.0, pool_pairs=learned.pool_pairs,
-            smooth=share * prior.covariance,
+            smooth_covariance=share * prior.covariance,
             smooth_pairs=empirical_bayes.count_smooth(frame.rank), min_pairs=MIN_PAIRS,
         )  # fmt: skip
         return cls(frame.space, split_by_class(pairs, pair_codes, classes), hyper)
@@ -104,7 +104,7 @@ def split_by_class(pairs: Pairs, pair_codes: Integers, classes: list[Label]) -> 
     }
 
 
-def check_number(n_pairs: int, kind: str) -> None:
+def check_pair_count(n_pairs: int, kind: str) -> None:
     """Raise if there are too few pairs to learn from."""
     if n_pairs < MIN_PAIRS:
         raise ValueError(

@@ -21,9 +21,9 @@ WARP, MIXTURE = np.uint64(Stream.WARP), np.uint64(Stream.MIXTURE)
 
 @kernel
 def draw_gaussian(first, last, key_low, key_high, factor, widths, numbers, rows, out):
-    """F z, with F = ``factor`` (d, d); one task is ``LANES`` samples.
+    """L z, with L = ``factor`` (d, d); one task is ``LANES`` samples.
 
-    ``widths`` (d,) is the number of leading entries of each row of F to use; the others are zero.
+    ``widths`` (d,) is the number of leading entries of each row of L to use; the others are zero.
     """
     dim = len(factor)
     counters = np.empty(2 * LANES, np.uint64)

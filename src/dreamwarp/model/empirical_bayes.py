@@ -118,7 +118,7 @@ def learn_classes(
     codes = np.unique(pair_codes)
     threads_each = n_threads if len(codes) == 1 else 1
 
-    def fit_class(code: int) -> None:
+    def learn_class(code: int) -> None:
         mine = np.flatnonzero(pair_codes == code)
         own = fit_covariance(
             evidence, pool_covariance, chosen=mine, target=pool_covariance, target_pairs=pool_pairs,
@@ -128,7 +128,7 @@ def learn_classes(
         means[mine] = found.means
 
     with limit_algebra():
-        map_on_threads(fit_class, list(codes), n_threads)
+        map_on_threads(learn_class, list(codes), n_threads)
     return ClassPosteriors(means, covariances, pool_pairs)
 
 
@@ -182,7 +182,7 @@ class _PoolSearch:
         self.weight = 1.0  # of the evidence: old σ² / new σ²
 
     def run(self, max_rounds: int) -> None:
-        """Iterate until the displacement stops changing."""
+        """Iterate until the displacement stops changing, at most ``max_rounds`` rounds."""
         while self.n_rounds < max_rounds:
             before = self.displacement
             self._run_round()
@@ -258,7 +258,7 @@ def choose_first(edges: Integers, pair_codes: Integers, n_first: int = N_FIRST) 
     If there are enough, only pairs within one half of the samples, so that samples can be held out.
     """
     within = np.sort(np.concatenate([test for _, test in split_by_sample(edges, N_FOLDS)]))
-    if 4 * len(within) < min(4 * n_first, len(edges)):
+    if len(within) < min(n_first, len(edges) / 4):
         within = np.arange(len(edges))
     return within[choose_balanced(pair_codes[within], n_first)]
 

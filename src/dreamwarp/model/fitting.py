@@ -35,8 +35,8 @@ class HyperParameters:
     shrinkage: float | str | None = None
     pooling: float | None = None
     pool_pairs: float | None = None  # ν, the weight of the pool as a number of pairs
-    smooth: Array | None = None  # (d, d), prior covariance of the pool
-    smooth_pairs: float = 0.0  # ν₀, the weight of ``smooth`` in the pool, as a number of pairs
+    smooth_covariance: Array | None = None  # (d, d), of the smooth prior of the pool
+    smooth_pairs: float = 0.0  # ν₀, its weight in the pool, as a number of pairs
     class_pairs: float | None = None  # for "template": c of ``model.template``
     drift: float | None = None  # for "template": b
     min_pairs: int = 5  # a class with fewer pairs gets the pool's distribution
@@ -61,7 +61,7 @@ class HyperParameters:
             found["pooling"] = 1.0
         else:
             found["pool_pairs"] = self.pool_pairs
-        if self.smooth is not None:
+        if self.smooth_covariance is not None:
             found["smooth_pairs"] = self.smooth_pairs
         for name in ("class_pairs", "drift"):
             if getattr(self, name) is not None:
@@ -182,14 +182,15 @@ def estimate_pool_covariance(
 
     With a smooth prior, this is ``empirical_bayes.m_step`` in the coordinates θ.
     """
-    if hyper.smooth is None:
+    if hyper.smooth_covariance is None:
         return shrink_covariance(join(pairs_by_class), hyper.shrinkage)[0]
     present = [pairs for pairs in pairs_by_class.values() if len(pairs)]
     if not present:
-        return hyper.smooth
+        return hyper.smooth_covariance
     n_pairs = [float(pairs.weights.sum()) for pairs in present]
     moment = np.average([pairs.second_moment for pairs in present], axis=0, weights=n_pairs)
-    return blend(moment, hyper.smooth, hyper.smooth_pairs / (hyper.smooth_pairs + sum(n_pairs)))
+    share = hyper.smooth_pairs / (hyper.smooth_pairs + sum(n_pairs))
+    return blend(moment, hyper.smooth_covariance, share)
 
 
 def estimate_class_covariance(

@@ -58,12 +58,12 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
-    """The distribution N(0, F Fᵀ) of the warps of a class.
+    """The distribution N(0, L Lᵀ) of the warps of a class.
 
     A model file stores the arrays named in ``shapes`` and the numbers named in ``scalars``.
     """
 
-    factor: Array  # (d, d), F, lower triangular
+    factor: Array  # (d, d), L, lower triangular
 
     kind: ClassVar[str] = "gaussian"
     shapes: ClassVar[Shapes] = {"factor": ("F64", "dim", "dim")}
@@ -76,7 +76,7 @@ class Gaussian:
 
     @cached_property
     def covariance(self) -> Array:
-        """(d, d)."""
+        """Σ = L Lᵀ, (d, d), symmetric to the last bit."""
         covariance = self.factor @ self.factor.T
         return (covariance + covariance.T) / 2.0
 
@@ -112,7 +112,7 @@ class Gaussian:
 
     @property
     def lower(self) -> Array:
-        """The factor; raises if the covariance is singular."""
+        """L, for densities; raises if the covariance is singular."""
         if not is_definite(self.factor):
             raise ValueError(
                 "the covariance of these warps is singular, so they have no density. Fit with more "

@@ -66,11 +66,11 @@ class WarpModel:
         ``class_pairs``, ``drift``, ``min_pairs``: as in :meth:`fit`. ``pool_pairs``: weight of the
         covariance of all classes (the pool) in that of a class, as a number of pairs; replaces
         ``pooling``. ``smooth_pairs``: weight of the smooth prior in the pool, as a number of pairs.
-        A model from an ``Augmenter`` also has its options
-        ``n_neighbors``, ``method``, ``similarity``, ``sigma``, ``displacement``, ``length``,
-        ``max_steps``, ``max_draws``, ``max_pairs``, ``pixels_per_cell``, ``strength`` and
-        ``seed``; ``samples``, a fingerprint of the fitted samples; ``network_strength``; and, if
-        strengths were compared, ``judgement``, the errors by strength.
+        ``power``: the product of those given to :meth:`flattened`. A model from an ``Augmenter``
+        also has its options ``n_neighbors``, ``method``, ``similarity``, ``sigma``,
+        ``displacement``, ``length``, ``max_steps``, ``max_draws``, ``max_pairs``,
+        ``pixels_per_cell``, ``strength`` and ``seed``; ``samples``, a fingerprint of the fitted
+        samples; ``network_strength``; and, if strengths were compared, ``judgement``.
     pooled : Gaussian
         The distribution for all classes.
     strength : float
