@@ -460,7 +460,9 @@ def test_cells_that_do_not_suit_the_samples_are_noticed() -> None:
     with pytest.raises(ValueError, match=r"1 x 12 x 12 pixels.* cells=\(4, 4\) for images"):
         dw.Augmenter(cells=(2, 2, 2), progress=stop).fit(slices, np.arange(20) % 2)
     with (
-        pytest.warns(UserWarning, match=r"12 x 12 pixels .*fewer .* 2 x 13 cells.*fewer `cells`"),
+        pytest.warns(
+            UserWarning, match=r"12 x 12 pixels .*fewer .* cells \(2 x 13\).*fewer `cells`"
+        ),
         pytest.raises(RuntimeError, match="stop here"),
     ):
         quick(cells=(2, 13), progress=stop).fit(*warped_shapes())

@@ -39,6 +39,6 @@ def test_an_axis_of_one_pixel_can_t_be_warped(
 def test_cells_finer_than_pixels_are_warned_of() -> None:
     for shape in ((9, 8, 8), (9, 3, 64, 8)):
         with pytest.warns(
-            UserWarning, match=r"8 pixels .*fewer .* 32 x 32 cells.*Use fewer `cells`"
+            UserWarning, match=r"8 pixels .*fewer .* cells \(32 x 32\).*Use fewer `cells`"
         ):
             warn_of_fine_cells(shape, (32, 32))

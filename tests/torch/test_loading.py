@@ -169,7 +169,7 @@ def test_workers_notice_a_forgotten_epoch(start: str, stay: bool, capfd: Any) ->
 def test_samplers_that_repeat_an_index_are_noticed() -> None:
     dataset = WarpedDataset(Pictures(), make_model())
     sampler = WeightedRandomSampler([1.0] * 23, 40)
-    with pytest.warns(UserWarning, match=r"with replacement use .*LearnedWarp on batches"):
+    with pytest.warns(UserWarning, match=r"with replacement, use .*LearnedWarp on batches"):
         list(DataLoader(dataset, batch_size=40, sampler=sampler))
     dataset.set_epoch(1)
     list(DataLoader(dataset, batch_size=40, sampler=sampler))  # said once
