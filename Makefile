@@ -64,6 +64,7 @@ paper: $(VENV)/.dev ## run all experiments, or what is missing of them: about 25
 	@$(BIN)/python -m experiments.resolution
 	@$(BIN)/python -m experiments.spectrum
 	@$(BIN)/python -m experiments.leakage
+	@$(BIN)/python -m experiments.longer
 	@$(BIN)/python -m experiments.questions
 	@$(BIN)/python -m experiments.deformation_size
 
@@ -79,6 +80,7 @@ paper-smoke: $(VENV)/.dev ## try every experiment on next to nothing
 	@$(BIN)/python -m experiments.resolution --smoke
 	@$(BIN)/python -m experiments.spectrum --smoke
 	@$(BIN)/python -m experiments.leakage --smoke
+	@$(BIN)/python -m experiments.longer --smoke
 	@$(BIN)/python -m experiments.questions --smoke
 	@$(BIN)/python -m experiments.deformation_size --smoke
 

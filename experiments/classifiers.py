@@ -13,7 +13,7 @@ from experiments.rivals import Deform
 from experiments.tasks import Samples, Task
 
 Array = NDArray[Any]
-# Steps of training, and samples per step. Whether more steps change the errors was not measured.
+# Steps of training, and samples per step; `longer` tells whether more steps change the errors.
 N_STEPS, BATCH = 7200, 128
 # New samples for a nearest neighbour: so many, or so many of each labelled sample.
 N_NEW, N_COPIES, BLOCK = 100_000, 500, 4_000

@@ -20,6 +20,7 @@ from experiments import (
     known_covariance,
     lab,
     leakage,
+    longer,
     paper,
     questions,
     ranks,
@@ -254,7 +255,16 @@ def test_few_labels_smoke(capsys):
 
 @pytest.mark.parametrize(
     "study",
-    [known_covariance, which_pairs, resolution, spectrum, leakage, questions, deformation_size],
+    [
+        known_covariance,
+        which_pairs,
+        resolution,
+        spectrum,
+        leakage,
+        longer,
+        questions,
+        deformation_size,
+    ],
 )
 def test_short_studies_smoke(study, capsys):
     assert study.STUDY.main(["--smoke"]) == 0
