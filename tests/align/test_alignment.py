@@ -235,6 +235,14 @@ def test_images_without_structure_are_reported(method):
         assert not found.theta[1].any()
 
 
+def test_draws_too_stiff_to_follow_are_reported_and_warp_nothing():
+    prior = SmoothPrior(make_space((2, 2), "zero"), displacement=1.0)
+    with pytest.warns(RuntimeWarning, match="of 4 pairs could not be aligned"):
+        found = align(*some_digits(4), method="laplace", prior=prior, sigma=1e3)
+    stiff = ~found.usable
+    np.testing.assert_array_equal(found.loss_after[stiff], found.loss_before[stiff])
+
+
 def test_nothing_but_constants_is_reported_too():
     with pytest.warns(RuntimeWarning, match="2 of 2 pairs could not be aligned"):
         found = align(np.zeros((2, 8, 8)), np.ones((2, 8, 8)), sigma="auto")

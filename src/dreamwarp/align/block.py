@@ -233,7 +233,9 @@ def align_block(
     if fine.pairs.grid.shape == sources.shape[2:]:
         diagnostics["log_posterior"] = fine.log_density(x, all_pairs)
         loss_after = _loss(fine.similarity, fine.states.values, fine.pairs.targets)
-        loss_after = np.where(x.any(axis=1), loss_after, loss_before)  # equal, without rounding
+        # Equal at the identity, without rounding; fields too stiff to follow warp nothing.
+        is_warped = x.any(axis=1) & np.isfinite(diagnostics["log_posterior"])
+        loss_after = np.where(is_warped, loss_after, loss_before)
     else:  # modes only: samplers use full images
         loss_before, loss_after = _full_losses(problem, to_theta(x), sources, targets)
         x[loss_after > loss_before] = 0.0  # at full resolution too, no loss may increase

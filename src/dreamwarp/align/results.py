@@ -27,7 +27,7 @@ class Alignments:
         The source of each pair, warped by θ, looks like the target. -θ aligns target to source.
     loss_before, loss_after : (n,)
         Sum of squared differences to the target, without and with the warp. For similarities other
-        than ``"ssd"``, minus the log-likelihood.
+        than ``"ssd"``, minus the log-likelihood. Equal where the log-posterior is not finite.
     converged : (n,)
         Whether the search ended before ``max_steps`` or, for samplers, whether chains converged.
     usable : (n,)
