@@ -168,9 +168,8 @@ def test_pictures_that_are_none_are_refused_by_name(tmp_path: Path) -> None:
 def test_other_pictures_are_not_left_out_in_silence(tmp_path: Path) -> None:
     save(tmp_path / "a" / "0.png", GREY[0])
     save(tmp_path / "a" / "1.bmp", GREY[0])
-    with pytest.raises(
-        ValueError, match=r"1\.bmp` is not supported: images must end in \.jpeg .*Convert or"
-    ):
+    rule = r"1\.bmp` is not supported: images must end in \.jpeg .*Convert or remove it"
+    with pytest.raises(ValueError, match=rule):
         read_folder(tmp_path)
 
 
