@@ -50,10 +50,10 @@ SETS = (
 )  # fmt: skip
 N_DRAWS = 3
 CELLS = (10,)
-# Most test series of a draw: the study is to fit in half an hour.
+# Most test series of a draw: the study is to fit in an hour or two.
 N_TEST = 250
 # Copies of each training series for a nearest neighbour, and fewer where strengths are chosen.
-N_COPIES, N_TUNING = 30, 8
+N_COPIES, N_TUNING = 300, 8
 # Of random warps: root mean square displacement, as a share of the length; of jitter: noise, in
 # standard deviations of the channel.
 DISPLACEMENTS, JITTERS = (0.01, 0.02, 0.04, 0.08), (0.0, 0.05, 0.2)
@@ -85,7 +85,7 @@ class Setup(NamedTuple):
 
     folder: Path | None = None
     n_copies: int = N_COPIES
-    n_steps: int = 300
+    n_steps: int = 2000
     n_rounds: int = 8
     n_test: int = N_TEST
 
