@@ -188,7 +188,7 @@ class Warp:
                 )  # fmt: skip
         out = out.reshape(n, *samples.shape[1:])
         if keep_range and interpolation == "cubic":
-            _clip_to_samples(out, samples, (fill_value,) if rule == "constant" else ())
+            clip_to_samples(out, samples, (fill_value,) if rule == "constant" else ())
         is_still = np.broadcast_to(~theta.any(axis=1), n)
         out[is_still] = np.broadcast_to(samples, out.shape)[is_still]
         return out.reshape(shape)
@@ -334,7 +334,7 @@ class Warp:
 # -- helpers
 
 
-def _clip_to_samples(
+def clip_to_samples(
     out: NDArray[Any], samples: NDArray[Any], others: tuple[float, ...] = ()
 ) -> None:
     """Clip every warped sample, in place, to the range of its sample and of ``others``."""
@@ -343,7 +343,9 @@ def _clip_to_samples(
         low, high = (f.reduce(samples, axis=axes, keepdims=True) for f in (np.fmin, np.fmax))
         for value in others:
             low, high = np.minimum(low, value), np.maximum(high, value)
-        np.clip(out, low, high, out=out, casting="unsafe")
+        # Faster than np.clip, whose inner loop is one row of pixels.
+        np.maximum(out, low, out=out, casting="unsafe")
+        np.minimum(out, high, out=out, casting="unsafe")
 
 
 def default_tolerance(spatial: Sequence[int]) -> float:

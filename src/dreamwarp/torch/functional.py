@@ -34,7 +34,7 @@ from dreamwarp.space.resample import (
     check_spatial_shape,
     fill_number,
 )
-from dreamwarp.space.warp import default_tolerance
+from dreamwarp.space.warp import clip_to_samples, default_tolerance
 from dreamwarp.space.warpspace import Method, check_tolerance
 from dreamwarp.torch import compiled_engine, tensor_engine
 from dreamwarp.torch.compiled_engine import FlowOptions, n_threads, to_numpy
@@ -219,8 +219,11 @@ def warp(
 
 
 def _clip_to_samples(warped: Tensor, images: Tensor, others: tuple[float, ...]) -> Tensor:
-    """Clip each warped image to the range of its image and of ``others``."""
+    """Clip each warped image to the range of its image and of ``others``; maybe in place."""
     if images.dtype == torch.bool or images.numel() == 0:
+        return warped
+    if images.device.type == "cpu" and not warped.requires_grad and images.dtype != torch.bfloat16:
+        clip_to_samples(warped.numpy(), to_numpy(images), others)
         return warped
     low, high = images.flatten(1).aminmax(dim=1)
     if images.is_floating_point():  # a NaN in an image does not spread over all of it
