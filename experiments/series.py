@@ -203,7 +203,7 @@ def augment_at_random(task: Task, seed: int, setup: Setup) -> Any:
     model = dw.WarpModel.fit(space, dict.fromkeys(np.unique(task.y).tolist(), theta))
     predicted = {
         "1-NN": nearest(X, y, task.X_test),
-        "CNN": train_on(task, model, seed, setup, jitter),
+        "CNN": train_on(task, model, seed, setup, jitter=jitter),
     }
     return predicted, {"displacement": displacement, "jitter": jitter}
 
@@ -225,6 +225,22 @@ def augment_as_learned(task: Task, seed: int, setup: Setup) -> Any:
     }
     verdict = augmenter.verdict_
     return predicted, {"strength": augmenter.strength_, "verdict": str(verdict)}
+
+
+def augment_as_chosen(task: Task, seed: int, setup: Setup) -> Any:
+    """Learned warps for the CNN, at the strength that `choose_strength` finds for it."""
+    from dreamwarp.torch import choose_strength
+    from experiments.series_network import BATCH, RATE, build_network
+
+    augmenter = dw.Augmenter(cells=CELLS, strength=1.0, seed=seed, progress=False)
+    model = augmenter.fit(task.X, task.y).model_
+    choice = choose_strength(
+        model, task.X, task.y, batch_size=BATCH, learning_rate=RATE, seed=seed, progress=False,
+        network=lambda: build_network(task.X.shape[1], len(np.unique(task.y))),
+        n_steps=setup.n_steps // 2,
+    )  # fmt: skip
+    predicted = {"CNN": train_on(task, model, seed, setup, strength=choice.strength)}
+    return predicted, {"strength": choice.strength, "verdict": str(choice.verdict)}
 
 
 def warp_at_random(
@@ -256,13 +272,13 @@ def choose_random(task: Task, seed: int) -> tuple[float, float]:
 
 
 def train_on(
-    task: Task, model: dw.WarpModel | None, seed: int, setup: Setup, jitter: float = 0.0
+    task: Task, model: dw.WarpModel | None, seed: int, setup: Setup, **options: Any
 ) -> NDArray[Any]:
     """Labels that a network predicts."""
     from experiments.series_network import train_and_predict  # imports torch
 
     return train_and_predict(
-        task.X, task.y, task.X_test, model, seed=seed, n_steps=setup.n_steps, jitter=jitter
+        task.X, task.y, task.X_test, model, seed=seed, n_steps=setup.n_steps, **options
     )
 
 
@@ -270,6 +286,7 @@ METHODS: dict[str, Callable[[Task, int, Setup], tuple[Predicted, dict[str, Any]]
     "nothing": augment_nothing,
     "learned": augment_as_learned,
     "random": augment_at_random,
+    "chosen": augment_as_chosen,
     "DTW": by_dtw,
     "warp distance": by_warp_distance,
     "mean": by_mean,
@@ -290,6 +307,7 @@ ROWS = {
     ("CNN", "nothing"): "CNN",
     ("CNN", "random"): "CNN, random warps and jitter",
     ("CNN", "learned"): "CNN, learned warps, defaults",
+    ("CNN", "chosen"): "CNN, learned warps, strength by choose_strength",
 }
 
 
@@ -347,7 +365,7 @@ def format_wins(results: Results) -> list[str]:
         "| --- |" + " --: |" * 3,
     ]
     for (classifier, method), title in ROWS.items():
-        if method == "learned" or classifier == "centroid":
+        if method in ("learned", "chosen") or classifier == "centroid":
             continue
         counts = {"better": 0, "equal": 0, "worse": 0}
         for name in results.names:

@@ -40,15 +40,20 @@ def train_and_predict(
     seed: int,
     n_steps: int,
     jitter: float = 0.0,
+    strength: float | None = None,
 ) -> NDArray[Any]:
-    """Labels of test series (n, channels, time); series are warped as they are trained on."""
+    """Labels of test series (n, channels, time); series are warped as they are trained on.
+
+    ``strength`` of the warps: None for the default, 0 for none.
+    """
     torch.manual_seed(seed)
     rng = np.random.default_rng(seed)
     classes, codes = np.unique(y, return_inverse=True)
     network = build_network(X.shape[1], len(classes))
     optimizer = torch.optim.Adam(network.parameters(), lr=RATE)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, n_steps)
-    warp = None if model is None else LearnedWarp(model, seed=seed, p=0.9)
+    is_warped = model is not None and strength != 0.0
+    warp = LearnedWarp(model, seed=seed, strength=strength, p=0.9) if is_warped else None
     series, labels = torch.from_numpy(X).float(), torch.from_numpy(codes)
     network.train()
     for _ in range(n_steps):
