@@ -13,9 +13,10 @@ learned from.
 - "EM, pooled" and "EM, per class": empirical Bayes; per class is what `Augmenter` learns.
 
 Warps per template are not defined for held-out samples. Half of the samples are therefore
-templates, and each is paired with its nearest held-out sample: "per template" is the mixture of
-``model.template`` as `Augmenter` sets it, from the template's neighbours among the other templates.
-On the same pairs, "per class" is as above, from random pairs or from pairs of neighbours.
+templates, and each is paired with a random held-out sample of its class, and with the nearest one:
+"per template" is the mixture of ``model.template`` as `Augmenter` sets it, from the template's
+neighbours among the other templates. On the same pairs, "per class" is as above, from random pairs
+or from pairs of neighbours.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ examples:
 """
 ROWS = ("prior", "MAP", "Laplace", "EM, pooled", "EM, per class")
 TEMPLATE_ROWS = ("EM, per class", "EM of neighbours, per class", "per template")
+PARTNERS = ("random", "nearest")  # held-out samples that templates are paired with
 # Pairs that are aligned, and templates that are judged, at most.
 N_PAIRS, N_TEMPLATES = 3000, 1000
 DISPLACEMENT = 0.08
@@ -144,8 +146,12 @@ def compare(X: Array, y: Array, cells: tuple[int, ...]) -> dict[str, Any]:
     halves = np.random.default_rng(0).integers(2, size=len(X)).astype(bool)
     templates = [judge_templates(study, evidence, half) for half in (halves, ~halves)]
     return {
-        "n_pairs": len(edges), "rows": summarize(folds), "templates": summarize(templates),
-    }  # fmt: skip
+        "n_pairs": len(edges),
+        "rows": summarize(folds),
+        "templates": {
+            partner: summarize([found[partner] for found in templates]) for partner in PARTNERS
+        },
+    }
 
 
 def summarize(folds: list[dict[str, Array]]) -> dict[str, dict[str, float]]:
@@ -203,8 +209,8 @@ def pull(frame: Frame, covariance: Array) -> Array:
     return np.asarray((out + out.T) / 2.0)
 
 
-def judge_templates(study: Study, evidence: Evidence, half: Array) -> dict[str, Array]:
-    """Log-marginals of pairs of a template, a sample of ``half``, and the nearest other sample."""
+def judge_templates(study: Study, evidence: Evidence, half: Array) -> dict[str, dict[str, Array]]:
+    """Log-marginals of pairs of a template, a sample of ``half``, with others: by partner."""
     prior, frame, codes = study.prior, study.pool.finder.frame, study.codes
     inside = half[study.edges].all(axis=1)
     random = study.learn_classes(evidence.only(inside), study.edges[inside])[1]
@@ -214,37 +220,45 @@ def judge_templates(study: Study, evidence: Evidence, half: Array) -> dict[str, 
     theta = dw.align_pairs(
         prior.space, study.X, study.X, edges=edges, prior=prior, progress=False
     ).theta
-    pairs = nearest_outside(study, half)
-    judged = study.find(pairs)
-    found = {row: np.empty(len(pairs)) for row in ("prior", *TEMPLATE_ROWS)}
     wide = pull(frame, prior.covariance)
-    for code in np.unique(codes[pairs[:, 0]]):
-        mine = np.flatnonzero(codes[pairs[:, 0]] == code)
-        for row, covariance in zip(found, (wide, random[code], near[code]), strict=False):
-            found[row][mine] = judged.condition(covariance, mine).log_marginals
-        own = codes[edges[:, 0]] == code
-        mixture = TemplateMixture(
-            factor=np.linalg.cholesky(random[code]), theta=theta[own] @ frame.inverse.T,
-            edges=edges[own], weights=np.ones(own.sum()), class_pairs=EB_CLASS_PAIRS,
-            drift=EB_DRIFT,
-        )  # fmt: skip
-        for k in mine:
-            found["per template"][k] = judge_template(mixture, judged.only([k]), pairs[k, 0])
+    found = {}
+    for partner in PARTNERS:
+        pairs = pairs_outside(study, half, partner)
+        judged = study.find(pairs)
+        found[partner] = {row: np.empty(len(pairs)) for row in ("prior", *TEMPLATE_ROWS)}
+        for code in np.unique(codes[pairs[:, 0]]):
+            mine = np.flatnonzero(codes[pairs[:, 0]] == code)
+            own = codes[edges[:, 0]] == code
+            covariances = (wide, random[code], near[code])
+            for row, covariance in zip(found[partner], covariances, strict=False):
+                found[partner][row][mine] = judged.condition(covariance, mine).log_marginals
+            mixture = TemplateMixture(
+                factor=np.linalg.cholesky(random[code]), theta=theta[own] @ frame.inverse.T,
+                edges=edges[own], weights=np.ones(own.sum()), class_pairs=EB_CLASS_PAIRS,
+                drift=EB_DRIFT,
+            )  # fmt: skip
+            for k in mine:
+                found[partner]["per template"][k] = judge_template(
+                    mixture, judged.only([k]), pairs[k, 0]
+                )
     return found
 
 
-def nearest_outside(study: Study, half: Array) -> Array:
-    """Pairs of a sample of ``half`` and the nearest other sample of its class, at most so many."""
+def pairs_outside(study: Study, half: Array, partner: str) -> Array:
+    """Pairs of a sample of ``half`` and another sample of its class, at most so many."""
     flat, pairs = study.X.reshape(len(study.X), -1), []
+    chance = np.random.default_rng(2)
     for code in np.unique(study.codes):
         own = study.codes == code
         templates, others = np.flatnonzero(own & half), np.flatnonzero(own & ~half)
         if len(templates) > 1 and len(others):
-            nearest = cdist(flat[templates], flat[others]).argmin(axis=1)
-            pairs.append(np.stack([templates, others[nearest]], axis=1))
+            chosen = chance.integers(len(others), size=len(templates))
+            if partner == "nearest":
+                chosen = cdist(flat[templates], flat[others]).argmin(axis=1)
+            pairs.append(np.stack([templates, others[chosen]], axis=1))
     joined = np.concatenate(pairs)
-    chosen = np.random.default_rng(1).permutation(len(joined))[:N_TEMPLATES]
-    return joined[np.sort(chosen)]
+    some = np.random.default_rng(1).permutation(len(joined))[:N_TEMPLATES]
+    return joined[np.sort(some)]
 
 
 def judge_template(mixture: TemplateMixture, pair: Evidence, template: int) -> float:
@@ -264,12 +278,18 @@ def judge_template(mixture: TemplateMixture, pair: Evidence, template: int) -> f
 
 
 def format_templates(known: dict[str, Any]) -> str:
-    """The same for pairs of a template and its nearest held-out sample."""
-    lines = [f"| data | {' | '.join(TEMPLATE_ROWS)} |", "| --- |" + " --: |" * len(TEMPLATE_ROWS)]
-    for name, found in known.items():
-        rows = found["templates"]
-        cells = (f"{rows[row]['mean']:+.2f} ± {rows[row]['error']:.2f}" for row in TEMPLATE_ROWS)
-        lines.append(f"| {name} | {' | '.join(cells)} |")
+    """The same for pairs of a template and a held-out sample."""
+    lines = [
+        f"| data | paired with | {' | '.join(TEMPLATE_ROWS)} |",
+        "| --- | --- |" + " --: |" * len(TEMPLATE_ROWS),
+    ]
+    for partner in PARTNERS:
+        for name, found in known.items():
+            rows = found["templates"][partner]
+            cells = (
+                f"{rows[row]['mean']:+.2f} ± {rows[row]['error']:.2f}" for row in TEMPLATE_ROWS
+            )
+            lines.append(f"| {name} | {partner} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
