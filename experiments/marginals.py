@@ -26,7 +26,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +123,8 @@ class Study:
         best = eb.choose_displacement(evidence, edges, smooth, eb.DISPLACEMENTS)
         target = (best / smooth.displacement) ** 2 * np.eye(frame.rank)
         pool = eb.fit_covariance(evidence, target, target=target, n_steps=15)
-        pool_pairs = eb.choose_pool_pairs(evidence, edges, codes, pool, None)
+        folds = eb.hold_out(evidence, edges, codes, pool, None)
+        pool_pairs = eb.choose_pool_pairs(evidence, codes, folds, None)
         return pool, {
             int(code): eb.fit_covariance(
                 evidence,
@@ -145,8 +146,10 @@ def compare(X: Array, y: Array, cells: tuple[int, ...]) -> dict[str, Any]:
     ]
     halves = np.random.default_rng(0).integers(2, size=len(X)).astype(bool)
     templates = [judge_templates(study, evidence, half) for half in (halves, ~halves)]
+    augmenter = dw.Augmenter(cells=cells, strength=1.0, progress=False).fit(X, y)
     return {
         "n_pairs": len(edges),
+        "kind": augmenter.model_.kind,
         "rows": summarize(folds),
         "templates": {
             partner: summarize([found[partner] for found in templates]) for partner in PARTNERS
@@ -237,10 +240,9 @@ def judge_templates(study: Study, evidence: Evidence, half: Array) -> dict[str, 
                 edges=edges[own], weights=np.ones(own.sum()), class_pairs=EB_CLASS_PAIRS,
                 drift=EB_DRIFT,
             )  # fmt: skip
-            for k in mine:
-                found[partner]["per template"][k] = judge_template(
-                    mixture, judged.only([k]), pairs[k, 0]
-                )
+            found[partner]["per template"][mine] = judged.only(mine).log_marginals(
+                *mixture.moments(pairs[mine, 0])
+            )
     return found
 
 
@@ -261,27 +263,11 @@ def pairs_outside(study: Study, half: Array, partner: str) -> Array:
     return joined[np.sort(some)]
 
 
-def judge_template(mixture: TemplateMixture, pair: Evidence, template: int) -> float:
-    """Log-marginal of one pair under the mixture of its template."""
-    table = mixture.table
-    place = int(np.searchsorted(table.templates, template))
-    some = slice(table.begins[place], table.begins[place + 1])
-    theta, share = table.theta[some], table.shares[place]
-    mean = table.means[some] @ theta
-    moment = (table.deviations[some] ** 2 * theta.T) @ theta
-    covariance = moment + (1.0 - share) * mixture.covariance
-    # About the mean: u = mean + v.
-    bent = pair.curvatures[0] @ mean
-    shifted = replace(pair, linear=pair.linear - bent)
-    at_mean = pair.linear[0] @ mean - 0.5 * mean @ bent
-    return float(at_mean + shifted.condition(covariance).log_marginals[0])
-
-
 def format_templates(known: dict[str, Any]) -> str:
     """The same for pairs of a template and a held-out sample."""
     lines = [
-        f"| data | paired with | {' | '.join(TEMPLATE_ROWS)} |",
-        "| --- | --- |" + " --: |" * len(TEMPLATE_ROWS),
+        f"| data | paired with | {' | '.join(TEMPLATE_ROWS)} | `Augmenter` uses |",
+        "| --- | --- |" + " --: |" * len(TEMPLATE_ROWS) + " --- |",
     ]
     for partner in PARTNERS:
         for name, found in known.items():
@@ -289,7 +275,8 @@ def format_templates(known: dict[str, Any]) -> str:
             cells = (
                 f"{rows[row]['mean']:+.2f} ± {rows[row]['error']:.2f}" for row in TEMPLATE_ROWS
             )
-            lines.append(f"| {name} | {partner} | {' | '.join(cells)} |")
+            kind = "per template" if found["kind"] == "template" else "per class"
+            lines.append(f"| {name} | {partner} | {' | '.join(cells)} | {kind} |")
     return "\n".join(lines)
 
 

@@ -68,6 +68,26 @@ def test_marginals_are_integrals() -> None:
         assert found[k] == pytest.approx(np.log(density.sum() * 0.025**2), abs=1e-3)
 
 
+def test_marginals_under_gaussians_of_their_own_are_integrals() -> None:
+    evidence, _ = make_evidence(2, 2, 1)
+    grid = np.stack(np.meshgrid(*2 * [np.linspace(-9, 9, 721)], indexing="ij"), -1)
+    means = np.array([[0.5, -1.0], [0.0, 0.3]])
+    covariances = np.array([[[1.5, 0.4], [0.4, 0.8]], [[0.5, 0.0], [0.0, 2.0]]])
+    found = evidence.log_marginals(means, covariances)
+    for k in range(2):
+        prior = multivariate_normal(means[k], covariances[k]).pdf(grid)
+        bent = np.einsum("...i,ij,...j->...", grid, evidence.curvatures[k].astype(float), grid)
+        density = np.exp(grid @ evidence.linear[k] - 0.5 * bent) * prior
+        assert found[k] == pytest.approx(np.log(density.sum() * 0.025**2), abs=1e-3)
+
+
+def test_marginals_under_one_gaussian_are_those_of_condition() -> None:
+    evidence, _ = make_evidence(40, 7, 0)
+    covariance = np.diag(np.arange(1.0, 8.0))
+    found = evidence.log_marginals(np.zeros((40, 7)), covariance)
+    np.testing.assert_allclose(found, evidence.condition(covariance).log_marginals, rtol=1e-6)
+
+
 def test_the_quadratic_touches_the_likelihood_at_the_mode() -> None:
     finder, edges = make_finder()
     evidence = finder.find(edges, np.eye(finder.frame.rank))

@@ -12,6 +12,8 @@ from dreamwarp.align import evidence
 from dreamwarp.align.images import equalize, simplify
 from dreamwarp.align.prior import mass_matrix
 from dreamwarp.augment.learning import Settings
+from dreamwarp.model import kinds
+from tests.augment.cases import warped_shapes
 
 SIZE, DISPLACEMENT = 24, 0.04
 
@@ -179,6 +181,24 @@ def test_samples_are_aligned_at_the_resolution_of_the_cells() -> None:
     assert Settings(method="eb", pixels_per_cell=None, **shared).resolution is None
     with pytest.raises(ValueError, match="`pixels_per_cell`"):
         Settings(method="eb", pixels_per_cell=0, **shared)
+
+
+@pytest.mark.parametrize("kind", ["template", "gaussian"])
+def test_the_kind_of_higher_held_out_likelihood_is_learned(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # So sure that templates, or classes, are likelier.
+    monkeypatch.setattr(kinds, "DOUBT", 1e9 if kind == "template" else -1e9)
+    X, y = warped_shapes()
+    auto, asked = (
+        dw.Augmenter(cells=(2, 2), strength=1.0, model=model, progress=False).fit(X, y)
+        for model in ("auto", kind)
+    )
+    assert auto.model_.kind == kind
+    learned, expected = (
+        displacement_of(one.space_, one.model_.covariance(y[0])) for one in (auto, asked)
+    )
+    assert learned == pytest.approx(expected, rel=0.05)
 
 
 def test_settings_are_of_types_that_a_file_holds() -> None:

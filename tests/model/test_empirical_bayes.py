@@ -144,9 +144,25 @@ def test_classes_that_differ_are_told_apart_and_others_pooled() -> None:
     chosen = {}
     for name, evidence in (("same", same), ("different", different)):
         pool = settle(evidence)
-        chosen[name] = eb.choose_pool_pairs(evidence, edges, pair_codes, pool, None)
+        folds = eb.hold_out(evidence, edges, pair_codes, pool, None)
+        chosen[name] = eb.choose_pool_pairs(evidence, pair_codes, folds, None)
     assert chosen["same"] >= 10.0 * RANK
     assert chosen["different"] <= RANK
+
+
+def test_folds_learn_from_kept_samples_alone() -> None:
+    n = 200
+    edges, pair_codes = np.random.default_rng(0).integers(0, 60, (n, 2)), np.arange(n) % 2
+    evidence, _ = make_evidence(n, RANK, 0, TRUE)
+    folds = eb.hold_out(evidence, edges, pair_codes, TRUE, None)
+    assert len(folds) == eb.N_FOLDS
+    for fold in folds:
+        out = fold.held_out[edges].sum(axis=1)
+        np.testing.assert_array_equal(np.sort(fold.test), np.flatnonzero(out == 2))
+        np.testing.assert_array_equal(np.sort(fold.crossing), np.flatnonzero(out == 1))
+        kept = evidence.only(out == 0)
+        np.testing.assert_allclose(fold.pool_covariance, eb.fit_covariance(kept, TRUE), rtol=1e-9)
+        assert sum(n for n, _ in fold.moments.values()) == len(kept)
 
 
 def test_held_out_pairs_share_no_sample_with_others() -> None:

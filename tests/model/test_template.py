@@ -74,6 +74,15 @@ def test_density_is_that_of_the_plain_moments(drift, weighted):
     np.testing.assert_allclose(mixture.log_prob(theta, templates), expected, rtol=1e-9)
 
 
+def test_moments_are_the_plain_ones():
+    mixture = make_mixture(drift=0.7, weighted=True)
+    means, covariances = mixture.moments(np.array([3, 0, 29]))
+    for template, mean, covariance in zip((3, 0, 29), means, covariances, strict=True):
+        expected = plain_moments(mixture, template)
+        np.testing.assert_allclose(mean, expected[0], rtol=1e-12)
+        np.testing.assert_allclose(covariance, expected[1], rtol=1e-12)
+
+
 def test_density_in_small_batches_is_the_same(monkeypatch):
     mixture = make_mixture(drift=0.3)
     templates = np.tile(np.arange(30), 4)

@@ -191,6 +191,17 @@ class Evidence:
             moment = sum(map_on_threads(work, blocks, n_threads), np.zeros_like(precision))
         return Conditioned(means, moment, log_marginals)
 
+    def log_marginals(self, means: Array, covariances: Array) -> Array:
+        """Marginal log-likelihoods (n,) without c. Pair i has u ~ N(means[i], covariances[i])."""
+        bent = np.einsum("nij,nj->ni", self.curvatures, means)
+        linear = self.linear - bent
+        inner = np.eye(linear.shape[1]) + covariances @ self.curvatures
+        with limit_algebra():
+            solved = np.linalg.solve(inner, covariances @ linear[:, :, None])[:, :, 0]
+            log_determinants = np.linalg.slogdet(inner)[1]
+        at_mean = np.einsum("ni,ni->n", self.linear - 0.5 * bent, means)
+        return at_mean + 0.5 * (np.einsum("ni,ni->n", linear, solved) - log_determinants)
+
 
 class EvidenceFinder:
     """Aligns pairs of images (n, channels, *spatial), and computes their evidence.

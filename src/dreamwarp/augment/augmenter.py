@@ -90,19 +90,20 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     max_pairs : int or None
         Largest number of pairs to use, balanced over classes. None: all neighbours; for the
         Gaussians of ``method="eb"``, 1,000 random pairs, or 50 per class if that is more.
-        ``model="template"`` aligns all neighbours in any case.
+        Unless ``model="gaussian"``, all neighbours are aligned in any case.
     pixels_per_cell : int, "auto" or None
         Samples are smoothed and reduced to at most this many pixels per cell and axis, but no fewer
         than 12 per axis, before they are aligned. Finer detail, such as the thickness of strokes,
         differs in ways that no warp of the cells explains. So does brightness: it is equalized if
         that makes samples of a class more alike. None: samples are aligned as they are. ``"auto"``:
         4 for ``method="eb"``, else None.
-    model : {"template", "gaussian"}
+    model : {"auto", "template", "gaussian"}
         Kind of distribution, the ``kind`` of :meth:`~dreamwarp.WarpModel.fit`. ``"template"``:
         samples of the fit get warps toward their own neighbours (posterior modes) plus noise of
         their class. Other samples, and networks unless given ``templates``, get draws from the
         Gaussian of their class. ``"gaussian"``: all samples get draws from the Gaussian of their
-        class; with ``method="map"`` or ``"metropolis"`` this is the paper's model.
+        class; with ``method="map"`` or ``"metropolis"`` this is the paper's model. ``"auto"``:
+        ``"template"``, unless ``"gaussian"`` explains held-out pairs better; see ``model.kinds``.
     strength : float or "auto"
         Factor on the learned warps. ``"auto"``: chosen by :meth:`judge`, from 0.5 to 1.4, or up to
         4 if 1.4 is best; 0 (no warps) unless warps help a nearest-neighbour classifier; 1 if there
@@ -190,7 +191,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         max_draws: int = MAX_DRAWS,
         max_pairs: int | None = None,
         pixels_per_cell: int | Literal["auto"] | None = "auto",
-        model: Literal["gaussian", "template"] = "template",
+        model: Literal["auto", "template", "gaussian"] = "auto",
         strength: float | Literal["auto"] = "auto",
         image_shape: Sequence[int] | None = None,
         sampling_strategy: SamplingStrategy = "auto",

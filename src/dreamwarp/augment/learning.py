@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
 from dreamwarp.align.alignment import METHODS
-from dreamwarp.align.evidence import EvidenceFinder
+from dreamwarp.align.evidence import Evidence, EvidenceFinder
 from dreamwarp.align.images import PIXELS_PER_CELL, is_flat, simplify
 from dreamwarp.align.pairs import choose_balanced, random_pairs
 from dreamwarp.augment.training_pairs import (
@@ -33,6 +33,7 @@ from dreamwarp.core.progress import ProgressOption, track, without_callback
 from dreamwarp.core.validation import check_choice, check_integer, warn_user
 from dreamwarp.model import empirical_bayes
 from dreamwarp.model.fitting import KINDS, HyperParameters
+from dreamwarp.model.kinds import templates_fit
 from dreamwarp.model.pairs import Pairs
 from dreamwarp.model.selection import choose_hyperparameters
 from dreamwarp.space import WarpSpace
@@ -75,7 +76,7 @@ class Settings:
     pixels_per_cell: int | Literal["auto"] | None = "auto"
 
     def __post_init__(self) -> None:
-        check_choice("model", self.model, KINDS)
+        check_choice("model", self.model, ("auto", *KINDS))
         check_choice("method", self.method, LEARNING_METHODS)
         if self.max_pairs is not None:
             check_integer("max_pairs", self.max_pairs, MIN_PAIRS)
@@ -133,7 +134,7 @@ class Learner:
           empirical Bayes estimates, and fit to the posteriors.
         - "eb", "template": fit Gaussians in the same way, for networks and for samples outside the
           fit. The fitted samples, called templates, get MAP warps toward their neighbours, under
-          the smooth prior.
+          the smooth prior. With "auto", they do so unless Gaussians explain held-out pairs better.
 
         Position, slant and size change most pixels, so nearest neighbours are alike in these, and
         their warps lack this variation. Random pairs vary in all ways that members of a class do.
@@ -156,7 +157,8 @@ class Learner:
         """Fit to posterior modes or draws, with hyper-parameters of highest held-out likelihood."""
         alignments = self.align(edges)
         pairs_by_class = self.select_pairs(edges, alignments)
-        given = HyperParameters(self.settings.model, min_pairs=MIN_PAIRS)
+        kind = "template" if self.settings.model == "auto" else self.settings.model
+        given = HyperParameters(kind, min_pairs=MIN_PAIRS)
         hyper = choose_hyperparameters(pairs_by_class, given, self.space.dim)
         return edges, alignments, TrainingPairs(self.space, pairs_by_class, hyper)
 
@@ -164,10 +166,12 @@ class Learner:
         """Align under the prior and noise that empirical Bayes finds, and fit to posteriors."""
         edges = self.draw_pairs()
         pool = self.estimate_pool(edges)
-        alignments = self.align(edges, pool)  # learn_posteriors starts at these modes
+        alignments = self.align(edges, pool)  # find_evidence starts at these modes
         usable = self.select_usable(alignments)
-        pairs = self.learn_posteriors(pool, edges[usable], alignments.theta[usable])
-        return edges, alignments, pairs
+        some = edges[usable]
+        evidence = self.find_evidence(pool, some, alignments.theta[usable])
+        learned = self.learn_classes(pool, evidence, some)
+        return edges, alignments, self.as_training_pairs(pool, learned, some)
 
     def learn_templates(self) -> Learned:
         """Fit templates to modes under the smooth prior, and Gaussians by empirical Bayes."""
@@ -177,7 +181,18 @@ class Learner:
         pairs_by_class = self.select_pairs(edges, alignments)
         drawn = self.draw_pairs()
         pool = self.estimate_pool(drawn, similarity=alignments.similarity)
-        gaussian_pairs = self.learn_posteriors(pool, drawn)
+        evidence = self.find_evidence(pool, drawn)
+        learned = self.learn_classes(pool, evidence, drawn)
+        gaussian_pairs = self.as_training_pairs(pool, learned, drawn)
+        if self.settings.model == "auto" and not templates_fit(
+            evidence, drawn, self.codes[drawn[:, 0]], learned.folds, learned.pool_pairs,
+            [
+                replace(pairs, theta=pairs.theta @ pool.finder.frame.inverse.T)
+                for pairs in pairs_by_class.values()
+            ],
+            EB_CLASS_PAIRS, EB_DRIFT,
+        ):  # fmt: skip
+            return edges, alignments, gaussian_pairs
         # Hyper-parameters of the Gaussians, recorded with those of the templates.
         hyper = replace(
             gaussian_pairs.hyper, kind="template", class_pairs=EB_CLASS_PAIRS, drift=EB_DRIFT
@@ -272,22 +287,28 @@ class Learner:
                 fixed_sigma=settings.sigma != "auto", n_threads=self.n_threads,
             )  # fmt: skip
 
-    def learn_posteriors(
+    def find_evidence(
         self, pool: empirical_bayes.Pool, edges: Integers, theta: Array | None = None
-    ) -> TrainingPairs:
-        """Posterior means and covariances of pairs, scaled to warps from the centre of a class.
-
-        ``theta`` (n_pairs, d): modes to start at.
-        """
-        pair_codes = self.codes[edges[:, 0]]
-        evidence = pool.finder.find(
+    ) -> Evidence:
+        """Evidence of random pairs; ``theta`` (n_pairs, d): modes to start at."""
+        return pool.finder.find(
             edges, pool.covariance, sigma=pool.sigma, start=theta,
             progress=without_callback(self.progress), n_threads=self.n_threads, client=self.client,
         )  # fmt: skip
-        learned = empirical_bayes.learn_classes(
-            evidence, pool.covariance, edges, pair_codes, self.n_threads
+
+    def learn_classes(
+        self, pool: empirical_bayes.Pool, evidence: Evidence, edges: Integers
+    ) -> empirical_bayes.ClassPosteriors:
+        """Posteriors of random pairs, each under the covariance of its class."""
+        return empirical_bayes.learn_classes(
+            evidence, pool.covariance, edges, self.codes[edges[:, 0]], self.n_threads
         )
+
+    def as_training_pairs(
+        self, pool: empirical_bayes.Pool, learned: empirical_bayes.ClassPosteriors, edges: Integers
+    ) -> TrainingPairs:
+        """Posteriors of random pairs, scaled to warps from the centre of a class."""
         return TrainingPairs.of_posteriors(
-            pool.finder.frame, pool.finder.smooth_prior, learned, edges, pair_codes, self.classes,
-            scale=TO_CENTER,
+            pool.finder.frame, pool.finder.smooth_prior, learned, edges, self.codes[edges[:, 0]],
+            self.classes, scale=TO_CENTER,
         )  # fmt: skip

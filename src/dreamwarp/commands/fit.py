@@ -38,12 +38,13 @@ def fit(
     cells: options.Cells = "auto",
     boundary: options.Boundary = "free",
     kind: Annotated[
-        Literal["gaussian", "template"],
+        Literal["auto", "template", "gaussian"],
         options.warps(
             help="Distribution of the warps. template: depends on the sample that is warped; "
-            "gaussian: one per class, as in the paper."
+            "gaussian: one per class, as in the paper; auto: template, unless gaussian explains "
+            "held-out pairs better."
         ),
-    ] = "template",
+    ] = "auto",
     strength: Annotated[
         Any,
         options.warps(

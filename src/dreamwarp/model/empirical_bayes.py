@@ -87,12 +87,30 @@ class Pool:
         return self.finder.frame.gaussian(self.covariance)
 
 
+class Fold(NamedTuple):
+    """Samples held out, the pairs with them, and what the pairs of the others say."""
+
+    held_out: NDArray[np.bool_]  # (n_samples,)
+    test: Integers  # pairs of two held-out samples
+    crossing: Integers  # pairs of a held-out sample and another
+    pool_covariance: Array  # (r, r), S without the held-out samples
+    moments: dict[int, tuple[int, Array]]  # by class: n_y and Σ E[u uᵀ], under S
+
+    def class_covariance(self, code: int, pool_pairs: float) -> Array:
+        """S_y without the held-out samples, after one step of maximisation from S."""
+        if code not in self.moments:
+            return self.pool_covariance
+        n_pairs, moment = self.moments[code]
+        return m_step(moment, n_pairs, self.pool_covariance, pool_pairs)
+
+
 class ClassPosteriors(NamedTuple):
     """Posteriors of pairs, each under the learned covariance of its class."""
 
     means: Array  # (n, r), of u
     covariances: NDArray[np.float32]  # (n, r, r), of u
     pool_pairs: float  # ν
+    folds: list[Fold]
 
 
 def learn_classes(
@@ -112,7 +130,8 @@ def learn_classes(
     under its own S_y. So a fold can be fitted again without the pairs of its held-out samples.
     """
     pool_covariance = fit_covariance(evidence, pool_covariance, n_threads=n_threads)
-    pool_pairs = choose_pool_pairs(evidence, edges, pair_codes, pool_covariance, n_threads)
+    folds = hold_out(evidence, edges, pair_codes, pool_covariance, n_threads)
+    pool_pairs = choose_pool_pairs(evidence, pair_codes, folds, n_threads)
     means = np.empty((len(edges), len(pool_covariance)))
     covariances = np.empty((len(edges), *pool_covariance.shape), np.float32)
     codes = np.unique(pair_codes)
@@ -129,7 +148,7 @@ def learn_classes(
 
     with limit_algebra():
         map_on_threads(learn_class, list(codes), n_threads)
-    return ClassPosteriors(means, covariances, pool_pairs)
+    return ClassPosteriors(means, covariances, pool_pairs, folds)
 
 
 # -- the prior, the noise and the pool
@@ -327,51 +346,71 @@ def fit_covariance(
 # -- classes
 
 
-def choose_pool_pairs(
+def hold_out(
     evidence: Evidence,
     edges: Integers,
     pair_codes: Integers,
     pool_covariance: Array,
     n_threads: int | None,
-) -> float:
-    """ν of the highest likelihood of held-out pairs.
+) -> list[Fold]:
+    """Folds of the samples, and what is learned without each. S starts at ``pool_covariance``.
 
-    Samples are held out, not pairs: a pair is tested if both its samples are held out, and trained
-    on if neither is. One step of maximisation is enough to compare candidates. Returns the largest
-    candidate if nothing can be held out, and the smallest for a single class, whose pairs are those
-    of the pool.
+    One step of maximisation per class is enough to compare candidates. Folds without pairs to learn
+    from are left out.
     """
-    candidates = [len(pool_covariance) * share for share in POOL_PAIRS_PER_COMPONENT]
-    if len(np.unique(pair_codes)) < 2:
-        return candidates[0]
     few = choose_balanced(pair_codes, MAX_HELD_OUT)
-    scores = np.zeros(len(candidates))
-    n_tested = 0
-    for train, test in split_by_sample(edges[few], N_FOLDS):
-        train, test = few[train], few[test]
-        if not len(train) or not len(test):
+    folds = []
+    for fold in range(N_FOLDS):
+        held_out = fold_of_samples(edges.max(initial=-1) + 1, N_FOLDS) == fold
+        n_out = held_out[edges[few]].sum(axis=1)
+        train = few[n_out == 0]
+        if not len(train):
             continue
         without = fit_covariance(evidence.only(train), pool_covariance, n_threads=n_threads)
-        for code in np.unique(pair_codes[test]):
+        moments = {}
+        for code in np.unique(pair_codes[train]).tolist():
             mine = train[pair_codes[train] == code]
-            asked = test[pair_codes[test] == code]
-            n_tested += len(asked)
-            moment = evidence.condition(without, mine, n_threads=n_threads).moment
+            found = evidence.condition(without, mine, n_threads=n_threads)
+            moments[code] = len(mine), found.moment
+        folds.append(Fold(held_out, few[n_out == 2], few[n_out == 1], without, moments))
+    return folds
+
+
+def choose_pool_pairs(
+    evidence: Evidence, pair_codes: Integers, folds: Sequence[Fold], n_threads: int | None
+) -> float:
+    """ν of the highest likelihood of pairs of two held-out samples.
+
+    Returns the largest candidate if there are none, and the smallest for a single class, whose
+    pairs are those of the pool.
+    """
+    candidates = [evidence.linear.shape[1] * share for share in POOL_PAIRS_PER_COMPONENT]
+    if len(np.unique(pair_codes)) < 2:
+        return candidates[0]
+    scores = np.zeros(len(candidates))
+    for fold in folds:
+        for code in np.unique(pair_codes[fold.test]).tolist():
+            asked = fold.test[pair_codes[fold.test] == code]
             for k, pool_pairs in enumerate(candidates):
-                own = m_step(moment, len(mine), without, pool_pairs)
+                own = fold.class_covariance(code, pool_pairs)
                 found = evidence.condition(own, asked, n_threads=n_threads)
                 scores[k] += found.log_marginals.sum()
-    if not n_tested:
+    if not scores.any():
         return candidates[-1]
     return candidates[int(scores.argmax())]
+
+
+def fold_of_samples(n_samples: int, n_folds: int) -> Integers:
+    """The fold of each sample (n_samples,), which depends on its index alone."""
+    return np.random.default_rng(0).integers(n_folds, size=n_samples)
 
 
 def split_by_sample(edges: Integers, n_folds: int) -> Sequence[tuple[Integers, Integers]]:
     """Indices of training and test pairs, for each fold of the samples.
 
-    The fold of a sample depends on its index alone.
+    A pair is tested if both its samples are held out, and trained on if neither is.
     """
-    folds = np.random.default_rng(0).integers(n_folds, size=edges.max(initial=-1) + 1)[edges]
+    folds = fold_of_samples(edges.max(initial=-1) + 1, n_folds)[edges]
     return [
         (np.flatnonzero((folds != fold).all(axis=1)), np.flatnonzero((folds == fold).all(axis=1)))
         for fold in range(n_folds)

@@ -100,6 +100,18 @@ class TemplateMixture(Gaussian):
         found = np.flatnonzero(known[places] == templates)
         return found, places[found]
 
+    def moments(self, templates: Integers) -> tuple[Array, Array]:
+        """Mean (n, d) and covariance (n, d, d) of the warps of templates (n,)."""
+        table, places = self.table, np.searchsorted(self.table.templates, templates)
+        means = np.empty((len(templates), len(self.factor)))
+        covariances = (1.0 - table.shares[places])[:, None, None] * self.covariance
+        for row, place in enumerate(places):
+            some = slice(table.begins[place], table.begins[place + 1])
+            scaled = table.deviations[some, None] * table.theta[some]
+            means[row] = table.means[some] @ table.theta[some]
+            covariances[row] += scaled.T @ scaled
+        return means, covariances
+
     # -- density
 
     def log_prob(self, theta: Array, templates: Integers | None = None) -> Array:
