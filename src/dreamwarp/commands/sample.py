@@ -87,29 +87,29 @@ def sample(
 
     if (n is None) == (per_class is None):
         raise typer.BadParameter("give either --number or --per-class")
-    warps, templates = load_with_data(
+    fitted, samples = load_with_data(
         model, data, reading, "format", "balance", "interpolation", "shard_size",
         "scheduler",
     )  # fmt: skip
-    total = n if n is not None else (per_class or 0) * len(templates.classes)
-    if isinstance(templates, ShapeSet):
+    total = n if n is not None else (per_class or 0) * len(samples.classes)
+    if isinstance(samples, ShapeSet):
         suffix = write_meshes(
-            warps, templates, data, Path(output), total, resume=resume, first=first, seed=seed,
+            fitted, samples, data, Path(output), total, resume=resume, first=first, seed=seed,
             strength=strength,
         )  # fmt: skip
         typer.echo(f"{total:,} {suffix} meshes in {output}, a folder per class")
         return
-    chosen = format or choose_format(data, templates)
+    chosen = format or choose_format(data, samples)
     typer.echo(
-        f"samples {first:,} to {first + total - 1:,} of {templates.name} as {chosen}, "
-        f"seed {seed}, strength {warps.strength if strength is None else strength:g}"
+        f"samples {first:,} to {first + total - 1:,} of {samples.name} as {chosen}, "
+        f"seed {seed}, strength {fitted.strength if strength is None else strength:g}"
     )
     with (
         resumable("finished files are kept: run the same command with `--resume` to continue"),
         options.connected(scheduler) as client,
     ):
         done = generate(
-            warps, templates, output, n=n, per_class=per_class, format=chosen, seed=seed,
+            fitted, samples, output, n=n, per_class=per_class, format=chosen, seed=seed,
             first=first, strength=strength, balance=balance, interpolation=interpolation,
             shard_size=shard_size, resume=resume, client=client,
         )  # fmt: skip
