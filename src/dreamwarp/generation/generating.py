@@ -89,7 +89,7 @@ def generate(
     format : {"idx", "npz", "parquet", "webdataset", "folder", "nifti"}
     seed : int, numpy.random.Generator or None
     first : int
-        Index of the first sample.
+        Number of the first sample.
     strength : float, optional
         Factor on the learned warps. Default: the one that the model recommends.
     balance : {"classes", "data"}
