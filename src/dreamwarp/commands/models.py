@@ -51,8 +51,8 @@ def load_with_data(
 ) -> tuple[WarpModel, DataSet | ShapeSet]:
     """Load a model and the samples or meshes that it was fitted to; see ``read_samples``."""
     fitted = read_model(model)
-    # Scaled as those that the model was fitted to.
-    scale = "each" if fitted.settings.get("shapes") == "each" else "set"
+    # Scaled as those that the model was fitted to; former versions called the setting "shapes".
+    scale = fitted.settings.get("normalize", fitted.settings.get("shapes", "set"))
     return fitted, read_samples(data, reading, *only_for_arrays, normalize=scale)
 
 

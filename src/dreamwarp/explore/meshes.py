@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.align import SmoothPrior
 from dreamwarp.align.points import Match, PointAlignments, align_points, thin
+from dreamwarp.augment.learning import Settings
 from dreamwarp.augment.shapes import sample_shapes
 from dreamwarp.augment.source import check_known_classes
 from dreamwarp.data.shapes import ShapeSet
@@ -51,7 +52,7 @@ class Meshes:
         check_known_classes(model, shapes)
         self.model, self.shapes, self.labels = model, shapes, shapes.classes.tolist()
         self.codes = np.searchsorted(shapes.classes, shapes.y).astype(np.int64)
-        self.sigma = model.settings.get("sigma", "auto")
+        self.sigma = Settings.of(model).sigma
         self.match: Match = "known" if shapes.corresponds else "nearest"
         self._surfaces: dict[int, Surface] = {}
 
@@ -117,8 +118,7 @@ class Meshes:
 
     def load_code(self, name: str, options: dict[str, Any]) -> str:
         """Python code that loads the shapes."""
-        each = self.model.settings.get("shapes") == "each"
-        more = ", normalize='each'" if each else ""
+        more = ", normalize='each'" if self.shapes.normalize == "each" else ""
         return f"shapes = dw.data.load_shapes({name!r}{more})"
 
     def warp_code(self, index: int | None, view: View) -> list[str]:
