@@ -10,9 +10,9 @@ import numpy as np
 from dreamwarp import Alignments, SmoothPrior, WarpModel, WarpSpace
 from dreamwarp.align.similarity import SquaredError
 from dreamwarp.augment.learning import Learner, Settings
-from dreamwarp.augment.subject import Subject
 from dreamwarp.augment.verdict import Judgement, Verdict
 from dreamwarp.report.study import Study
+from dreamwarp.report.subject import Subject
 
 SPACES = {1: WarpSpace((4,)), 2: WarpSpace((3, 2)), 3: WarpSpace((2, 2, 2))}
 SHAPES = {1: (2, 40), 2: (12, 16), 3: (6, 8, 10)}

@@ -27,7 +27,6 @@ from threadpoolctl import threadpool_limits
 from dreamwarp.augment.augmenter import Augmenter
 from dreamwarp.augment.rivals.elastic import deform_elastically
 from dreamwarp.augment.source import fingerprint_samples
-from dreamwarp.augment.subject import Look
 from dreamwarp.core import compiled
 from dreamwarp.core.defaults import NETWORK_INTERPOLATION, NETWORK_SPECTRUM_POWER
 from dreamwarp.core.progress import tracked
@@ -38,6 +37,7 @@ from dreamwarp.report.page import Page
 from dreamwarp.report.sheets import draw_sample, draw_table
 from dreamwarp.report.story import write_report
 from dreamwarp.report.study import study_of
+from dreamwarp.report.subject import Look
 
 # A classifier's name, training digits and test digits.
 Task = tuple[str, Part, Part]

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from dreamwarp.align import SmoothPrior
 from dreamwarp.augment.learning import Settings
-from dreamwarp.augment.subject import Data, Subject
 from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.explore.arrays import Images, Landmarks, Numbers, Signals, View, Volumes
 from dreamwarp.explore.meshes import Meshes
 from dreamwarp.model import WarpModel
+from dreamwarp.report.subject import Data, Subject
 from dreamwarp.space import Warp
 
 # Largest number of sliders: the other components have little variance.

@@ -20,11 +20,11 @@ from dreamwarp.align.pairs import choose_balanced
 from dreamwarp.align.prior import Prior
 from dreamwarp.augment.learning import Learner, Settings
 from dreamwarp.augment.precompile import ensure_compiled
-from dreamwarp.augment.subject import Data, Subject
 from dreamwarp.augment.verdict import Judgement, not_judged
 from dreamwarp.core.progress import ProgressOption
 from dreamwarp.core.validation import check_integer
 from dreamwarp.model import WarpModel
+from dreamwarp.report.subject import Data, Subject
 
 if TYPE_CHECKING:
     from dreamwarp.augment.augmenter import Augmenter
