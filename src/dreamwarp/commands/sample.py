@@ -10,12 +10,12 @@ import typer
 from dreamwarp.commands import options
 from dreamwarp.commands.interruption import resumable
 from dreamwarp.commands.models import load_with_data
+from dreamwarp.core.defaults import Balance, Format
 from dreamwarp.core.files import is_address
 
 if TYPE_CHECKING:
     from dreamwarp.data import DataSet, ShapeSet
     from dreamwarp.generation import Generated
-    from dreamwarp.generation.generating import Format
     from dreamwarp.model import WarpModel
 
 MESHES_AT_A_TIME = 100
@@ -36,7 +36,7 @@ def sample(
         int | None, options.count(help="Number of samples per class, instead of --number.")
     ] = None,
     format: Annotated[
-        Literal["idx", "npz", "parquet", "webdataset", "folder", "nifti"] | None,
+        Format | None,
         options.output(
             help="File format. Default: folder for image folders, nifti for folders of volumes, "
             "parquet for Parquet files, npz for time series, else idx for integer labels and npz "
@@ -53,7 +53,7 @@ def sample(
     first: Annotated[int, options.count(min=0, help="Number of the first sample.")] = 0,
     strength: options.Strength = None,
     balance: Annotated[
-        Literal["classes", "data"],
+        Balance,
         options.output(help="classes: all equally often; data: as often as in the data."),
     ] = "classes",
     interpolation: Annotated[
