@@ -26,7 +26,7 @@ from dreamwarp import WarpModel, WarpSpace
 from dreamwarp.augment import SampleSource
 from dreamwarp.generation import generate
 from dreamwarp.generation.formats import make_format
-from dreamwarp.generation.shards import Shard
+from dreamwarp.generation.shards import Shard, block_size
 from dreamwarp.generation.stores import LocalStore
 from dreamwarp.space.resample import resample
 from dreamwarp.space.warp import default_tolerance
@@ -74,7 +74,7 @@ def make_source(settings: Settings) -> SampleSource:
 
 def time_stages(source: SampleSource, folder: Path, n_rounds: int) -> list[Timing]:
     """Random numbers, templates, flow, interpolation and writing of one block, on one thread."""
-    n, space = source.form.block_size, source.model.space
+    n, space = block_size(source.form), source.model.space
     numbers, centers = np.arange(n), pixel_centers(SHAPE)
     templates = source.choose(numbers, n_threads=1)
     codes = source.codes[templates]

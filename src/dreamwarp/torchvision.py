@@ -26,10 +26,10 @@ from dreamwarp.core.listing import public_names
 from dreamwarp.core.validation import check_choice
 from dreamwarp.model import WarpModel
 from dreamwarp.space import WarpSpace
-from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
+from dreamwarp.space.resample import FILLS, INTERPOLATIONS, Fill, Interpolation
 from dreamwarp.space.warp import Warp
 from dreamwarp.torch.compiled_engine import n_threads
-from dreamwarp.torch.drawing import Fill, WarpOptions
+from dreamwarp.torch.drawing import WarpOptions
 from dreamwarp.torch.epochs import EpochWarps
 from dreamwarp.torch.functional import flow, warp, working_dtype
 
@@ -96,7 +96,7 @@ class FixedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
                 "Use dreamwarp.torch.LearnedWarp for batches."
             )
         self.interpolation = check_choice("interpolation", interpolation, INTERPOLATIONS)
-        self.fill = check_choice("fill", fill, ("edge", "constant", "reflect"))
+        self.fill = check_choice("fill", fill, FILLS)
         self.fill_value = fill_value
         self.mask_fill_value = mask_fill_value
 
@@ -200,9 +200,10 @@ class LearnedWarp(Transform):  # type: ignore[misc]  # torchvision has no types
     mask_fill_value : number
         Fill value of masks for ``fill="constant"``.
     **options
-        ``p``, ``strength``, ``unknown``, ``classes``, ``interpolation``, ``fill`` and
-        ``fill_value``, as for :class:`dreamwarp.torch.LearnedWarp`. With ``unknown="pool"``,
-        samples without a label or with several get the warps of all classes pooled.
+        ``p``, ``strength``, ``spectrum_power``, ``unknown``, ``classes``, ``interpolation``,
+        ``fill`` and ``fill_value``, as for :class:`dreamwarp.torch.LearnedWarp`. With
+        ``unknown="pool"``, samples without a label or with several get the warps of all classes
+        pooled.
 
     Examples
     --------

@@ -175,8 +175,8 @@ def test_samples_are_aligned_at_the_resolution_of_the_cells() -> None:
         "n_neighbors": 5, "similarity": "ssd", "sigma": "auto", "displacement": "auto",
         "length": 0.25, "model": "gaussian",
     }  # fmt: skip
-    assert Settings(method="eb", **shared).resolution == 4
-    assert Settings(method="map", **shared).resolution is None
+    assert Settings(method="eb", pixels_per_cell="auto", **shared).resolution == 4
+    assert Settings(method="map", pixels_per_cell="auto", **shared).resolution is None
     assert Settings(method="map", pixels_per_cell=3, **shared).resolution == 3
     assert Settings(method="eb", pixels_per_cell=None, **shared).resolution is None
     with pytest.raises(ValueError, match="`pixels_per_cell`"):
@@ -209,3 +209,16 @@ def test_settings_are_of_types_that_a_file_holds() -> None:
     assert Settings(**settings).describe()["max_pairs"] == "auto"
     given = Settings(**settings, max_pairs=np.int64(50))  # type: ignore[arg-type]
     assert type(given.describe()["max_pairs"]) is int
+
+
+def test_settings_are_read_back_from_a_model() -> None:
+    space = dw.WarpSpace((2, 2))
+    bare = dw.WarpModel.fit(space, {"a": dw.SmoothPrior(space).sample(20, 1)}, shrinkage=0.1)
+    assert Settings.of(bare) == Settings(method="map", displacement=0.08)
+    for given in (
+        Settings(method="eb", displacement="auto", pixels_per_cell="auto"),
+        Settings(9, "metropolis", "mi", 0.2, 0.1, 0.4, "gaussian", 7, 80, 50, 3),
+    ):
+        assert Settings.of(bare.with_settings(**given.describe())) == given
+    custom = bare.with_settings(similarity="my_function", sigma="auto", learned_sigma=0.3)
+    assert Settings.of(custom) == Settings(similarity="ssd", sigma=0.3)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from dreamwarp import ShapeAugmenter, Warp, WarpSpace
+from dreamwarp.augment.learning import Settings
 from dreamwarp.augment.shapes import sample_shapes, warp_mesh
 from dreamwarp.data import Box, ShapeSet, load_shapes
 from dreamwarp.generation.shape_files import write_shapes
@@ -50,6 +52,19 @@ def test_new_ellipses_are_ellipses() -> None:
         changes.append(points - 10.0 * circle[:, :2])
     assert np.std(changes) > 0.5
     assert np.std(residuals) < 0.15 * np.std(changes)
+
+
+@pytest.mark.parametrize("normalize", ["set", "each"])
+def test_a_model_says_how_its_shapes_were_scaled_and_what_was_chosen(normalize: Any) -> None:
+    X, y = ellipses()
+    shapes = ShapeSet.of(X, y, normalize=normalize)
+    augmenter = ShapeAugmenter(cells=(2, 2), n_neighbors=2, length=0.3, progress=False).fit(shapes)
+    stored, found = augmenter.model_.settings, Settings.of(augmenter.model_)
+    assert stored["normalize"] == normalize
+    assert stored["sigma"] == stored["displacement"] == "auto"
+    assert found.sigma == stored["learned_sigma"] == augmenter.alignments_.sigma
+    assert found.displacement == stored["learned_displacement"]
+    assert (found.n_neighbors, found.length) == (2, 0.3)
 
 
 def test_shape_k_depends_on_the_seed_and_k_alone() -> None:

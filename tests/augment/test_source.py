@@ -11,10 +11,9 @@ import pytest
 
 from dreamwarp import Warp
 from dreamwarp.augment import SampleSource
-from dreamwarp.augment.source import Members, SampleForm, check_range
-from dreamwarp.core.draws import Stream, integers
+from dreamwarp.augment.source import Members, check_range
+from dreamwarp.core.draws import MAX_SAMPLE_NUMBER, Stream, integers
 from dreamwarp.data import DataSet
-from dreamwarp.data.sample_sets import MAX_SAMPLE_NUMBER
 from dreamwarp.space.warpspace import FLOW_TOLERANCE
 from tests.generation.cases import SHAPE, make_data, make_model
 
@@ -161,20 +160,12 @@ def test_absurd_numbers_are_refused(first: int, n: int, message: str) -> None:
 def test_data_that_is_not_finite_is_refused(
     monkeypatch: pytest.MonkeyPatch, value: float, part_bytes: int
 ) -> None:
-    monkeypatch.setattr("dreamwarp.core.samples.PART_BYTES", part_bytes)
+    monkeypatch.setattr("dreamwarp.core.samples.CHUNK_BYTES", part_bytes)
     data = make_data(dtype="float32")
     X = data.X.copy()
     X[17, 2, 3] = X[30, 0, 0] = value
     with pytest.raises(ValueError, match=r"`data` must be finite, got .* at index \(17, 2, 3\)"):
         SampleSource(make_model(), (X, data.y))
-
-
-def test_blocks_are_bounded_and_never_empty() -> None:
-    def size(*shape: int) -> int:
-        return SampleForm(shape, np.dtype(np.uint8), np.arange(2)).block_size
-
-    assert size(28, 28) % 64 == 0 and 1000 < size(28, 28) < 1400
-    assert size(8) == 4096 and size(3, 512, 512) == 1 and size(3, 4000, 4000) == 1
 
 
 def test_an_augmenter_gives_the_same_samples() -> None:

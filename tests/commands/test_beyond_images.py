@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dreamwarp import WarpModel
+from dreamwarp import SmoothPrior, WarpModel, WarpSpace
+from dreamwarp.commands import models
 from dreamwarp.commands.fit import choose_cells
+from dreamwarp.commands.options import Reading
 from dreamwarp.commands.sample import choose_format
 from dreamwarp.data import DataSet, load, load_shapes
 from tests.commands.running import one_line, run
@@ -34,6 +36,17 @@ def test_series_are_written_as_npz(tmp_path: Path) -> None:
     file = tmp_path / "waves.txt"
     file.write_text("1 2 3 4\n2 3 4 5\n")
     assert choose_format(str(file), load(file)) == "npz"
+
+
+@pytest.mark.parametrize("name", ["normalize", "shapes"])  # former versions: "shapes"
+def test_meshes_are_scaled_as_those_of_the_fit(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    space, scales = WarpSpace((1, 1, 1)), []
+    fitted = WarpModel.fit(space, {"a": SmoothPrior(space).sample(9, 0)}, shrinkage=0.1)
+    monkeypatch.setattr(models, "read_samples", lambda *_, normalize: scales.append(normalize))
+    for stored in (fitted, fitted.with_settings(**{name: "each"})):
+        monkeypatch.setattr(models, "read_model", lambda source, found=stored: found)
+        models.load_with_data("m.dwm", "meshes", Reading({}, None))  # type: ignore[arg-type]
+    assert scales == ["set", "each"]
 
 
 def test_names_of_meshes_may_be_in_capitals(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import dreamwarp
 from dreamwarp import cli
 from dreamwarp.commands import contest
 from dreamwarp.commands.contest import NEIGHBOR, NETWORK, Outcome, Sizes
-from dreamwarp.data import DataSet, Part
+from dreamwarp.data import DataSet, Labeled
 from tests.commands.running import run
 
 SMALL = Sizes(
@@ -27,8 +27,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> DataSet:
     """A demo on fewer digits and with little training."""
     whole = dreamwarp.data.mnist_small()
     chosen = np.concatenate([np.flatnonzero(whole.y == label)[:12] for label in range(3)])
-    few = Part(whole.X_test[:150], whole.y_test[:150])
-    test = Part(*(values[few.y < 3] for values in few))
+    few = Labeled(whole.X_test[:150], whole.y_test[:150])
+    test = Labeled(*(values[few.y < 3] for values in few))
     data = DataSet("few", whole.X[chosen], whole.y[chosen], test)
     monkeypatch.setattr(contest, "mnist_small", lambda: data)
     monkeypatch.setattr(contest, "Sizes", lambda: SMALL)
@@ -105,7 +105,7 @@ def test_the_standard_error_is_that_of_paired_differences() -> None:
 
 def test_digits_are_held_out_by_class() -> None:
     y = np.repeat([0, 1, 2], [8, 12, 4])
-    digits = Part(np.arange(24, dtype=np.float32)[:, None, None], y)
+    digits = Labeled(np.arange(24, dtype=np.float32)[:, None, None], y)
     kept, held_out = contest.hold_out(digits, 0.25, seed=0)
     assert np.bincount(held_out.y).tolist() == [2, 3, 1]
     assert sorted([*kept.X.ravel(), *held_out.X.ravel()]) == list(range(24))
@@ -118,7 +118,7 @@ def test_tuning_takes_the_setting_with_the_fewest_mistakes(monkeypatch: pytest.M
         "_mistakes_of_all",
         lambda tasks, *more: [np.arange(6) < n for n in counts[tasks[0][0]]],
     )
-    digits = Part(np.zeros((12, 28, 28), np.float32), np.arange(12) % 2)
+    digits = Labeled(np.zeros((12, 28, 28), np.float32), np.arange(12) % 2)
     sizes = Sizes(n_new_tuning=20, elastic=((4.0, 0.7), (4.0, 1.0), (7.0, 0.7)))
     best = contest.tune_elastic(digits, sizes=sizes, seed=0)
     assert best == {NEIGHBOR: (4.0, 1.0), NETWORK: (7.0, 0.7)}
@@ -131,6 +131,6 @@ def test_saved_digits_are_saved_and_of_many_classes() -> None:
     learned = np.zeros(100, bool)
     learned[::4] = True
     mistakes = {contest.NONE: {NEIGHBOR: none}, contest.LEARNED: {NEIGHBOR: learned}}
-    found = contest.find_saved(Outcome(mistakes, {}, SMALL), Part(np.zeros((100, 2, 2)), y), 5)
+    found = contest.find_saved(Outcome(mistakes, {}, SMALL), Labeled(np.zeros((100, 2, 2)), y), 5)
     assert (none[found] & ~learned[found]).all()
     assert y[found].tolist() == [0, 1, 2, 3, 4]

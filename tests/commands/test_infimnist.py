@@ -23,9 +23,9 @@ N_TRAIN, N_TEST = 60, 10
 def small_mnist(monkeypatch: Any) -> data.DataSet:
     generator = np.random.default_rng(0)
 
-    def part(n: int) -> data.Part:
+    def part(n: int) -> data.Labeled:
         images = generator.integers(0, 256, (n, 28, 28)).astype(np.uint8)
-        return data.Part(images, generator.integers(0, 10, n).astype(np.uint8))
+        return data.Labeled(images, generator.integers(0, 10, n).astype(np.uint8))
 
     small = data.DataSet("mnist", *part(N_TRAIN), part(N_TEST))
     monkeypatch.setattr(data, "mnist", lambda: small)

@@ -66,7 +66,7 @@ def test_layouts_are_checked(shape: tuple[int, ...], words: str) -> None:
 def test_values_that_are_not_finite_are_named(
     monkeypatch: pytest.MonkeyPatch, value: float, part_bytes: int
 ) -> None:
-    monkeypatch.setattr(samples, "PART_BYTES", part_bytes)
+    monkeypatch.setattr(samples, "CHUNK_BYTES", part_bytes)
     X = np.zeros((5, 3, 4), np.float32)
     check_finite("X", X)
     X[3, 1, 2] = value

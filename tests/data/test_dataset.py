@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dreamwarp.data import DataSet, Part
-from dreamwarp.data.dataset import count_spatial_axes, guess_axes, join_parts
+from dreamwarp.data import DataSet, Labeled
+from dreamwarp.data.dataset import count_spatial_axes, guess_axes, join_labeled
 
 X = np.zeros((6, 4, 5), np.uint8)
 Y = np.array([2, 0, 2, 1, 0, 2])
 
 
 def test_a_data_set_with_a_test_part() -> None:
-    data = DataSet("digits", X, Y, Part(X[:2], Y[:2]))
+    data = DataSet("digits", X, Y, Labeled(X[:2], Y[:2]))
     assert data.X is X and data.X_test.shape == (2, 4, 5)
     np.testing.assert_array_equal(data.y_test, Y[:2])
     np.testing.assert_array_equal(data.classes, [0, 1, 2])
@@ -71,17 +71,17 @@ def test_what_is_no_data_set_is_refused(samples: Any, labels: Any, message: str)
 
 def test_a_test_part_of_another_shape_is_refused() -> None:
     with pytest.raises(ValueError, match=r"samples of one shape, got \(4, 5\) for training and"):
-        DataSet("digits", X, Y, Part(X[:, :3], Y))
+        DataSet("digits", X, Y, Labeled(X[:, :3], Y))
     with pytest.raises(ValueError, match=r"labels of `digits \(test\)` must have shape"):
-        DataSet("digits", X, Y, Part(X, Y[:3]))
+        DataSet("digits", X, Y, Labeled(X, Y[:3]))
 
 
 def test_parts_join() -> None:
-    joined = join_parts("shards", [Part(X, Y), Part(X[:1], Y[:1])])
+    joined = join_labeled("shards", [Labeled(X, Y), Labeled(X[:1], Y[:1])])
     assert joined.X.shape == (7, 4, 5) and joined.y.tolist() == [*Y, 2]
     for other in (X[:, :2], X.astype(float)):
         with pytest.raises(ValueError, match=r"`shards` must have samples of one dtype and shape"):
-            join_parts("shards", [Part(X, Y), Part(other, Y)])
+            join_labeled("shards", [Labeled(X, Y), Labeled(other, Y)])
 
 
 # -- spatial axes

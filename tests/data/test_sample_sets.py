@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dreamwarp.core.defaults import FORMATS
 from dreamwarp.data import load, write_volume
 from dreamwarp.data.readers import SET_KINDS
-from dreamwarp.data.sample_sets import FORMATS, MANIFEST, MAX_BYTES, find_set
+from dreamwarp.data.sample_sets import MANIFEST, MAX_BYTES, find_set
 from dreamwarp.generation import formats, generate
 from tests.data.test_fuzz import AMOUNTS, fuzz
 from tests.generation.cases import make_data, make_model

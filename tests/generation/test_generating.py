@@ -75,7 +75,7 @@ def test_order_and_blocks_leave_no_trace_in_samples(
     store, source = LocalStore(tmp_path), SampleSource(make_model(), make_data(), seed=3)
     file_format, plan = make_format(format, source.form), Plan(0, N, SHARD)
     if format != "parquet":  # whose row groups are blocks
-        monkeypatch.setattr("dreamwarp.augment.source.MAX_BLOCK", 3)
+        monkeypatch.setattr("dreamwarp.generation.shards.MAX_BLOCK", 3)
     shards = [plan[k] for k in (4, 0, 6, 2, 1, 5, 3)]
     made = list(module.make_shards(source, file_format, store, shards, lambda n: None, n_threads=2))
     assert [shard for shard, _ in made] == shards

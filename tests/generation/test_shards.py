@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dreamwarp.augment.source import SampleForm
-from dreamwarp.generation.shards import MAX_SHARDS, Plan, Shard, make_plan
+from dreamwarp.generation.shards import MAX_SHARDS, Plan, Shard, block_size, make_plan
 
 DIGITS = SampleForm((28, 28), np.dtype(np.uint8), np.arange(10))
 PHOTOS = SampleForm((3, 1024, 1024), np.dtype(np.uint8), np.arange(10))
@@ -21,6 +21,14 @@ def test_shards_and_their_blocks_cover_all_samples_once() -> None:
     blocks = [block for shard in shards for block in shard.blocks(10)]
     numbers = [k for first, n in blocks for k in range(first, first + n)]
     assert numbers == list(range(5, 108)) and max(n for _, n in blocks) == 10
+
+
+def test_blocks_are_bounded_and_never_empty() -> None:
+    def size(*shape: int) -> int:
+        return block_size(SampleForm(shape, np.dtype(np.uint8), np.arange(2)))
+
+    assert size(28, 28) % 64 == 0 and 1000 < size(28, 28) < 1400
+    assert size(8) == 4096 and size(3, 512, 512) == 1 and size(3, 4000, 4000) == 1
 
 
 @pytest.mark.parametrize("number", [-1, 5])

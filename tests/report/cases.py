@@ -9,10 +9,10 @@ import numpy as np
 
 from dreamwarp import Alignments, SmoothPrior, WarpModel, WarpSpace
 from dreamwarp.align.similarity import SquaredError
-from dreamwarp.augment.learning import Learner
-from dreamwarp.augment.subject import Subject
+from dreamwarp.augment.learning import Learner, Settings
 from dreamwarp.augment.verdict import Judgement, Verdict
-from dreamwarp.report.study import Study, settings_of
+from dreamwarp.report.study import Study
+from dreamwarp.report.subject import Subject
 
 SPACES = {1: WarpSpace((4,)), 2: WarpSpace((3, 2)), 3: WarpSpace((2, 2, 2))}
 SHAPES = {1: (2, 40), 2: (12, 16), 3: (6, 8, 10)}
@@ -55,6 +55,6 @@ def study(ndim: int, **changes: Any) -> Study:
     }  # fmt: skip
     result = Alignments(**{**fields, **changes})
     learner = Learner(
-        SPACES[ndim], subject.X, subject.codes, subject.labels, settings_of(model(ndim)), 0, False
+        SPACES[ndim], subject.X, subject.codes, subject.labels, Settings.of(model(ndim)), 0, False
     )
-    return Study(subject, learner, edges, result, subject, np.arange(16))
+    return Study(subject, learner, edges, result, learner.smooth_prior, subject, np.arange(16))

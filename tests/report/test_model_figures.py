@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from dreamwarp import Warp, report
-from dreamwarp.augment.subject import Subject
 from dreamwarp.report import aligned, catalog, model_plots, warped
+from dreamwarp.report.subject import Subject
 from tests.report import cases
 
 

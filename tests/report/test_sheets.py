@@ -8,9 +8,9 @@ from matplotlib.collections import LineCollection
 from matplotlib.quiver import Quiver
 
 from dreamwarp import SmoothPrior
-from dreamwarp.augment.subject import Look
 from dreamwarp.report import sheets
 from dreamwarp.report.sheets import Area
+from dreamwarp.report.subject import Look
 from tests.report.cases import SHAPES, SPACES
 
 BOX = Area(1.0, 2.0, 4.0, 3.0)

@@ -11,7 +11,7 @@ from dreamwarp import Augmenter, SmoothPrior, WarpModel, align_pairs, data, neig
 from dreamwarp.augment.verdict import Judgement
 from dreamwarp.report import find_odd, make_study, study_of
 from dreamwarp.report.outliers import neighbor_votes, pair_energies
-from dreamwarp.report.study import judgement_of, settings_of
+from dreamwarp.report.study import judgement_of
 from tests.report import cases
 
 QUICK: dict[str, Any] = {
@@ -81,6 +81,28 @@ def test_chains_are_of_samples_at_the_resolution_of_the_alignment(digits: Any) -
     np.testing.assert_allclose(chains.loss_before, fitted.alignments_.loss_before[[0, 4]])
 
 
+def test_chains_have_the_prior_of_the_alignments(
+    digits: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Modes under it are those that were found, also where empirical Bayes learned it."""
+    fitted = Augmenter(**QUICK | {"method": "eb"}, max_pairs=30).fit(*digits)
+    study = study_of(fitted)
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("dreamwarp.report.study.align_pairs", lambda *_, **more: given.update(more))
+    study.sample_chains(np.array([0, 4]))
+    images = study.learner.simple_images
+    found = align_pairs(
+        study.model.space, images, images, edges=given["edges"], prior=given["prior"],
+        similarity=given["similarity"], tolerance=0.25, progress=False,
+    )  # fmt: skip
+    np.testing.assert_allclose(found.theta, fitted.alignments_.theta[[0, 4]], atol=1e-5)
+
+
+def test_a_study_has_no_more_pairs_than_the_fit(augmenter: Augmenter, digits: Any) -> None:
+    study = make_study(augmenter.model_.with_settings(max_pairs=9), digits, progress=False)
+    assert len(study.edges) == 9
+
+
 def test_of_many_samples_some_are_taken(augmenter: Augmenter, digits: Any) -> None:
     study = make_study(augmenter.model_, digits, max_samples=24, progress=False)
     assert (len(study.subject.X), study.n_all) == (24, 60)
@@ -125,14 +147,6 @@ def test_votes_are_those_of_the_nearest_others() -> None:
         distances = [np.inf if j == k else ((X[j] - X[k]) ** 2).sum() for j in range(40)]
         votes = np.bincount(codes[np.argsort(distances)[:5]], minlength=3)
         assert counts[k] == votes.max() and votes[winners[k]] == votes.max()
-
-
-def test_settings_come_from_the_model_or_are_the_defaults() -> None:
-    bare = cases.model(2)
-    assert settings_of(bare).method == "map" and settings_of(bare).n_neighbors == 5
-    said = bare.with_settings(method="metropolis", similarity="my_function", n_neighbors=9)
-    found = settings_of(said)
-    assert (found.method, found.similarity, found.n_neighbors) == ("map", "ssd", 9)
 
 
 def test_losses_that_are_no_squares_are_measured_by_gain() -> None:

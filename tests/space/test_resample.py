@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dreamwarp.core.interpolation import MAX_PIXELS
-from dreamwarp.space.resample import FILLS, resample, resample_into, resample_vjp
+from dreamwarp.space.resample import FILL_RULES, resample, resample_into, resample_vjp
 from tests import oracle
 
 SHAPES = {1: (7,), 2: (5, 8), 3: (4, 3, 6)}
@@ -37,7 +37,7 @@ def oracle_resample(values, positions, *options):
 # -- values
 
 
-@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("fill", FILL_RULES)
 @pytest.mark.parametrize("interpolation", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("ndim", [1, 2, 3])
 def test_matches_a_sum_over_pixels(ndim, interpolation, fill):
@@ -47,7 +47,7 @@ def test_matches_a_sum_over_pixels(ndim, interpolation, fill):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("fill", FILL_RULES)
 @pytest.mark.parametrize("order", [0, 1])
 def test_matches_scipy(order, fill):
     values, positions = case(2, n=1, n_channels=1, m=500)
@@ -60,7 +60,7 @@ def test_matches_scipy(order, fill):
     np.testing.assert_allclose(found[0, 0], expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("fill", FILL_RULES)
 @pytest.mark.parametrize("interpolation", ["nearest", "linear", "cubic"])
 def test_axes_of_one_or_two_pixels(interpolation, fill):
     rng = np.random.default_rng(1)
@@ -232,7 +232,7 @@ def test_results_do_not_depend_on_threads(interpolation):
     np.testing.assert_array_equal(one, four)
 
 
-@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("fill", FILL_RULES)
 @pytest.mark.parametrize("interpolation", ["nearest", "linear", "cubic"])
 def test_points_out_of_all_bounds_stay_in_memory(interpolation, fill):
     """A stiff warp of a free space may carry points past every float32."""
@@ -260,7 +260,7 @@ def differences(function, x, step=1e-6):
     return gradient
 
 
-@pytest.mark.parametrize("fill", FILLS)
+@pytest.mark.parametrize("fill", FILL_RULES)
 @pytest.mark.parametrize("interpolation", ["linear", "cubic"])
 @pytest.mark.parametrize("ndim", [1, 2, 3])
 def test_vjp_against_differences(ndim, interpolation, fill):

@@ -20,10 +20,10 @@ from dreamwarp.augment.learning import Learner, Settings
 from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.race import check_strengths
 from dreamwarp.augment.sampling_strategy import SamplingStrategy, count_new, number_new
-from dreamwarp.augment.source import Balance, SampleSource, fingerprint_samples
+from dreamwarp.augment.source import SampleSource, fingerprint_samples
 from dreamwarp.augment.verdict import Judgement, network_strength, not_judged
 from dreamwarp.augment.wrappers import AugmentedClassifier, Resampler
-from dreamwarp.core.defaults import LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
+from dreamwarp.core.defaults import LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS, Balance
 from dreamwarp.core.draws import Seed, as_key
 from dreamwarp.core.labels import as_labels, check_label
 from dreamwarp.core.progress import ProgressOption, check_progress, silenced

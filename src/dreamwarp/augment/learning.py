@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,6 +14,7 @@ from dreamwarp.align.alignment import METHODS
 from dreamwarp.align.evidence import Evidence, EvidenceFinder
 from dreamwarp.align.images import PIXELS_PER_CELL, is_flat, simplify
 from dreamwarp.align.pairs import choose_balanced, random_pairs
+from dreamwarp.align.similarity import SIMILARITIES
 from dreamwarp.augment.training_pairs import (
     MIN_PAIRS,
     NEIGHBOR_PAIRS,
@@ -24,14 +25,16 @@ from dreamwarp.augment.training_pairs import (
 from dreamwarp.core.defaults import (
     DISPLACEMENT,
     LEARNING_TOLERANCE,
+    LENGTH,
     MAX_DRAWS,
     MAX_STEPS,
+    N_NEIGHBORS,
     SEARCH_TOLERANCE,
 )
 from dreamwarp.core.labels import Label
 from dreamwarp.core.progress import ProgressOption, track, without_callback
 from dreamwarp.core.validation import check_choice, check_integer, warn_user
-from dreamwarp.model import empirical_bayes
+from dreamwarp.model import WarpModel, empirical_bayes
 from dreamwarp.model.fitting import KINDS, HyperParameters
 from dreamwarp.model.kinds import templates_fit
 from dreamwarp.model.pairs import Pairs
@@ -61,19 +64,42 @@ EB_CLASS_PAIRS, EB_DRIFT = 3.0, 1.0
 
 @dataclass(frozen=True)
 class Settings:
-    """How warps are learned; see the options of ``Augmenter``."""
+    """How warps are learned; see the options of ``Augmenter``.
 
-    n_neighbors: int
-    method: LearningMethod
-    similarity: Any
-    sigma: Any
-    displacement: float | Literal["auto"]
-    length: float
-    model: str
+    Defaults are those assumed for models that don't store a setting.
+    """
+
+    n_neighbors: int = N_NEIGHBORS
+    method: LearningMethod = "map"
+    similarity: Any = "ssd"
+    sigma: Any = "auto"
+    displacement: float | Literal["auto"] = DISPLACEMENT
+    length: float = LENGTH
+    model: str = "gaussian"
     max_steps: int = MAX_STEPS
     max_draws: int = MAX_DRAWS
     max_pairs: int | None = None
-    pixels_per_cell: int | Literal["auto"] | None = "auto"
+    pixels_per_cell: int | Literal["auto"] | None = None
+
+    @classmethod
+    def of(cls, model: WarpModel) -> Settings:
+        """The settings with which a model was learned, as :meth:`describe` stored them.
+
+        Of point sets, "auto" is replaced by what was chosen. Of a custom similarity, only the name
+        is stored: squared differences replace it.
+        """
+        names = {each.name for each in fields(cls)}
+        stored = {name: value for name, value in model.settings.items() if name in names}
+        for name in ("sigma", "displacement"):
+            if (chosen := model.settings.get(f"learned_{name}")) is not None:
+                stored[name] = chosen
+        if stored.get("similarity") not in SIMILARITIES:
+            stored["similarity"] = "ssd"
+        if stored.get("max_pairs") in ("auto", "all"):
+            stored["max_pairs"] = None
+        if stored.get("pixels_per_cell") == "all":
+            stored["pixels_per_cell"] = None
+        return cls(**stored | {"model": model.kind})
 
     def __post_init__(self) -> None:
         check_choice("model", self.model, ("auto", *KINDS))
@@ -89,6 +115,11 @@ class Settings:
         if self.pixels_per_cell != "auto":
             return self.pixels_per_cell
         return PIXELS_PER_CELL if self.method == "eb" else None
+
+    def smooth_prior(self, space: WarpSpace) -> SmoothPrior:
+        """The smooth prior of alignments; empirical Bayes starts from it."""
+        start = DISPLACEMENT if self.displacement == "auto" else self.displacement
+        return SmoothPrior(space, displacement=start, length=self.length)
 
     def describe(self) -> dict[str, str | int | float]:
         """The settings as words and numbers, for a model file."""
@@ -171,7 +202,8 @@ class Learner:
         some = edges[usable]
         evidence = self.find_evidence(pool, some, alignments.theta[usable])
         learned = self.learn_classes(pool, evidence, some)
-        return edges, alignments, self.as_training_pairs(pool, learned, some)
+        pairs = self.as_training_pairs(pool, learned, some)
+        return edges, alignments, replace(pairs, prior=pool.learned_prior)
 
     def learn_templates(self) -> Learned:
         """Fit templates to modes under the smooth prior, and Gaussians by empirical Bayes."""
@@ -237,10 +269,8 @@ class Learner:
 
     @cached_property
     def smooth_prior(self) -> SmoothPrior:
-        """The smooth prior of alignments; empirical Bayes starts from it."""
-        displacement, length = self.settings.displacement, self.settings.length
-        start = DISPLACEMENT if displacement == "auto" else displacement
-        return SmoothPrior(self.space, displacement=start, length=length)
+        """The smooth prior of the settings."""
+        return self.settings.smooth_prior(self.space)
 
     def align(self, edges: Integers, pool: empirical_bayes.Pool | None = None) -> Alignments:
         """Align pairs under the smooth prior, or under the prior and noise of a pool."""

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.data.sample_sets import MAX_SAMPLE_NUMBER
+from dreamwarp.core.draws import MAX_SAMPLE_NUMBER
 
 SamplingStrategy: TypeAlias = (
     "str | float | Mapping[Any, int] | Callable[[NDArray[Any]], Mapping[Any, int]]"

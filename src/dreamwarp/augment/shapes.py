@@ -67,7 +67,7 @@ class ShapeAugmenter:
     strength : float
         Factor on the learned warps.
     normalize : {"set", "each"}
-        One box for all shapes, or one for each.
+        One box for all shapes, or one for each; a `ShapeSet` has boxes already.
     seed : int
 
     Attributes
@@ -142,10 +142,12 @@ class ShapeAugmenter:
         check_pair_count(len(self.edges_), NEIGHBOR_PAIRS)
         model = self._learn(space, points, given.y, known)
         self.model_ = model.with_strength(strength).with_settings(
-            shapes=self.normalize,
-            sigma=self.alignments_.sigma,
-            length=float(self.length),
+            normalize=given.normalize,
             n_neighbors=int(self.n_neighbors),
+            sigma=self.sigma if isinstance(self.sigma, str) else float(self.sigma),
+            learned_sigma=self.alignments_.sigma,
+            displacement="auto" if self.displacement == "auto" else float(self.displacement),
+            length=float(self.length),
         )
         self.shapes_ = given
         return self
@@ -173,7 +175,7 @@ class ShapeAugmenter:
         pairs = TrainingPairs.of_posteriors(
             frame, prior, learned, self.edges_, codes[sources], classes.tolist()
         )
-        return pairs.fit(checked=True).with_settings(displacement=prior.displacement)
+        return pairs.fit(checked=True).with_settings(learned_displacement=prior.displacement)
 
     def sample(self, n: int, *, first: int = 0) -> ShapeSet:
         """Make the new shapes ``first`` to ``first + n - 1``; classes take turns."""

@@ -15,12 +15,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.core.draws import Seed, Stream, as_key, integers
+from dreamwarp.core.defaults import BALANCES, Balance
+from dreamwarp.core.draws import MAX_SAMPLE_NUMBER, Seed, Stream, as_key, integers
 from dreamwarp.core.labels import check_label
-from dreamwarp.core.samples import check_finite, check_layout, parts
+from dreamwarp.core.samples import check_finite, check_layout, chunks
 from dreamwarp.core.validation import check_choice, check_factor, check_integer
 from dreamwarp.data.dataset import DataSet
-from dreamwarp.data.sample_sets import BALANCES, MAX_SAMPLE_NUMBER
 from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.model import WarpModel
 from dreamwarp.model.labels import encode, list_labels
@@ -30,17 +30,8 @@ from dreamwarp.space.warp import Warp
 
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
-Balance = Literal["classes", "data"]
 
-# If one block is made after another (``SampleForm.block_size``): values per block, of about 16
-# bytes each with intermediate results. Small enough for a processor's cache, large enough that
-# Python's overhead is small.
-BLOCK_VALUES = 2**20
-MAX_BLOCK = 4096
-# Larger blocks are multiples of this, which is a multiple of the number of warps that kernels
-# process at a time.
-ABREAST = 64
-# Within ``warp_samples``: memory for intermediate results.
+# Memory for intermediate results of ``warp_samples``.
 BLOCK_BYTES = 64 * 2**20
 
 
@@ -61,12 +52,6 @@ class SampleForm(NamedTuple):
     def labels(self) -> list[Any]:
         """The classes as plain Python objects."""
         return [check_label(label) for label in self.classes]
-
-    @property
-    def block_size(self) -> int:
-        """Samples to make at a time."""
-        size = max(1, min(MAX_BLOCK, BLOCK_VALUES // max(1, int(np.prod(self.shape)))))
-        return size // ABREAST * ABREAST or size
 
 
 class Members:
@@ -292,8 +277,8 @@ def fingerprint_samples(X: Array) -> str:
     Flat rows of the same samples have the same fingerprint.
     """
     digest = hashlib.sha256(json.dumps([len(X), X.dtype.str[1:]]).encode())
-    for _, part in parts(X):
-        digest.update(np.ascontiguousarray(part, X.dtype.newbyteorder("<")).data)
+    for _, chunk in chunks(X):
+        digest.update(np.ascontiguousarray(chunk, X.dtype.newbyteorder("<")).data)
     return digest.hexdigest()
 
 
@@ -327,7 +312,7 @@ def _check_axes(model: WarpModel, data: DataSet) -> None:
         "need their axes back, images by X.reshape(n, rows, columns).",
     )  # fmt: skip
     # Check now rather than at the first block, when files have already been created.
-    Warp(model.space, np.zeros((1, model.space.dim))).check_samples(data.X[:MAX_BLOCK])
+    Warp(model.space, np.zeros((1, model.space.dim))).check_samples(data.X[:1])
 
 
 def check_known_classes(model: WarpModel, data: DataSet | ShapeSet) -> None:

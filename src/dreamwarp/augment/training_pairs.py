@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.align import SmoothPrior
 from dreamwarp.align.evidence import Frame
+from dreamwarp.align.prior import Prior
 from dreamwarp.core.labels import Label
 from dreamwarp.model import WarpModel, empirical_bayes
 from dreamwarp.model.fitting import (
@@ -35,12 +36,14 @@ class TrainingPairs:
 
     ``gaussian_pairs`` are random pairs, to which the class covariances are fitted. Their warps are
     scaled to those from the centre of a class to a sample. None: ``pairs_by_class`` are used.
+    ``prior`` is the one that the pairs were aligned under; None: the smooth prior of the settings.
     """
 
     space: WarpSpace
     pairs_by_class: dict[Label, Pairs]
     hyper: HyperParameters
     gaussian_pairs: TrainingPairs | None = None
+    prior: Prior | None = None
 
     @classmethod
     def of_posteriors(

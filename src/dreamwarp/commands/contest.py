@@ -27,20 +27,20 @@ from threadpoolctl import threadpool_limits
 from dreamwarp.augment.augmenter import Augmenter
 from dreamwarp.augment.rivals.elastic import deform_elastically
 from dreamwarp.augment.source import fingerprint_samples
-from dreamwarp.augment.subject import Look
 from dreamwarp.core import compiled
 from dreamwarp.core.defaults import NETWORK_INTERPOLATION, NETWORK_SPECTRUM_POWER
 from dreamwarp.core.progress import tracked
-from dreamwarp.data.dataset import DataSet, Part
+from dreamwarp.data.dataset import DataSet, Labeled
 from dreamwarp.data.named import mnist_small
 from dreamwarp.report.figures import save_figure
 from dreamwarp.report.page import Page
 from dreamwarp.report.sheets import draw_sample, draw_table
 from dreamwarp.report.story import write_report
 from dreamwarp.report.study import study_of
+from dreamwarp.report.subject import Look
 
 # A classifier's name, training digits and test digits.
-Task = tuple[str, Part, Part]
+Task = tuple[str, Labeled, Labeled]
 
 NONE, ELASTIC, LEARNED = "training digits alone", "and elastic noise", "and learned warps"
 CLASSIFIERS = NEIGHBOR, NETWORK = "nearest neighbour", "small network"
@@ -107,7 +107,7 @@ def run_demo(output: Path, picture: Path | None, seed: int) -> None:
     typer.echo(f"to explore the model: dreamwarp explore {model_path} mnist-small")
 
 
-def learn(train: Part, seed: int) -> Augmenter:
+def learn(train: Labeled, seed: int) -> Augmenter:
     """Fit an augmenter with default settings."""
     typer.echo("aligning neighbours and learning their warps")
     augmenter = Augmenter(seed=seed).fit(train.X, train.y)
@@ -122,7 +122,7 @@ def learn(train: Part, seed: int) -> Augmenter:
 
 
 def run_contest(
-    train: Part, test: Part, augmenter: Augmenter, *, sizes: Sizes, seed: int
+    train: Labeled, test: Labeled, augmenter: Augmenter, *, sizes: Sizes, seed: int
 ) -> Outcome:
     """Tune elastic noise, then train and test every classifier on every kind of digits.
 
@@ -130,13 +130,13 @@ def run_contest(
     """
     elastic = tune_elastic(train, sizes=sizes, seed=seed + 1)
     more = {
-        NONE: dict.fromkeys(CLASSIFIERS, Part(train.X[:0], train.y[:0])),
+        NONE: dict.fromkeys(CLASSIFIERS, Labeled(train.X[:0], train.y[:0])),
         ELASTIC: {
             name: deform(train, setting, sizes.n_new, seed=seed)
             for name, setting in elastic.items()
         },
         LEARNED: {
-            NEIGHBOR: Part(*augmenter.sample(sizes.n_new)),
+            NEIGHBOR: Labeled(*augmenter.sample(sizes.n_new)),
             NETWORK: warp_by_class(train, augmenter, sizes.n_new),
         },
     }
@@ -149,7 +149,7 @@ def run_contest(
 # -- digits
 
 
-def warp_by_class(train: Part, augmenter: Augmenter, n: int, first: int = 0) -> Part:
+def warp_by_class(train: Labeled, augmenter: Augmenter, n: int, first: int = 0) -> Labeled:
     """Warp ``n`` digits, taken in turn, as ``LearnedWarp`` does; warps count from ``first``."""
     which = np.arange(n) % len(train.X)
     source = augmenter.source_.with_options(
@@ -158,43 +158,43 @@ def warp_by_class(train: Part, augmenter: Augmenter, n: int, first: int = 0) -> 
         interpolation=NETWORK_INTERPOLATION[augmenter.space_.ndim],
     )
     X = source.warp_samples(train.X, train.y[which], first + np.arange(n), indices=which)
-    return Part(X, train.y[which])
+    return Labeled(X, train.y[which])
 
 
-def as_digits(data: DataSet) -> tuple[Part, Part]:
+def as_digits(data: DataSet) -> tuple[Labeled, Labeled]:
     """Return training and test digits as float32 in [0, 1]."""
     parts = (data.X, data.y), (data.X_test, data.y_test)
     train, test = (
-        Part(X.astype(np.float32) / np.float32(255.0), y.astype(np.int64)) for X, y in parts
+        Labeled(X.astype(np.float32) / np.float32(255.0), y.astype(np.int64)) for X, y in parts
     )
     return train, test
 
 
-def hold_out(train: Part, share: float, seed: int) -> tuple[Part, Part]:
+def hold_out(train: Labeled, share: float, seed: int) -> tuple[Labeled, Labeled]:
     """Split digits into kept and held out, stratified by class, at random."""
     random = np.random.default_rng(seed)
     is_held_out = np.zeros(len(train.y), bool)
     for label in np.unique(train.y):
         members = random.permutation(np.flatnonzero(train.y == label))
         is_held_out[members[: max(1, round(share * len(members)))]] = True
-    kept, held_out = (Part(train.X[some], train.y[some]) for some in (~is_held_out, is_held_out))
+    kept, held_out = (Labeled(train.X[some], train.y[some]) for some in (~is_held_out, is_held_out))
     return kept, held_out
 
 
-def deform(digits: Part, setting: tuple[float, float], n: int, *, seed: int) -> Part:
+def deform(digits: Labeled, setting: tuple[float, float], n: int, *, seed: int) -> Labeled:
     """Make ``n`` digits by elastic noise, from all originals in turn."""
     width, amplitude = setting
     copies = np.arange(n) % len(digits.X)
     made = deform_elastically(digits.X[copies], width=width, amplitude=amplitude, seed=seed)
-    return Part(made, digits.y[copies])
+    return Labeled(made, digits.y[copies])
 
 
-def join(digits: Part, more: Part) -> Part:
+def join(digits: Labeled, more: Labeled) -> Labeled:
     """Concatenate two sets of digits."""
-    return Part(np.concatenate([digits.X, more.X]), np.concatenate([digits.y, more.y]))
+    return Labeled(np.concatenate([digits.X, more.X]), np.concatenate([digits.y, more.y]))
 
 
-def tune_elastic(train: Part, *, sizes: Sizes, seed: int) -> dict[str, tuple[float, float]]:
+def tune_elastic(train: Labeled, *, sizes: Sizes, seed: int) -> dict[str, tuple[float, float]]:
     """Choose, for each classifier, the setting with the lowest held-out error."""
     kept, held_out = hold_out(train, sizes.held_out, seed)
     sets = [
@@ -270,7 +270,7 @@ def format_table(outcome: Outcome) -> list[str]:
     return lines
 
 
-def find_saved(outcome: Outcome, test: Part, n: int) -> NDArray[Any]:
+def find_saved(outcome: Outcome, test: Labeled, n: int) -> NDArray[Any]:
     """Find up to ``n`` test digits that 1-NN classifies correctly only with learned warps.
 
     Classes take turns.
@@ -286,7 +286,12 @@ def find_saved(outcome: Outcome, test: Part, n: int) -> NDArray[Any]:
 
 
 def write_comparison(
-    page: Page, versions: Figure, train: Part, test: Part, outcome: Outcome, augmenter: Augmenter
+    page: Page,
+    versions: Figure,
+    train: Labeled,
+    test: Labeled,
+    outcome: Outcome,
+    augmenter: Augmenter,
 ) -> None:
     """Write the errors as a table, how they were measured, and digits that warps rescue."""
     page.heading("Do new digits help?")
@@ -330,10 +335,10 @@ def write_comparison(
         )
 
 
-def draw_versions(train: Part, augmenter: Augmenter, outcome: Outcome) -> Figure:
+def draw_versions(train: Labeled, augmenter: Augmenter, outcome: Outcome) -> Figure:
     """Draw a training digit of each class, and versions by elastic noise and by learned warps."""
     firsts = np.unique(train.y, return_index=True)[1]
-    originals, n = Part(train.X[firsts], train.y[firsts]), len(firsts)
+    originals, n = Labeled(train.X[firsts], train.y[firsts]), len(firsts)
     rows = [("original", originals.X)]
     for k in range(N_VERSIONS):
         made = deform(originals, outcome.elastic[NETWORK], n, seed=k)
@@ -344,7 +349,7 @@ def draw_versions(train: Part, augmenter: Augmenter, outcome: Outcome) -> Figure
     return _draw_rows(rows)
 
 
-def draw_saved(train: Part, digits: NDArray[Any], augmenter: Augmenter, sizes: Sizes) -> Figure:
+def draw_saved(train: Labeled, digits: NDArray[Any], augmenter: Augmenter, sizes: Sizes) -> Figure:
     """Draw test digits, their nearest training digits, and the nearest with new digits added."""
     rows = [("test digits", digits)]
     everything = np.concatenate([train.X, augmenter.sample(sizes.n_new)[0]])

@@ -55,8 +55,10 @@ def explore(
         ) from error
     from dreamwarp.explore.scene import Scene
 
-    warps, samples = load_with_data(model, data, reading)
-    scene = Scene.of(warps, samples, model_name=model, data_name=data, load_options=reading.options)
+    fitted, samples = load_with_data(model, data, reading)
+    scene = Scene.of(
+        fitted, samples, model_name=model, data_name=data, load_options=reading.options
+    )
     serving = Serving(scene, host=host, port=port)
     scene.warm()
     if serving.token:

@@ -64,9 +64,9 @@ def figure(
 
     check_figure(name, output)
     check_target(str(output), overwrite=overwrite)
-    warps, samples = load_with_data(model, data, reading, "max_samples")
+    fitted, samples = load_with_data(model, data, reading, "max_samples")
     path = write_figure(
-        name, warps, samples, output, label=label, component=component, strength=strength,
+        name, fitted, samples, output, label=label, component=component, strength=strength,
         seed=seed, max_samples=max_samples,
     )  # fmt: skip
     typer.echo(f"figure written to {path}")

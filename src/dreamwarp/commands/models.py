@@ -50,10 +50,10 @@ def load_with_data(
     model: str, data: str, reading: options.Reading, *only_for_arrays: str
 ) -> tuple[WarpModel, DataSet | ShapeSet]:
     """Load a model and the samples or meshes that it was fitted to; see ``read_samples``."""
-    warps = read_model(model)
-    # Scaled as those that the model was fitted to.
-    scale = "each" if warps.settings.get("shapes") == "each" else "set"
-    return warps, read_samples(data, reading, *only_for_arrays, normalize=scale)
+    fitted = read_model(model)
+    # Scaled as those that the model was fitted to; former versions called the setting "shapes".
+    scale = fitted.settings.get("normalize", fitted.settings.get("shapes", "set"))
+    return fitted, read_samples(data, reading, *only_for_arrays, normalize=scale)
 
 
 def check_target(output: str, *, overwrite: bool) -> None:

@@ -41,11 +41,11 @@ def report(
 
     check_page_path(output)
     check_target(str(output), overwrite=overwrite)
-    warps, samples = load_with_data(model, data, reading, "max_samples")
+    fitted, samples = load_with_data(model, data, reading, "max_samples")
     if isinstance(samples, ShapeSet):
-        path = write_shape_report(warps, samples, output, seed=seed)
+        path = write_shape_report(fitted, samples, output, seed=seed)
     else:
-        study = make_study(warps, samples, max_samples=max_samples, seed=seed)
+        study = make_study(fitted, samples, max_samples=max_samples, seed=seed)
         path = write_report(study, output, model_name=model, data_name=data)
         typer.echo(f"{study.judgement.verdict}")
     typer.echo(f"report written to {path}")

@@ -10,12 +10,12 @@ import typer
 from dreamwarp.commands import options
 from dreamwarp.commands.interruption import resumable
 from dreamwarp.commands.models import load_with_data
+from dreamwarp.core.defaults import Balance, Format
 from dreamwarp.core.files import is_address
 
 if TYPE_CHECKING:
     from dreamwarp.data import DataSet, ShapeSet
     from dreamwarp.generation import Generated
-    from dreamwarp.generation.generating import Format
     from dreamwarp.model import WarpModel
 
 MESHES_AT_A_TIME = 100
@@ -36,7 +36,7 @@ def sample(
         int | None, options.count(help="Number of samples per class, instead of --number.")
     ] = None,
     format: Annotated[
-        Literal["idx", "npz", "parquet", "webdataset", "folder", "nifti"] | None,
+        Format | None,
         options.output(
             help="File format. Default: folder for image folders, nifti for folders of volumes, "
             "parquet for Parquet files, npz for time series, else idx for integer labels and npz "
@@ -53,7 +53,7 @@ def sample(
     first: Annotated[int, options.count(min=0, help="Number of the first sample.")] = 0,
     strength: options.Strength = None,
     balance: Annotated[
-        Literal["classes", "data"],
+        Balance,
         options.output(help="classes: all equally often; data: as often as in the data."),
     ] = "classes",
     interpolation: Annotated[
@@ -87,29 +87,29 @@ def sample(
 
     if (n is None) == (per_class is None):
         raise typer.BadParameter("give either --number or --per-class")
-    warps, templates = load_with_data(
+    fitted, samples = load_with_data(
         model, data, reading, "format", "balance", "interpolation", "shard_size",
         "scheduler",
     )  # fmt: skip
-    total = n if n is not None else (per_class or 0) * len(templates.classes)
-    if isinstance(templates, ShapeSet):
+    total = n if n is not None else (per_class or 0) * len(samples.classes)
+    if isinstance(samples, ShapeSet):
         suffix = write_meshes(
-            warps, templates, data, Path(output), total, resume=resume, first=first, seed=seed,
+            fitted, samples, data, Path(output), total, resume=resume, first=first, seed=seed,
             strength=strength,
         )  # fmt: skip
         typer.echo(f"{total:,} {suffix} meshes in {output}, a folder per class")
         return
-    chosen = format or choose_format(data, templates)
+    chosen = format or choose_format(data, samples)
     typer.echo(
-        f"samples {first:,} to {first + total - 1:,} of {templates.name} as {chosen}, "
-        f"seed {seed}, strength {warps.strength if strength is None else strength:g}"
+        f"samples {first:,} to {first + total - 1:,} of {samples.name} as {chosen}, "
+        f"seed {seed}, strength {fitted.strength if strength is None else strength:g}"
     )
     with (
         resumable("finished files are kept: run the same command with `--resume` to continue"),
         options.connected(scheduler) as client,
     ):
         done = generate(
-            warps, templates, output, n=n, per_class=per_class, format=chosen, seed=seed,
+            fitted, samples, output, n=n, per_class=per_class, format=chosen, seed=seed,
             first=first, strength=strength, balance=balance, interpolation=interpolation,
             shard_size=shard_size, resume=resume, client=client,
         )  # fmt: skip

@@ -1,9 +1,18 @@
-"""Defaults shared by functions, estimators and commands. Imports little: commands start fast."""
+"""Defaults and choices shared by functions, estimators and commands.
+
+Imports little: commands start fast.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
+# Formats of sets of samples.
+Format = Literal["idx", "npz", "parquet", "webdataset", "folder", "nifti"]
+FORMATS = get_args(Format)
+# Whether classes take turns, or are drawn with their frequencies in the data.
+Balance = Literal["classes", "data"]
+BALANCES = get_args(Balance)
 # Prior over alignments: root mean square displacement and correlation length of points, as
 # fractions of the domain.
 DISPLACEMENT, LENGTH = 0.08, 0.25

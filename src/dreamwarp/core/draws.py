@@ -40,6 +40,8 @@ SINE = tuple((-1.0) ** k / factorial(2 * k + 1) for k in range(N_SINE + 1))
 ROOT_HALF = np.uint64(0x3FE6A09E667F3BCD)  # the bits of sqrt(1/2)
 LOG_2 = float(np.log(2.0))
 
+# Numbers of samples are below this.
+MAX_SAMPLE_NUMBER = 2**62
 # Float64 numbers per cache line.
 LINE = 8
 # A block of tasks should take well over the 50 µs that starting it costs.

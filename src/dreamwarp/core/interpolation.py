@@ -16,7 +16,7 @@ import numpy as np
 from dreamwarp.core.compiled import inlined, kernel, part
 from dreamwarp.core.lanes import LANES, read, write
 
-# Rules for pixels beyond the border, in the order of ``resample.FILLS``.
+# Rules for pixels beyond the border, in the order of ``resample.FILL_RULES``.
 EDGE, CONSTANT, REFLECT, WRAP = range(4)
 # Stencils: pixels used along an axis, relative to the one at or below the point.
 NEAREST, LINEAR, CUBIC = (0,), (0, 1), (-1, 0, 1, 2)

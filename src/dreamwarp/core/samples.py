@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 # before it has at least LEAST_PIXELS, which is more than a channel axis usually has.
 MOST_CHANNELS, LEAST_PIXELS = 4, 8
 # Bytes checked at a time: samples may be a memory map larger than memory.
-PART_BYTES = 16 * 2**20
+CHUNK_BYTES = 16 * 2**20
 
 
 def as_array(name: str, values: ArrayLike) -> NDArray[Any]:
@@ -75,15 +75,15 @@ def check_finite(name: str, values: NDArray[Any], *, at_most: float = math.inf) 
     """Raise if any value is NaN, infinite or larger in magnitude than ``at_most``."""
     if values.dtype.kind != "f":
         return
-    for first, part in parts(values):
+    for first, chunk in chunks(values):
         # Compare in float64: the bound may overflow to infinity in float16.
-        if np.isfinite(part).all() and (
-            at_most == math.inf or float(np.abs(part).max(initial=0)) <= at_most
+        if np.isfinite(chunk).all() and (
+            at_most == math.inf or float(np.abs(chunk).max(initial=0)) <= at_most
         ):
             continue
-        is_wrong = ~(np.abs(part.astype(np.float64)) <= min(at_most, np.finfo(np.float64).max))
+        is_wrong = ~(np.abs(chunk.astype(np.float64)) <= min(at_most, np.finfo(np.float64).max))
         place = np.argwhere(is_wrong)[0].tolist()
-        found = part[tuple(place)]
+        found = chunk[tuple(place)]
         bound = "" if at_most == math.inf else f" and at most {at_most:g} in size"
         raise ValueError(
             f"`{name}` must be finite{bound}, got {'NaN' if np.isnan(found) else found} at index "
@@ -91,9 +91,9 @@ def check_finite(name: str, values: NDArray[Any], *, at_most: float = math.inf) 
         )
 
 
-def parts(X: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
-    """Parts of about ``PART_BYTES``: index of the first sample, and the samples."""
-    step = max(1, PART_BYTES * len(X) // max(1, X.nbytes))
+def chunks(X: NDArray[Any]) -> Iterator[tuple[int, NDArray[Any]]]:
+    """Chunks of about ``CHUNK_BYTES``: index of the first sample, and the samples."""
+    step = max(1, CHUNK_BYTES * len(X) // max(1, X.nbytes))
     return ((first, X[first : first + step]) for first in range(0, len(X), step))
 
 

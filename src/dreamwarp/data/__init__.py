@@ -1,7 +1,7 @@
 """Readers of many kinds of files, and data sets by name."""
 
 from dreamwarp.core.listing import public_names
-from dreamwarp.data.dataset import DataSet, Part
+from dreamwarp.data.dataset import DataSet, Labeled
 from dreamwarp.data.idx import read_idx
 from dreamwarp.data.images import read_image
 from dreamwarp.data.meshes import load_shapes, read_mesh, write_mesh
@@ -13,7 +13,7 @@ from dreamwarp.data.volumes import VoxelGrid, read_volume, write_volume
 __all__ = [
     "Box",
     "DataSet",
-    "Part",
+    "Labeled",
     "ShapeSet",
     "VoxelGrid",
     "digits",

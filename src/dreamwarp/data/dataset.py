@@ -27,7 +27,7 @@ MIN_ROWS = 8
 MAX_COLORS = 4
 
 
-class Part(NamedTuple):
+class Labeled(NamedTuple):
     """Samples ``X`` (n, *spatial) or (n, channels, *spatial) and their labels ``y`` (n,)."""
 
     X: Samples
@@ -53,7 +53,7 @@ class DataSet:
     name: str  # or the path it was read from
     X: Samples
     y: Labels
-    test: Part | None = None
+    test: Labeled | None = None
     n_axes: int | None = field(default=None, kw_only=True)
     affine: NDArray[np.float64] | None = field(default=None, kw_only=True)
 
@@ -62,7 +62,7 @@ class DataSet:
         if self.test is None:
             return
         X, y = self.test
-        object.__setattr__(self, "test", Part(X, check_part(f"{self.name} (test)", X, y)))
+        object.__setattr__(self, "test", Labeled(X, check_part(f"{self.name} (test)", X, y)))
         if X.shape[1:] != self.X.shape[1:]:
             raise ValueError(
                 f"`{self.name}` must have samples of one shape, got {self.X.shape[1:]} for "
@@ -85,7 +85,7 @@ class DataSet:
         return np.unique(self.y)
 
     @property
-    def _test(self) -> Part:
+    def _test(self) -> Labeled:
         if self.test is None:
             raise ValueError(
                 f"`{self.name}` has no test part. Hold out some of its {len(self.X):,} samples, "
@@ -146,12 +146,12 @@ def guess_axes(shape: Sequence[int]) -> int:
 
 def split_off_test(name: object, X: Samples, y: Labels, n_train: int, **more: Any) -> DataSet:
     """The first ``n_train`` samples as a data set; the others, if any, are its test part."""
-    test = Part(X[n_train:], y[n_train:]) if n_train < len(X) else None
+    test = Labeled(X[n_train:], y[n_train:]) if n_train < len(X) else None
     return DataSet(str(name), X[:n_train], y[:n_train], test, **more)
 
 
 def read_files(
-    path: str | os.PathLike[str], *, suffix: str, read_fn: Callable[..., Part], **options: Any
+    path: str | os.PathLike[str], *, suffix: str, read_fn: Callable[..., Labeled], **options: Any
 ) -> DataSet:
     """Samples of one file, or of all files of a folder with a suffix, sorted by name."""
     given = Path(path)
@@ -161,10 +161,10 @@ def read_files(
     parts = [
         read_fn(check_file(file), **options) for file in tracked(files, len(files), "reading files")
     ]
-    return DataSet(str(given), *join_parts(str(given), parts))
+    return DataSet(str(given), *join_labeled(str(given), parts))
 
 
-def join_parts(name: str, parts: Sequence[Part]) -> Part:
+def join_labeled(name: str, parts: Sequence[Labeled]) -> Labeled:
     """Concatenate parts; raise if their samples or labels differ in kind."""
     if len(parts) == 1:
         return parts[0]
@@ -174,7 +174,7 @@ def join_parts(name: str, parts: Sequence[Part]) -> Part:
         raise ValueError(f"`{name}` must have labels of one type, got both strings and numbers.")
     _refuse_wide(name, [(y.dtype.itemsize, len(y)) for y in labels])
     X, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return Part(X, y)
+    return Labeled(X, y)
 
 
 def as_words(name: object, words: Sequence[str]) -> Labels:

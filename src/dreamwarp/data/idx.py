@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.data import guards
-from dreamwarp.data.dataset import DataSet, Part, check_forms
+from dreamwarp.data.dataset import DataSet, Labeled, check_forms
 
 # Type codes of the format and their dtypes.
 TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -129,7 +129,7 @@ def list_images(folder: Path) -> list[Path]:
     ]
 
 
-def _read_pairs(given: Path, files: list[Path]) -> Part:
+def _read_pairs(given: Path, files: list[Path]) -> Labeled:
     patterns = {re.sub(r"\d+", "#", file.name.removesuffix(".gz")) for file in files}
     if len(patterns) > 1:
         raise ValueError(
@@ -138,7 +138,7 @@ def _read_pairs(given: Path, files: list[Path]) -> Part:
         )
     images = read_idx_files(given, files)
     labels = [_find_labels(file) for file in files]
-    return Part(images, read_idx_files(f"{given} (labels)", labels))
+    return Labeled(images, read_idx_files(f"{given} (labels)", labels))
 
 
 def _find_labels(images: Path) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dreamwarp.data.dataset import DataSet, Part
+from dreamwarp.data.dataset import DataSet, Labeled
 from dreamwarp.data.fetch import FileSource, Folder, KnownFile, Mirror, cache_folder, fetch
 from dreamwarp.data.idx import read_idx
 from dreamwarp.data.package_mirrors import Package
@@ -104,7 +104,7 @@ def mnist_small() -> DataSet:
     """
     with np.load(MNIST_SMALL, allow_pickle=False) as arrays:
         X, y, X_test, y_test = (arrays[name] for name in ("X", "y", "X_test", "y_test"))
-    return DataSet("mnist-small", X, y, Part(X_test, y_test))
+    return DataSet("mnist-small", X, y, Labeled(X_test, y_test))
 
 
 def digits() -> DataSet:
@@ -137,7 +137,7 @@ def fetch_recipe(
 def read_recipe(recipe: Recipe, folder: Path) -> DataSet:
     """Read a data set from a folder of its files."""
     X, y, X_test, y_test = (read_idx(folder / file.name) for file in recipe.files)
-    return DataSet(recipe.name, X, y, Part(X_test, y_test))
+    return DataSet(recipe.name, X, y, Labeled(X_test, y_test))
 
 
 def _sources(recipe: Recipe, source: str | None) -> list[FileSource]:

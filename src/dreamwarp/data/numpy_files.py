@@ -20,7 +20,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from dreamwarp.data import guards
-from dreamwarp.data.dataset import DataSet, Part, list_some, read_files
+from dreamwarp.data.dataset import DataSet, Labeled, list_some, read_files
 
 # Names of samples, labels, test samples and test labels: ours, then those of Keras, MedMNIST and
 # others.
@@ -74,9 +74,9 @@ def read_npz(path: str | os.PathLike[str], *, fields: tuple[str, str] | None = N
     with their test part. From a folder of archives, test parts are not read.
     """
 
-    def read_training(file: Path) -> Part:
+    def read_training(file: Path) -> Labeled:
         data = _read_archive(file, fields)
-        return Part(data.X, data.y)
+        return Labeled(data.X, data.y)
 
     if Path(path).is_dir():
         return read_files(path, suffix=".npz", read_fn=read_training)
@@ -92,7 +92,7 @@ def _read_archive(file: Path, fields: tuple[str, str] | None) -> DataSet:
         }
         names = _choose_names(file, members, fields)
         X, y, *test = (_read_member(file, archive, members[name]) for name in names)
-    return DataSet(str(file), X, y, Part(*test) if test else None)
+    return DataSet(str(file), X, y, Labeled(*test) if test else None)
 
 
 def map_npy(path: str | os.PathLike[str], *, fields: tuple[str, str] | None = None) -> DataSet:
@@ -106,7 +106,7 @@ def map_npy(path: str | os.PathLike[str], *, fields: tuple[str, str] | None = No
     found = {file.stem for file in folder.glob("*.npy")}
     names = _choose_names(given, found, fields, samples)
     X, y, *test = (read_npy(folder / f"{name}.npy", memory_map=True) for name in names)
-    return DataSet(str(given), X, y, Part(*test) if test else None)
+    return DataSet(str(given), X, y, Labeled(*test) if test else None)
 
 
 def _choose_names(

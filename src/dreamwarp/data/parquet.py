@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from dreamwarp.core.listing import import_extra
-from dreamwarp.data.dataset import Part, as_words, choose_field, read_files
+from dreamwarp.data.dataset import Labeled, as_words, choose_field, read_files
 from dreamwarp.data.guards import BOMB_BYTES, reading_as, refuse_bomb
 from dreamwarp.data.images import decode_all
 
@@ -31,7 +31,7 @@ def _read_table(
     *,
     fields: tuple[str, str] | None = None,
     resize: tuple[int, int] | None = None,
-) -> Part:
+) -> Labeled:
     """Samples and labels of a table, from the columns in ``fields`` or those with usual names.
 
     Samples are tensors of fixed shape, lists of equal length (lists of lists are images), encoded
@@ -57,7 +57,7 @@ def _read_table(
         y = _refuse_nulls(f"{file}[{y_name}]", _read_column(file, table, y_name)).to_numpy()
     if y.dtype == object:
         y = as_words(file, [v.decode() if isinstance(v, bytes) else str(v) for v in y])
-    return Part(X, y)
+    return Labeled(X, y)
 
 
 # Reads a Parquet file, or all Parquet files of a folder in order, with options of `_read_table`.

@@ -16,7 +16,7 @@ from dreamwarp.core.files import is_address, local_copy
 from dreamwarp.core.samples import are_channels_last
 from dreamwarp.data import images, meshes, numpy_files, series, volumes
 from dreamwarp.data.class_folders import has_class_folders, has_suffix
-from dreamwarp.data.dataset import DataSet, Part
+from dreamwarp.data.dataset import DataSet, Labeled
 from dreamwarp.data.idx import is_idx, list_images, read_idx_set
 from dreamwarp.data.named import NAMED
 from dreamwarp.data.parquet import read_parquet
@@ -219,7 +219,7 @@ def _refuse_without_classes(path: Path) -> None:
 
 def _map_samples(data: DataSet, function: Callable[[NDArray[Any]], NDArray[Any]]) -> DataSet:
     """Apply a function to the samples of both parts."""
-    test = data.test and Part(function(data.test.X), data.test.y)
+    test = data.test and Labeled(function(data.test.X), data.test.y)
     return replace(data, X=function(data.X), test=test)
 
 

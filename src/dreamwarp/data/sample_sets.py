@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from dreamwarp.core.defaults import BALANCES, FORMATS
+from dreamwarp.core.draws import MAX_SAMPLE_NUMBER
 from dreamwarp.core.labels import check_label
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.guards import count_bytes
@@ -27,8 +29,6 @@ KIND, VERSION = "dreamwarp samples", 1
 # Larger than any valid manifest, even with the maximum number of shards and the longest class
 # names.
 MAX_BYTES = 64 * 2**20
-# Sample numbers are below this.
-MAX_SAMPLE_NUMBER = 2**62
 MAX_AXES = 4
 # Largest size of the array of class names in bytes.
 MAX_CLASSES_BYTES = 2**28
@@ -36,9 +36,6 @@ MAX_CLASSES_BYTES = 2**28
 DTYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
 # Longest value that an error quotes in full, such as a hash.
 MAX_WORDS = 70
-FORMATS = ("idx", "npz", "parquet", "webdataset", "folder", "nifti")
-# Whether classes take turns, or are drawn with their frequencies in the data.
-BALANCES = ("classes", "data")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 

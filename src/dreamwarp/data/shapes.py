@@ -108,6 +108,11 @@ class ShapeSet:
         """The distinct labels, sorted."""
         return np.unique(self.y)
 
+    @property
+    def normalize(self) -> Normalize:
+        """``"set"`` if all shapes have one box, else ``"each"``."""
+        return "set" if all(box is self.boxes[0] for box in self.boxes) else "each"
+
     def take(self, chosen: ArrayLike) -> ShapeSet:
         """The shapes of these indices (n,)."""
         indices = np.asarray(chosen, np.int64)

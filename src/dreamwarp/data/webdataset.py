@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.data.dataset import (
-    Part,
+    Labeled,
     as_words,
     check_forms,
     choose_field,
@@ -42,7 +42,7 @@ def _read_archive(
     *,
     fields: tuple[str, str] | None = None,
     resize: tuple[int, int] | None = None,
-) -> Part:
+) -> Labeled:
     """Samples and labels of a tar archive that is not compressed. Nothing is unpacked to disk.
 
     Samples are PNG or JPEG images, or arrays in ``.npy`` files. Labels are integers (``.cls``) or
@@ -72,7 +72,7 @@ def _read_archive(
         raise ValueError(f"`{file}` must hold samples, got no files with an ending.")
     samples, labels = contents
     X = _decode_samples(file, fields[0], names, samples, resize)
-    return Part(X, _decode_labels(file, fields[1], labels))
+    return Labeled(X, _decode_labels(file, fields[1], labels))
 
 
 # Reads a tar archive, or all archives of a folder in order, with options of `_read_archive`.

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align import Alignments, SmoothPrior, align_pairs
-from dreamwarp.augment.subject import Subject
 from dreamwarp.core.samples import add_channels, pixel_centers
 from dreamwarp.explore.uploads import read_picture, read_text_series, read_uploaded_volume
+from dreamwarp.report.subject import Subject
 from dreamwarp.space.warp import Warp
 
 Array = NDArray[Any]

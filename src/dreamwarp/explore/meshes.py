@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from dreamwarp.align import SmoothPrior
 from dreamwarp.align.points import Match, PointAlignments, align_points, thin
+from dreamwarp.augment.learning import Settings
 from dreamwarp.augment.shapes import sample_shapes
+from dreamwarp.augment.source import check_known_classes
 from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.explore.arrays import Array, Numbers, View, pack, to_base64
 from dreamwarp.model import WarpModel
-from dreamwarp.model.labels import encode
 from dreamwarp.space.warp import Warp
 
 # Triangles in one answer, and fewest per surface: a browser draws them in a few hundredths of a
@@ -48,14 +49,10 @@ class Meshes:
                 f"meshes and their model must have 3 dimensions, got {shapes.ndim} and "
                 f"{model.space.ndim}. Use the model that was fitted to them."
             )
-        if (encode(shapes.classes, model.classes) < 0).any():
-            raise ValueError(
-                f"the model must have every class of `{shapes.name}`, {shapes.classes.tolist()}, "
-                f"got {list(model.classes)}. Use the meshes that it was fitted to."
-            )
+        check_known_classes(model, shapes)
         self.model, self.shapes, self.labels = model, shapes, shapes.classes.tolist()
         self.codes = np.searchsorted(shapes.classes, shapes.y).astype(np.int64)
-        self.sigma = model.settings.get("sigma", "auto")
+        self.sigma = Settings.of(model).sigma
         self.match: Match = "known" if shapes.corresponds else "nearest"
         self._surfaces: dict[int, Surface] = {}
 
@@ -121,8 +118,7 @@ class Meshes:
 
     def load_code(self, name: str, options: dict[str, Any]) -> str:
         """Python code that loads the shapes."""
-        each = self.model.settings.get("shapes") == "each"
-        more = ", normalize='each'" if each else ""
+        more = ", normalize='each'" if self.shapes.normalize == "each" else ""
         return f"shapes = dw.data.load_shapes({name!r}{more})"
 
     def warp_code(self, index: int | None, view: View) -> list[str]:

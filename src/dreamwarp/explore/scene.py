@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align import SmoothPrior
-from dreamwarp.augment.subject import Data, Subject
-from dreamwarp.core.defaults import DISPLACEMENT, LENGTH
+from dreamwarp.augment.learning import Settings
 from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.explore.arrays import Images, Landmarks, Numbers, Signals, View, Volumes
 from dreamwarp.explore.meshes import Meshes
 from dreamwarp.model import WarpModel
+from dreamwarp.report.subject import Data, Subject
 from dreamwarp.space import Warp
 
 # Largest number of sliders: the other components have little variance.
@@ -235,11 +235,8 @@ class Scene:
     @cached_property
     def _prior(self) -> SmoothPrior:
         """The prior with which the model's pairs were aligned."""
-        settings = self.kind.model.settings
-        known = settings.get("displacement", "auto")
-        displacement = DISPLACEMENT if known == "auto" else float(known)
-        length = float(settings.get("length", LENGTH))
-        return SmoothPrior(self.kind.model.space, displacement=displacement, length=length)
+        model = self.kind.model
+        return Settings.of(model).smooth_prior(model.space)
 
     # -- Python
 

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
-from dreamwarp.augment.source import Balance, SampleSource, check_range
+from dreamwarp.augment.source import SampleSource, check_range
 from dreamwarp.core import compiled
 from dreamwarp.core.cluster import run_on
+from dreamwarp.core.defaults import Balance, Format
 from dreamwarp.core.draws import Seed
 from dreamwarp.core.progress import ProgressOption, track, without_callback
 from dreamwarp.core.validation import check_integer
@@ -28,7 +29,7 @@ from dreamwarp.generation.manifest import (
     refuse_difference,
     write_manifest,
 )
-from dreamwarp.generation.shards import Shard, make_plan
+from dreamwarp.generation.shards import Shard, block_size, make_plan
 from dreamwarp.generation.stores import Store, check_room, open_store
 from dreamwarp.generation.verification import check_all
 from dreamwarp.model import WarpModel
@@ -36,8 +37,6 @@ from dreamwarp.space.resample import Interpolation
 
 if TYPE_CHECKING:
     from distributed import Client
-
-Format = Literal["idx", "npz", "parquet", "webdataset", "folder", "nifti"]
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def generate(
     format : {"idx", "npz", "parquet", "webdataset", "folder", "nifti"}
     seed : int, numpy.random.Generator or None
     first : int
-        Index of the first sample.
+        Number of the first sample.
     strength : float, optional
         Factor on the learned warps. Default: the one that the model recommends.
     balance : {"classes", "data"}
@@ -215,7 +214,7 @@ def make_shards(
     ``advance`` is called with the number of samples of each block. Yields each complete shard and
     the hashes of its files.
     """
-    size = source.form.block_size
+    size = block_size(source.form)
     blocks = (block for shard in shards for block in shard.blocks(size))
 
     def encode(block: tuple[int, int]) -> Any:

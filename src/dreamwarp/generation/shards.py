@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -15,6 +16,13 @@ MAX_SHARD_SAMPLES = 2**32 - 1
 MAX_SHARDS = 10_000
 # Default limits of a shard, before compression. A killed run should lose only seconds of work.
 SHARD_SAMPLES, SHARD_BYTES = 100_000, 2**27
+
+# Values per block, of about 16 bytes each with intermediate results, and samples per block. Small
+# enough for a processor's cache, large enough that Python's overhead is small.
+BLOCK_VALUES, MAX_BLOCK = 2**20, 4096
+# Larger blocks are multiples of this, which is a multiple of the number of warps that kernels
+# process at a time.
+ABREAST = 64
 
 
 class Shard(NamedTuple):
@@ -49,6 +57,12 @@ class Plan:
         if not 0 <= start < self.n:
             raise IndexError(f"shard numbers must be from 0 to {len(self) - 1}, got {number}.")
         return Shard(number, self.first + start, min(self.shard_size, self.n - start))
+
+
+def block_size(form: SampleForm) -> int:
+    """Samples of a form to make at a time."""
+    size = max(1, min(MAX_BLOCK, BLOCK_VALUES // max(1, math.prod(form.shape))))
+    return size // ABREAST * ABREAST or size
 
 
 def make_plan(first: int, n: int, shard_size: int | None, form: SampleForm) -> Plan:

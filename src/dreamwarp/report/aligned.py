@@ -15,12 +15,12 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.align import Alignments
-from dreamwarp.augment.subject import Look, as_sample
 from dreamwarp.core.samples import as_array, check_finite, pixel_centers, spaced
 from dreamwarp.core.validation import check_integer
 from dreamwarp.report import figures, sheets, warped
 from dreamwarp.report.sheets import Cell, draw_panels, draw_table
 from dreamwarp.report.study import Study
+from dreamwarp.report.subject import Look, as_sample
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.warp import Warp
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from dreamwarp.augment.subject import Data
 from dreamwarp.core.validation import check_choice
 from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.model import WarpModel
 from dreamwarp.report import aligned, figures, model_plots, warped
 from dreamwarp.report.shapes import draw_shape_components, draw_shape_samples
 from dreamwarp.report.study import MAX_SAMPLES, Study, judgement_of, make_study
+from dreamwarp.report.subject import Data
 
 NAMES = (
     "samples", "warp", "alignments", "components", "spectrum", "similarity", "strength", "traces",

@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from dreamwarp.align import Alignments
-from dreamwarp.augment.subject import Look, as_sample
 from dreamwarp.core.samples import pixel_centers, spaced
 from dreamwarp.core.validation import check_choice
 from dreamwarp.model import WarpModel
@@ -23,6 +22,7 @@ from dreamwarp.report import aligned, figures, model_plots, sheets
 from dreamwarp.report.catalog import OF_MODELS, draw_figure
 from dreamwarp.report.page import encode_figure
 from dreamwarp.report.study import study_of
+from dreamwarp.report.subject import Look, as_sample
 from dreamwarp.report.warped import draw_samples
 from dreamwarp.space.warp import Warp
 

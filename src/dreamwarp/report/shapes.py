@@ -16,9 +16,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from dreamwarp.align.points import PointAlignments, align_points
-from dreamwarp.align.prior import SmoothPrior
+from dreamwarp.augment.learning import Settings
 from dreamwarp.augment.shapes import neighbor_edges, sample_shapes
-from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, N_NEIGHBORS
 from dreamwarp.core.samples import spaced
 from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.model import WarpModel
@@ -82,19 +81,14 @@ def draw_shape_alignments(model: WarpModel, shapes: ShapeSet) -> tuple[Figure, P
     Draws the pairs with the least, the median and the largest distance left, relative to that
     before: source, aligned source and target. Also returns the alignments.
     """
-    settings, points = model.settings, shapes.unit_points()
-    n_neighbors = int(settings.get("n_neighbors", N_NEIGHBORS))
-    edges = neighbor_edges(points, shapes.y, n_neighbors, shapes.corresponds, False)
+    settings, points = Settings.of(model), shapes.unit_points()
+    edges = neighbor_edges(points, shapes.y, settings.n_neighbors, shapes.corresponds, False)
     edges = edges[spaced(len(edges), MAX_PAIRS)]
-    prior = SmoothPrior(
-        model.space, displacement=float(settings.get("displacement", DISPLACEMENT)),
-        length=float(settings.get("length", LENGTH)),
-    )  # fmt: skip
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of single pairs
         found = align_points(
-            model.space, *([points[i] for i in ends] for ends in edges.T), prior=prior,
-            sigma=float(settings["sigma"]) if "sigma" in settings else "auto",
+            model.space, *([points[i] for i in ends] for ends in edges.T),
+            prior=settings.smooth_prior(model.space), sigma=settings.sigma,
             match="known" if shapes.corresponds else "nearest",
         )  # fmt: skip
     order = np.argsort(found.loss_after / np.maximum(found.loss_before, 1e-300), kind="stable")

@@ -17,9 +17,9 @@ from matplotlib.colors import Colormap, LinearSegmentedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dreamwarp.augment.subject import Look
 from dreamwarp.core.samples import pixel_centers, spaced
 from dreamwarp.report import figures
+from dreamwarp.report.subject import Look
 from dreamwarp.space import WarpSpace
 
 Array = NDArray[Any]

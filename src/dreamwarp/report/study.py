@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from dreamwarp.align import Alignments, align_pairs
 from dreamwarp.align.images import shrink_images
 from dreamwarp.align.pairs import choose_balanced
+from dreamwarp.align.prior import Prior
 from dreamwarp.augment.learning import Learner, Settings
 from dreamwarp.augment.precompile import ensure_compiled
-from dreamwarp.augment.subject import Data, Subject
 from dreamwarp.augment.verdict import Judgement, not_judged
-from dreamwarp.core.defaults import DISPLACEMENT, LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
 from dreamwarp.core.progress import ProgressOption
 from dreamwarp.core.validation import check_integer
 from dreamwarp.model import WarpModel
+from dreamwarp.report.subject import Data, Subject
 
 if TYPE_CHECKING:
     from dreamwarp.augment.augmenter import Augmenter
@@ -34,12 +34,6 @@ Integers = NDArray[np.int64]
 
 # Default number of samples: half a minute for 28 x 28 images.
 MAX_SAMPLES = 1000
-# Settings assumed for models that don't store them.
-DEFAULTS: dict[str, Any] = {
-    "n_neighbors": N_NEIGHBORS, "method": "map", "similarity": "ssd", "sigma": "auto",
-    "displacement": DISPLACEMENT, "length": LENGTH, "max_steps": MAX_STEPS, "max_draws": MAX_DRAWS,
-    "pixels_per_cell": "all",
-}  # fmt: skip
 # Largest number of pairs of volumes to align, and voxels per axis that they are averaged down to: a
 # second of processor time per pair.
 MAX_VOLUME_PAIRS, MAX_VOLUME_SIDE = 48, 24
@@ -57,6 +51,8 @@ class Study:
         Aligns pairs of these samples.
     edges : (e, 2)
     alignments : Alignments
+    prior : Prior
+        The one that the pairs were aligned under.
     whole : Subject
         The model and all samples of the data.
     numbers : (n,)
@@ -67,6 +63,7 @@ class Study:
     learner: Learner
     edges: Integers
     alignments: Alignments
+    prior: Prior
     whole: Subject
     numbers: Integers
 
@@ -128,14 +125,13 @@ class Study:
 
         Samples are reduced as they were when the noise was estimated.
         """
-        stored = self.model.settings.get("method")
         images, settings = self.learner.simple_images, self.learner.settings
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # the figure shows R-hat
             return align_pairs(
                 self.model.space, images, images, edges=self.edges[pairs],
-                method="metropolis" if stored == "metropolis" else "hmc",
-                prior=self.learner.smooth_prior, similarity=self.alignments.similarity,
+                method="metropolis" if Settings.of(self.model).method == "metropolis" else "hmc",
+                prior=self.prior, similarity=self.alignments.similarity,
                 seed=self.learner.seed, keep_chains=True, max_draws=settings.max_draws,
                 progress=self.learner.progress,
             )  # fmt: skip
@@ -175,9 +171,12 @@ def make_study(
     given_data = whole.source.data
     chosen = replace(given_data, X=whole.X[some], y=given_data.y[some], test=None)
     subject = Subject.of(model, chosen, seed=seed)
-    settings, images = settings_of(model), subject.X
+    settings, images = Settings.of(model), subject.X
+    if settings.method != "eb":
+        settings = replace(settings, method="map")
     if model.space.ndim == 3:
-        settings = replace(settings, max_pairs=MAX_VOLUME_PAIRS)
+        most = min(MAX_VOLUME_PAIRS, settings.max_pairs or MAX_VOLUME_PAIRS)
+        settings = replace(settings, max_pairs=most)
         images = shrink_images(images, 3, MAX_VOLUME_SIDE)
     ensure_compiled(model.space)
     learner = Learner(model.space, images, subject.codes, subject.labels, settings, seed, progress)
@@ -185,19 +184,20 @@ def make_study(
         # The study shows what these warnings would say.
         warnings.simplefilter("ignore", RuntimeWarning)
         edges, alignments = learner.align_neighbors()
-    return Study(subject, learner, edges, alignments, whole, some)
+    return Study(subject, learner, edges, alignments, learner.smooth_prior, whole, some)
 
 
 def study_of(augmenter: Augmenter) -> Study:
     """Make a study from a fitted augmenter, without aligning again."""
     subject, model = Subject(augmenter.source_), augmenter.model_
     learner = Learner(
-        model.space, subject.X, subject.codes, subject.labels, settings_of(model),
+        model.space, subject.X, subject.codes, subject.labels, Settings.of(model),
         augmenter.source_.key, augmenter.progress,
     )  # fmt: skip
+    prior = augmenter.pairs_.prior
     return Study(
-        subject, learner, augmenter.edges_, augmenter.alignments_, subject,
-        np.arange(len(subject.X)),
+        subject, learner, augmenter.edges_, augmenter.alignments_,
+        learner.smooth_prior if prior is None else prior, subject, np.arange(len(subject.X)),
     )  # fmt: skip
 
 
@@ -205,18 +205,3 @@ def judgement_of(model: WarpModel) -> Judgement:
     """Errors by strength, and the verdict, that were stored when a model was fitted."""
     found = Judgement.from_text(model.settings.get("judgement"))
     return not_judged(model.strength) if found is None else found
-
-
-def settings_of(model: WarpModel) -> Settings:
-    """Alignment settings stored in a model, or defaults.
-
-    MAP replaces posterior draws, and squared differences replace custom similarity functions.
-    """
-    stored = {name: model.settings.get(name, value) for name, value in DEFAULTS.items()}
-    if stored["method"] != "eb":
-        stored["method"] = "map"
-    if stored["similarity"] not in ("ssd", "ncc", "mi"):
-        stored["similarity"] = "ssd"
-    if stored["pixels_per_cell"] == "all":
-        stored["pixels_per_cell"] = None
-    return Settings(model=model.kind, **stored)

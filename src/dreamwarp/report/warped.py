@@ -15,7 +15,6 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from PIL import Image
 
-from dreamwarp.augment.subject import Data, Subject
 from dreamwarp.core.files import check_suffix, write_beside
 from dreamwarp.core.progress import ProgressOption, track
 from dreamwarp.core.samples import spaced
@@ -23,6 +22,7 @@ from dreamwarp.core.validation import check_integer
 from dreamwarp.model import WarpModel
 from dreamwarp.model.strength import resolve_strength
 from dreamwarp.report.sheets import GAP, Cell, box_width, draw_panels, draw_sample, draw_table
+from dreamwarp.report.subject import Data, Subject
 
 Frames = NDArray[np.uint8]
 

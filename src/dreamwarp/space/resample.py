@@ -1,8 +1,8 @@
 """Linear, nearest and cubic interpolation of samples at arbitrary points.
 
-A sample is a grid of values in the unit domain, pixel i of n at (i + 0.5) / n. One of the ``FILLS``
-extends it to an infinite grid of pixels, and interpolation works on that grid. With ``"constant"``
-an image therefore fades into the fill value over the width of a pixel (two if cubic), as with
+A sample is a grid of values in the unit domain, pixel i of n at (i + 0.5) / n. A fill rule extends
+it to an infinite grid of pixels, and interpolation works on that grid. With ``"constant"`` an image
+therefore fades into the fill value over the width of a pixel (two if cubic), as with
 ``grid-constant`` of scipy or the zero padding of torch.
 
 ``"linear"`` and ``"cubic"`` interpolate the pixel values, and a constant region stays exactly
@@ -15,7 +15,7 @@ with respect to the image would need the transposed filter.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,13 +25,18 @@ from dreamwarp.core.compiled import count_chunks, spread
 from dreamwarp.core.samples import as_array
 from dreamwarp.core.validation import check_choice
 
+if TYPE_CHECKING:
+    from dreamwarp.space.warpspace import WarpSpace
+
 Interpolation = Literal["linear", "nearest", "cubic"]
 Smooth = Literal["linear", "cubic"]
-Fill = Literal["edge", "constant", "reflect", "wrap"]
+Fill = Literal["edge", "constant", "reflect"]
+FillRule = Literal["edge", "constant", "reflect", "wrap"]
 
 INTERPOLATIONS = ("linear", "nearest", "cubic")
 SMOOTH = ("linear", "cubic")
-FILLS = ("edge", "constant", "reflect", "wrap")
+FILLS = ("edge", "constant", "reflect")
+FILL_RULES = (*FILLS, "wrap")
 STENCILS = {"linear": kernels.LINEAR, "cubic": kernels.CUBIC}
 MAX_AXES = 3
 
@@ -41,7 +46,7 @@ def resample(
     positions: ArrayLike,
     *,
     interpolation: Interpolation = "linear",
-    fill: Fill = "edge",
+    fill: FillRule = "edge",
     fill_value: float = 0,
     n_threads: int | None = None,
 ) -> NDArray[Any]:
@@ -87,7 +92,7 @@ def resample_into(
     *,
     start: int,
     interpolation: Interpolation,
-    fill: Fill,
+    fill: FillRule,
     fill_value: float,
     n_threads: int | None,
 ) -> None:
@@ -102,7 +107,7 @@ def resample_into(
         shape = values.shape[2:]
         spread(
             kernels.pick, len(out) * _n_chunks(positions.shape[1]), shape,
-            np.array(shape, positions.dtype), FILLS.index(fill), number.view(bits)[()],
+            np.array(shape, positions.dtype), FILL_RULES.index(fill), number.view(bits)[()],
             _rows(values, 2).view(bits), _rows(positions, 1), start, out.view(bits),
             n_threads=n_threads,
         )  # fmt: skip
@@ -130,7 +135,7 @@ def resample_vjp(
     cotangent: ArrayLike,
     *,
     interpolation: Smooth = "linear",
-    fill: Fill = "edge",
+    fill: FillRule = "edge",
     fill_value: float = 0,
     by_values: bool = True,
     by_positions: bool = True,
@@ -204,13 +209,13 @@ def _grid(
     values: NDArray[Any],
     positions: NDArray[Any],
     interpolation: Interpolation,
-    fill: Fill,
+    fill: FillRule,
     fill_value: float,
 ) -> Grid:
     number = np.result_type(values.dtype, positions.dtype, np.float32).type
     shape = values.shape[2:]
     return Grid(
-        STENCILS[interpolation], shape, np.array(shape, number), FILLS.index(fill),
+        STENCILS[interpolation], shape, np.array(shape, number), FILL_RULES.index(fill),
         number(fill_number(fill, fill_value, values.dtype)),
     )  # fmt: skip
 
@@ -261,7 +266,13 @@ def check_spatial_shape(shape: tuple[int, ...]) -> None:
         )
 
 
-def fill_number(fill: Fill, fill_value: float, dtype: np.dtype[Any]) -> Any:
+def fill_rule(space: WarpSpace, fill: Fill) -> FillRule:
+    """How samples warped in a space are extended: periodically if it is periodic, else as given."""
+    check_choice("fill", fill, FILLS)
+    return "wrap" if space.boundary == "periodic" else fill
+
+
+def fill_number(fill: FillRule, fill_value: float, dtype: np.dtype[Any]) -> Any:
     """The fill value as a scalar of the dtype; zero if the rule needs none."""
     if fill != "constant":
         return dtype.type(0)
@@ -280,10 +291,10 @@ def fill_number(fill: Fill, fill_value: float, dtype: np.dtype[Any]) -> Any:
 
 
 def _check_inputs(
-    values: ArrayLike, positions: ArrayLike, fill: Fill
+    values: ArrayLike, positions: ArrayLike, fill: FillRule
 ) -> tuple[NDArray[Any], NDArray[Any], int]:
     """Return samples (n or 1, channels, *spatial), points (n or 1, m, ndim), and n."""
-    check_choice("fill", fill, FILLS)
+    check_choice("fill", fill, FILL_RULES)
     points = as_array("positions", positions)
     if points.ndim != 3 or not 1 <= points.shape[2] <= MAX_AXES:
         raise ValueError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache, partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +23,7 @@ from dreamwarp.space.resample import (
     Fill,
     Interpolation,
     check_spatial_shape,
+    fill_rule,
     resample_into,
 )
 from dreamwarp.space.warpspace import FLOW_TOLERANCE, Method, WarpSpace, check_tolerance
@@ -128,7 +129,7 @@ class Warp:
         x: ArrayLike,
         *,
         interpolation: Interpolation = "linear",
-        fill: Literal["edge", "constant", "reflect"] = "edge",
+        fill: Fill = "edge",
         fill_value: float = 0,
         keep_range: bool = False,
         method: Method = "fast",
@@ -166,8 +167,7 @@ class Warp:
         and clipped to the range of their dtype.
         """
         check_choice("interpolation", interpolation, INTERPOLATIONS)
-        check_choice("fill", fill, ("edge", "constant", "reflect"))
-        rule: Fill = "wrap" if self.space.boundary == "periodic" else fill
+        rule = fill_rule(self.space, fill)
         samples, shape = self.check_samples(x)
         theta, spatial = np.atleast_2d(self.theta), samples.shape[2:]
         n = len(samples) if len(theta) == 1 else len(theta)

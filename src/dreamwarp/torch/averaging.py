@@ -47,8 +47,8 @@ def average_over_warps(
         from 0.
     seed : int, numpy.random.Generator or None
     **options
-        ``p``, ``strength``, ``unknown``, ``classes``, ``interpolation``, ``fill`` and
-        ``fill_value``, as for :class:`LearnedWarp`.
+        ``p``, ``strength``, ``spectrum_power``, ``unknown``, ``classes``, ``interpolation``,
+        ``fill`` and ``fill_value``, as for :class:`LearnedWarp`.
 
     Returns
     -------

@@ -18,11 +18,9 @@ from dreamwarp.core.validation import check_choice, check_fraction
 from dreamwarp.model import Label, WarpModel
 from dreamwarp.model.strength import apply_strength, resolve_network_strength
 from dreamwarp.model.warpmodel import Unknown
-from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
+from dreamwarp.space.resample import FILLS, INTERPOLATIONS, Fill, Interpolation
 from dreamwarp.torch.compiled_engine import n_threads
 from dreamwarp.torch.functional import check_theta, warp, working_dtype
-
-Fill = Literal["edge", "constant", "reflect"]
 
 # Names of label types, for messages.
 KIND_NAMES = {str: "strings", int: "integers", bool: "booleans"}
@@ -78,7 +76,7 @@ class RandomWarps:
         self.interpolation: Interpolation = (
             NETWORK_INTERPOLATION[model.space.ndim] if interpolation == "auto" else interpolation
         )
-        self.fill = check_choice("fill", fill, ("edge", "constant", "reflect"))
+        self.fill = check_choice("fill", fill, FILLS)
         self.fill_value = fill_value
 
     def __repr__(self) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,6 +33,7 @@ from dreamwarp.space.resample import (
     Interpolation,
     check_spatial_shape,
     fill_number,
+    fill_rule,
 )
 from dreamwarp.space.warp import clip_to_samples, default_tolerance
 from dreamwarp.space.warpspace import Method, check_tolerance
@@ -162,7 +163,7 @@ def warp(
     images: Tensor,
     *,
     interpolation: Interpolation = "linear",
-    fill: Literal["edge", "constant", "reflect"] = "edge",
+    fill: Fill = "edge",
     fill_value: float = 0,
     keep_range: bool = False,
     method: Method | None = None,
@@ -241,7 +242,7 @@ def warp_item(
     values: Tensor,
     *,
     interpolation: Interpolation = "linear",
-    fill: Literal["edge", "constant", "reflect"] = "edge",
+    fill: Fill = "edge",
 ) -> Tensor:
     """Pull back one sample (channels, *spatial) by T^θ, for adapters of other packages.
 
@@ -339,10 +340,9 @@ def _check_lengths(theta: Tensor, **named: Tensor) -> None:
 
 
 def _check_sampling(
-    space: WarpSpace, images: Tensor, interpolation: Interpolation, fill: Any, fill_value: float
+    space: WarpSpace, images: Tensor, interpolation: Interpolation, fill: Fill, fill_value: float
 ) -> Sampling:
     check_choice("interpolation", interpolation, INTERPOLATIONS)
-    check_choice("fill", fill, ("edge", "constant", "reflect"))
-    rule: Fill = "wrap" if space.boundary == "periodic" else fill
     dtype = to_numpy(_promote_half(images[:0])).dtype
-    return Sampling(interpolation, rule, fill_number(fill, fill_value, dtype).item())
+    number = fill_number(fill, fill_value, dtype).item()
+    return Sampling(interpolation, fill_rule(space, fill), number)

@@ -158,8 +158,8 @@ class WarpedDataset(_NumberedWarps, _Wrapper):
         For models of kind ``"template"``: index of each sample among those of the fit, -1 for
         others. ``range(len(dataset))`` if they are the same.
     **options
-        ``p``, ``strength``, ``unknown``, ``classes``, ``interpolation``, ``fill`` and
-        ``fill_value``, as for :class:`LearnedWarp`.
+        ``p``, ``strength``, ``spectrum_power``, ``unknown``, ``classes``, ``interpolation``,
+        ``fill`` and ``fill_value``, as for :class:`LearnedWarp`.
 
     Notes
     -----

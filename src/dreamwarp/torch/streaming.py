@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
-from dreamwarp.augment.source import Balance, SampleSource, check_range
-from dreamwarp.core.draws import Seed
+from dreamwarp.augment.source import SampleSource, check_range
+from dreamwarp.core.defaults import Balance
+from dreamwarp.core.draws import MAX_SAMPLE_NUMBER, Seed
 from dreamwarp.core.validation import check_integer
 from dreamwarp.data.dataset import DataSet
-from dreamwarp.data.sample_sets import MAX_SAMPLE_NUMBER
 from dreamwarp.model import WarpModel
 from dreamwarp.space.resample import Interpolation
 from dreamwarp.torch.epochs import SharedEpoch

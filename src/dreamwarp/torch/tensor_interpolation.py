@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dreamwarp.core.interpolation import BORDER_SLACK, CUBIC, FAR, LINEAR, NEAREST, OUTSIDE
-from dreamwarp.space.resample import Fill, Interpolation
+from dreamwarp.space.resample import FillRule, Interpolation
 
 STENCILS = {"nearest": NEAREST, "linear": LINEAR, "cubic": CUBIC}
 
@@ -18,7 +18,7 @@ class Sampling(NamedTuple):
     """How values are sampled; as in :func:`dreamwarp.space.resample.resample`."""
 
     interpolation: Interpolation
-    fill: Fill
+    fill: FillRule
     fill_value: float
 
 
@@ -97,7 +97,7 @@ def tap_weights(u: Tensor, interpolation: Interpolation) -> list[Tensor]:
     ]
 
 
-def place(pixel: Tensor, size: int, stride: int, fill: Fill) -> Tensor:
+def place(pixel: Tensor, size: int, stride: int, fill: FillRule) -> Tensor:
     """Offsets of pixels along one axis, with ``fill`` applied to those outside."""
     if fill == "edge":
         return pixel.clamp(0, size - 1) * stride
