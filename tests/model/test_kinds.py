@@ -62,3 +62,11 @@ def test_templates_are_kept_if_nothing_is_held_out(positions: Any) -> None:
     codes = np.zeros(len(edges), np.int64)
     neighbors = [Pairs(np.zeros((1, RANK)), np.ones(1), np.array([[0, 1]]))]
     assert templates_fit(evidence, edges, codes, [], 6.0, neighbors, class_pairs=3.0, drift=1.0)
+
+
+def test_neighbors_may_be_in_no_random_pair(positions: Any) -> None:
+    evidence, edges = make_pairs(positions, 0.1, 0)
+    codes = np.zeros(len(edges), np.int64)
+    folds = eb.hold_out(evidence, edges, codes, np.eye(RANK), None)
+    neighbors = [Pairs(np.zeros((1, RANK)), np.ones(1), np.array([[0, N + 5]]))]
+    assert templates_fit(evidence, edges, codes, folds, 6.0, neighbors, class_pairs=3.0, drift=1.0)

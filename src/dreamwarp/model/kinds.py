@@ -47,7 +47,8 @@ def templates_fit(
         some = fold.crossing[choose_balanced(pair_codes[fold.crossing], MAX_COMPARED)]
         for code in np.unique(pair_codes[some]).tolist():
             near = neighbors[code]
-            near = near.only(~fold.held_out[near.edges].any(axis=1))
+            # Neighbours may be samples of no random pair: these are not held out.
+            near = near.only(~np.isin(near.edges, np.flatnonzero(fold.held_out)).any(axis=1))
             if not len(near):
                 continue
             covariance = fold.class_covariance(code, pool_pairs)
