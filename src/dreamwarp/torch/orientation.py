@@ -65,7 +65,8 @@ def warp_oriented(
     is_identity = np.array_equal(full, np.eye(len(full)))
     if orientation == STORED or (orientation == AUTO and is_identity):
         return warp_item(space, theta, values, **options)
-    own = ORIENTATION[: space.ndim] if is_identity else _name_axes(full[:, [*range(space.ndim), -1]])
+    own = ORIENTATION if is_identity else _name_axes(full)
+    own = own[: space.ndim]
     if orientation == AUTO:
         raise ValueError(
             "the model must know the orientation of the samples it was learned from to warp one "
@@ -81,7 +82,7 @@ def warp_oriented(
 
 
 def _name_axes(affine: NDArray[np.float64]) -> str:
-    """The orientation of the axes of an affine (4, ndim + 1)."""
+    """The orientation of an affine."""
     nibabel = import_extra("nibabel", "volumes", "an affine")
     letters = nibabel.aff2axcodes(affine) if np.isfinite(affine).all() else (None,)
     if None in letters:
