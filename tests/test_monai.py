@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from dreamwarp import Warp
-from tests.adapters import MODEL, SPACE, import_or_skip, volume_and_labels
+from dreamwarp import Warp, WarpModel, WarpSpace
+from dreamwarp.data import write_volume
+from tests.adapters import (
+    MODEL,
+    SPACE,
+    import_or_skip,
+    oblong_volume,
+    turned,
+    volume_and_labels,
+)
 
 monai = import_or_skip("monai.transforms")
 torch = pytest.importorskip("torch")
 LearnedWarpd = import_or_skip("dreamwarp.monai").LearnedWarpd
 
+RAS_MODEL = MODEL.with_settings(orientation="RAS")
 IMAGE, LABEL = volume_and_labels()
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -32,7 +43,10 @@ def test_image_and_label_map_stay_in_step() -> None:
 
 def test_inverse_in_a_compose_with_history() -> None:
     pipeline = monai.Compose(
-        [monai.RandFlipd(["image", "label"], prob=1.0, spatial_axis=0), transform()]
+        [
+            monai.RandFlipd(["image", "label"], prob=1.0, spatial_axis=0),
+            transform(orientation="RAS"),
+        ]
     ).set_random_state(seed=3)
     warped = pipeline({"image": IMAGE, "label": LABEL})
     assert [done["class"] for done in warped["image"].applied_operations] == [
@@ -67,13 +81,81 @@ def test_the_default_strength_is_that_of_networks() -> None:
 def test_classes_and_meta_data() -> None:
     affine = torch.diag(torch.tensor([1.0, 2.0, 3.0, 1.0]))
     image = import_or_skip("monai.data").MetaTensor(torch.from_numpy(IMAGE), affine=affine)
-    warp = LearnedWarpd("image", MODEL, label_key="class").set_random_state(0)
+    warp = LearnedWarpd("image", RAS_MODEL, label_key="class").set_random_state(0)
     out = warp({"image": image, "class": 1})
     assert torch.equal(out["image"].affine.float(), affine)
     with pytest.raises(KeyError, match="label_key"):
         warp({"image": image})
     with pytest.raises(ValueError, match="5"):
         warp({"image": image, "class": 5})
+
+
+@pytest.mark.parametrize("orientation", ["RAS", "LPS", "SAR", "PIL"])
+def test_warps_act_along_the_axes_of_the_model(tmp_path: Path, orientation: str) -> None:
+    volume = oblong_volume()
+    values, affine = turned(volume, orientation)
+    write_volume(tmp_path / "a.nii", values[0], affine)
+    pipeline = monai.Compose(
+        [
+            monai.LoadImaged("image", ensure_channel_first=True),
+            LearnedWarpd("image", RAS_MODEL, mode="bilinear", strength=1.0),
+        ]
+    ).set_random_state(seed=0)
+    out = pipeline({"image": str(tmp_path / "a.nii")})["image"]
+    theta = np.array(out.applied_operations[-1]["extra_info"]["theta"])
+    moved = Warp(SPACE, theta).image(volume)
+    np.testing.assert_allclose(out.numpy(), turned(moved, orientation)[0], atol=1e-5)
+    np.testing.assert_allclose(out.affine, affine)
+    back = pipeline.transforms[1].inverse({"image": out})["image"]
+    restored = Warp(SPACE, -theta).image(moved)
+    np.testing.assert_allclose(back.numpy(), turned(restored, orientation)[0], atol=1e-5)
+
+
+def test_an_affine_in_lps_coordinates() -> None:
+    values, affine = turned(oblong_volume(), "PIL")
+    item = import_or_skip("monai.data").MetaTensor(torch.from_numpy(values))
+    in_lps = np.diag([-1.0, -1.0, 1.0, 1.0]) @ affine
+    warped = [
+        LearnedWarpd("image", RAS_MODEL)
+        .set_random_state(0)(
+            {"image": type(item)(values, affine=torch.from_numpy(a), meta={"space": space})}
+        )["image"]
+        .numpy()
+        for a, space in ((affine, "RAS"), (in_lps, "LPS"))
+    ]
+    np.testing.assert_array_equal(*warped)
+
+
+def test_a_model_of_unknown_orientation_refuses_affines() -> None:
+    values, affine = turned(oblong_volume(), "LPS")
+    meta = import_or_skip("monai.data").MetaTensor(values, affine=torch.from_numpy(affine))
+    with pytest.raises(ValueError, match=r"'LPS'.*'RAS' if dreamwarp read them.*'stored'"):
+        LearnedWarpd("image", MODEL)({"image": meta})
+    stored = LearnedWarpd("image", MODEL, orientation="stored").set_random_state(0)
+    warp = Warp(
+        SPACE, stored({"image": meta})["image"].applied_operations[0]["extra_info"]["theta"]
+    )
+    np.testing.assert_allclose(
+        stored.set_random_state(0)({"image": meta})["image"], warp.image(values), atol=1e-5
+    )
+    for wrong in ("RAF", "RA", "RLS", "ras", 3):
+        with pytest.raises(ValueError, match="`orientation` must be 'auto', 'stored' or 3 letters"):
+            LearnedWarpd("image", MODEL, orientation=wrong)
+
+
+def test_pictures_that_monai_reads_as_column_and_row(tmp_path: Path) -> None:
+    from PIL import Image
+
+    space = WarpSpace((3, 3))
+    thetas = np.random.default_rng(0).normal(scale=0.3, size=(40, space.dim))
+    picture = np.random.default_rng(1).integers(0, 255, (20, 30)).astype(np.uint8)
+    Image.fromarray(picture).save(tmp_path / "a.png")
+    item = monai.LoadImage(ensure_channel_first=True)(tmp_path / "a.png")
+    model = WarpModel.fit(space, {0: thetas})
+    out = LearnedWarpd("image", model, orientation="AR", mode="bilinear")({"image": item})["image"]
+    warp = Warp(space, out.applied_operations[-1]["extra_info"]["theta"])
+    moved = warp.image(picture.astype(np.float32))
+    np.testing.assert_allclose(out.numpy()[0], moved.T, atol=1e-3)
 
 
 def test_wrong_use() -> None:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from dreamwarp import Warp
-from tests.adapters import MODEL, SPACE, import_or_skip, volume_and_labels
+from dreamwarp import Warp, WarpSpace
+from dreamwarp.data import write_volume
+from tests.adapters import (
+    MODEL,
+    SPACE,
+    import_or_skip,
+    oblong_volume,
+    turned,
+    volume_and_labels,
+)
 
 torchio = import_or_skip("torchio")
 torch = pytest.importorskip("torch")
@@ -52,6 +62,48 @@ def test_probability_and_strength() -> None:
     still = adapter.LearnedWarp(MODEL, strength=0.0)(subject())
     np.testing.assert_array_equal(still.image.data.numpy(), IMAGE)
     assert adapter.LearnedWarp(MODEL.with_settings(network_strength=0.8)).strength == 0.8
+
+
+@pytest.mark.parametrize("orientation", ["RAS", "LPS", "SAR", "PIL"])
+def test_warps_act_along_the_axes_of_the_model(tmp_path: Path, orientation: str) -> None:
+    volume = oblong_volume()
+    values, affine = turned(volume, orientation)
+    write_volume(tmp_path / "a.nii", values[0], affine)
+    model = MODEL.with_settings(orientation="RAS")
+    given = torchio.Subject(image=torchio.ScalarImage(tmp_path / "a.nii"))
+    out = adapter.LearnedWarp(model, strength=1.0)(given)
+    (done,) = out.history
+    moved = Warp(SPACE, done.theta).image(volume)
+    np.testing.assert_allclose(out.image.data, turned(moved, orientation)[0], atol=1e-5)
+    np.testing.assert_allclose(out.image.affine, affine)
+    back = out.apply_inverse_transform().image.data
+    restored = Warp(SPACE, -done.theta).image(moved)
+    np.testing.assert_allclose(back, turned(restored, orientation)[0], atol=1e-5)
+    replayed = out.get_composed_history()(given)
+    np.testing.assert_array_equal(replayed.image.data, out.image.data)
+
+
+def test_a_model_of_unknown_orientation_refuses_affines() -> None:
+    values, affine = turned(oblong_volume(), "LPS")
+    image = torchio.ScalarImage(tensor=values, affine=affine)
+    with pytest.raises(ValueError, match=r"'LPS'.*'RAS' if dreamwarp read them.*'stored'"):
+        adapter.LearnedWarp(MODEL)(torchio.Subject(image=image))
+    out = adapter.LearnedWarp(MODEL, orientation="stored")(torchio.Subject(image=image))
+    warp = Warp(SPACE, out.history[0].theta)
+    np.testing.assert_allclose(out.image.data, warp.image(values), atol=1e-5)
+
+
+def test_pictures_that_torchio_reads_as_column_and_row(tmp_path: Path) -> None:
+    from PIL import Image
+
+    space = WarpSpace((3, 3))
+    theta = np.random.default_rng(0).normal(scale=0.3, size=space.dim)
+    picture = np.random.default_rng(1).integers(0, 255, (20, 30)).astype(np.uint8)
+    Image.fromarray(picture).save(tmp_path / "a.png")
+    image = torchio.ScalarImage(tmp_path / "a.png")
+    out = adapter.FixedWarp(space, theta, orientation="PL")(image)
+    moved = Warp(space, theta).image(picture)
+    assert np.abs(out.data.numpy()[0, ..., 0].T - moved.astype(float)).max() <= 1.0
 
 
 def test_wrong_use() -> None:

@@ -8,13 +8,21 @@ from typing import Any
 import numpy as np
 from monai.config import KeysCollection
 from monai.transforms import InvertibleTransform, MapTransform, RandomizableTransform
-from monai.utils import TraceKeys, convert_to_dst_type, convert_to_tensor, ensure_tuple_rep
+from monai.utils import (
+    MetaKeys,
+    SpaceKeys,
+    TraceKeys,
+    convert_to_dst_type,
+    convert_to_tensor,
+    ensure_tuple_rep,
+)
+from numpy.typing import NDArray
 
 from dreamwarp.core.listing import public_names
 from dreamwarp.core.validation import check_choice
 from dreamwarp.model import WarpModel
 from dreamwarp.torch.drawing import RandomWarps
-from dreamwarp.torch.functional import warp_item
+from dreamwarp.torch.orientation import model_orientation, warp_oriented
 
 __all__ = ["LearnedWarpd"]
 
@@ -47,6 +55,12 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
     padding_mode : str or sequence of str
         Values beyond the border: ``"border"``, ``"zeros"`` or ``"reflection"``. Only matters if the
         model's boundary is ``"free"``.
+    orientation : str
+        Directions in which the axes of the model's volumes run, such as ``"RAS"``. Items whose
+        affine has other directions are turned to these, warped, and turned back. ``"auto"``: those
+        that ``dreamwarp fit`` stored in the model; if it has none, items with an affine other than
+        the identity are refused. ``"stored"``: axes are taken as they are stored. MONAI reads
+        pictures as (column, row): use ``"AR"`` for a model of images (row, column).
     allow_missing_keys : bool
 
     Examples
@@ -68,6 +82,7 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
         strength: float | None = None,
         mode: Any = "auto",
         padding_mode: Any = "border",
+        orientation: str = "auto",
         allow_missing_keys: bool = False,
     ) -> None:
         MapTransform.__init__(self, keys, allow_missing_keys)
@@ -76,6 +91,7 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
         unknown: Any = "pool" if label_key is None else "error"
         self._warps = RandomWarps(model, strength=strength, unknown=unknown)
         self.strength = self._warps.strength
+        self.orientation = model_orientation(model, orientation)
         self.mode = ensure_tuple_rep(mode, len(self.keys))
         self.padding_mode = ensure_tuple_rep(padding_mode, len(self.keys))
         for value in self.mode:
@@ -133,10 +149,19 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
             )
         plain = tensor.as_tensor() if hasattr(tensor, "as_tensor") else tensor
         interpolation = MODES.get(mode, self._warps.interpolation)
-        moved = warp_item(
-            self.model.space, theta, plain, interpolation=interpolation, fill=FILLS[padding]
-        )
+        moved = warp_oriented(
+            self.model.space, theta, plain, affine=_affine(tensor), orientation=self.orientation,
+            interpolation=interpolation, fill=FILLS[padding],
+        )  # fmt: skip
         return convert_to_dst_type(moved, dst=tensor, dtype=moved.dtype)[0]
+
+
+def _affine(tensor: Any) -> NDArray[np.float64]:
+    """Map from voxel indices to coordinates to the right, front and top; default: the identity."""
+    affine = np.eye(4) if not hasattr(tensor, "affine") else np.array(tensor.affine, np.float64)
+    if getattr(tensor, "meta", {}).get(MetaKeys.SPACE) == SpaceKeys.LPS:
+        affine[:2] *= -1.0
+    return affine
 
 
 def __dir__() -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
-from torchio import ScalarImage, Subject
+from torchio import Image, ScalarImage, Subject
 from torchio.transforms import SpatialTransform
 from torchio.transforms.augmentation import RandomTransform
 
@@ -17,7 +17,12 @@ from dreamwarp.model import WarpModel
 from dreamwarp.space import Warp, WarpSpace
 from dreamwarp.space.resample import Interpolation
 from dreamwarp.torch.drawing import RandomWarps
-from dreamwarp.torch.functional import warp_item
+from dreamwarp.torch.orientation import (
+    STORED,
+    check_orientation,
+    model_orientation,
+    warp_oriented,
+)
 
 __all__ = ["FixedWarp", "LearnedWarp"]
 
@@ -38,6 +43,12 @@ class LearnedWarp(RandomTransform, SpatialTransform):  # type: ignore[misc]  # T
         Factor on the learned warps. Default: ``model.network_strength``.
     image_interpolation : {"auto", "linear", "nearest", "cubic"}
         ``"auto"``: linear for volumes, cubic for images of one slice.
+    orientation : str
+        Directions in which the axes of the model's samples run, such as ``"RAS"``. Images whose
+        affine has other directions are turned to these, warped, and turned back. ``"auto"``: those
+        that ``dreamwarp fit`` stored in the model; if it has none, images with an affine other than
+        the identity are refused. ``"stored"``: axes are taken as they are stored. For pictures that
+        TorchIO read, use ``"PL"`` if the model's images are (row, column).
     **kwargs
         Options of all TorchIO transforms: ``p``, ``include``, ``exclude``, ...
     """
@@ -49,6 +60,7 @@ class LearnedWarp(RandomTransform, SpatialTransform):  # type: ignore[misc]  # T
         label_key: str | None = None,
         strength: float | None = None,
         image_interpolation: Interpolation | Literal["auto"] = "auto",
+        orientation: str = "auto",
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -59,6 +71,7 @@ class LearnedWarp(RandomTransform, SpatialTransform):  # type: ignore[misc]  # T
         )  # fmt: skip
         self.strength = self._warps.strength
         self.image_interpolation = self._warps.interpolation
+        self.orientation = model_orientation(model, orientation)
 
     def apply_transform(self, subject: Subject) -> Subject:
         """Warp a subject; the warp is drawn with torch's random state."""
@@ -69,7 +82,7 @@ class LearnedWarp(RandomTransform, SpatialTransform):  # type: ignore[misc]  # T
         theta = self._warps.draw(labels, number, key=self._warps.key)[0]
         fixed = FixedWarp(
             self.model.space, theta, image_interpolation=self.image_interpolation,
-            **self._get_base_args(),
+            orientation=self.orientation, **self._get_base_args(),
         )  # fmt: skip
         return fixed(subject)
 
@@ -82,6 +95,9 @@ class FixedWarp(SpatialTransform):  # type: ignore[misc]
     space : WarpSpace
     theta : (d,)
     image_interpolation : {"linear", "nearest", "cubic"}
+    orientation : str
+        Directions in which the axes of the warp run, such as ``"RAS"``; ``"stored"``: as those of
+        each image; ``"auto"``: likewise, but images must have the identity as their affine.
     **kwargs
         Options of all TorchIO transforms.
     """
@@ -92,6 +108,7 @@ class FixedWarp(SpatialTransform):  # type: ignore[misc]
         theta: ArrayLike,
         *,
         image_interpolation: Interpolation = "linear",
+        orientation: str = STORED,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -103,8 +120,9 @@ class FixedWarp(SpatialTransform):  # type: ignore[misc]
             )
         self.space, self.theta = space, values
         self.image_interpolation = image_interpolation
+        self.orientation = check_orientation(space, orientation)
         self.invert_transform = False
-        self.args_names = ["space", "theta", "image_interpolation"]
+        self.args_names = ["space", "theta", "image_interpolation", "orientation"]
 
     def apply_transform(self, subject: Subject) -> Subject:
         """Warp a subject."""
@@ -112,11 +130,12 @@ class FixedWarp(SpatialTransform):  # type: ignore[misc]
         for image in self.get_images(subject):
             is_scalar = isinstance(image, ScalarImage)
             interpolation = self.image_interpolation if is_scalar else "nearest"
-            image.set_data(self._warp(image.data, interpolation))
+            image.set_data(self._warp(image, interpolation))
         return subject
 
-    def _warp(self, values: Tensor, interpolation: Interpolation) -> Tensor:
-        """Warp (channels, x, y, z)."""
+    def _warp(self, image: Image, interpolation: Interpolation) -> Tensor:
+        """Warp the values (channels, x, y, z) of an image."""
+        values = image.data
         is_flat = self.space.ndim == 2
         if is_flat != (values.shape[-1] == 1):
             raise ValueError(
@@ -125,7 +144,10 @@ class FixedWarp(SpatialTransform):  # type: ignore[misc]
             )
         theta = -self.theta if self.invert_transform else self.theta
         samples = values[..., 0] if is_flat else values
-        moved = warp_item(self.space, theta, samples, interpolation=interpolation)
+        moved = warp_oriented(
+            self.space, theta, samples, affine=image.affine, orientation=self.orientation,
+            interpolation=interpolation,
+        )  # fmt: skip
         return moved[..., None] if is_flat else moved
 
 

@@ -38,6 +38,21 @@ def test_series_are_written_as_npz(tmp_path: Path) -> None:
     assert choose_format(str(file), load(file)) == "npz"
 
 
+@pytest.mark.parametrize(("affine", "stored"), [(np.diag([-1.0, -1, 2, 1]), "RAS"), (None, None)])
+def test_models_of_volumes_know_their_orientation(tmp_path: Path, affine: Any, stored: Any) -> None:
+    nibabel = pytest.importorskip("nibabel", reason="volumes need nibabel")
+    rng = np.random.default_rng(0)
+    for k in range(8):
+        file = tmp_path / "scans" / "a" / f"{k}.nii"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        nibabel.save(nibabel.Nifti1Image(rng.integers(0, 99, (8, 9, 10), np.uint8), affine), file)
+    model = tmp_path / "m.dwm"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert run("fit", str(file.parents[1]), "-o", str(model), "--cells", "1x1x1") == 0
+    assert WarpModel.load(model).settings.get("orientation") == stored
+
+
 @pytest.mark.parametrize("name", ["normalize", "shapes"])  # former versions: "shapes"
 def test_meshes_are_scaled_as_those_of_the_fit(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     space, scales = WarpSpace((1, 1, 1)), []

@@ -61,8 +61,9 @@ def test_volumes_turned_differently_are_brought_together(tmp_path: Path) -> None
     straight = nibabel.as_closest_canonical(nibabel.Nifti1Image(VALUES, TURNED))
     save(tmp_path / "a" / "1.nii", VALUES, TURNED)
     save(tmp_path / "a" / "2.nii", np.asarray(straight.dataobj), straight.affine)
-    X = load(tmp_path).X
-    np.testing.assert_array_equal(X[0], X[1])
+    data = load(tmp_path)
+    np.testing.assert_array_equal(data.X[0], data.X[1])
+    assert data.orientation == "RAS"
 
 
 def test_scaled_values_are_real_numbers(tmp_path: Path) -> None:
@@ -135,6 +136,7 @@ def test_affines_may_be_missing_from_all_but_not_from_some(tmp_path: Path) -> No
     with pytest.warns(UserWarning, match="no affine"):
         data = load(tmp_path)
     np.testing.assert_array_equal(data.X[0], VALUES)
+    assert data.orientation is None
     save(tmp_path / "b" / "3.nii", VALUES)
     with pytest.raises(ValueError, match=r"must all have an affine or none.*1\.nii"):
         load(tmp_path)

@@ -126,7 +126,8 @@ def fit(
     typer.echo(f"{samples.describe()}; {format_cells(cells)} cells")
     with options.connected(scheduler) as client:
         augmenter.fit(samples.X, samples.y, client=client)
-    write_model(augmenter.model_, output)
+    known = {} if samples.orientation is None else {"orientation": samples.orientation}
+    write_model(augmenter.model_.with_settings(**known), output)
     typer.echo(str(augmenter.verdict_))
     typer.echo(
         f"{len(augmenter.edges_):,} pairs aligned, strength {augmenter.strength_:g} "

@@ -48,6 +48,8 @@ class DataSet:
         Spatial axes of a sample, if the source states them: 1 for series, 2 images, 3 volumes.
     affine : (4, 4) or None
         For volumes: maps voxel indices to world coordinates in millimetres, as in NIfTI.
+    orientation : str or None
+        For volumes: directions in which the axes run, "RAS" (right, front, top), if known.
     """
 
     name: str  # or the path it was read from
@@ -56,6 +58,7 @@ class DataSet:
     test: Labeled | None = None
     n_axes: int | None = field(default=None, kw_only=True)
     affine: NDArray[np.float64] | None = field(default=None, kw_only=True)
+    orientation: str | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "y", check_part(self.name, self.X, self.y))

@@ -27,6 +27,8 @@ from dreamwarp.data.dataset import DataSet, split_off_test
 Array = NDArray[np.float64]
 
 SUFFIXES = (".nii", ".nii.gz")
+# Directions in which the axes of a volume run after reading: right, front and top.
+ORIENTATION = "RAS"
 # A 4-D file with at most this many volumes has channels (modalities of a scan), else it is a time
 # series.
 MAX_CHANNELS = 8
@@ -141,7 +143,10 @@ def read_nifti_folder(
         values = _read_values(file, forms[k])
         check_finite(str(file), values)
         X[k] = values if resize is None else _place(values, forms[k].grid, grid)
-    return split_off_test(root, X, y, n_train, n_axes=3, affine=grid.affine)
+    orientation = ORIENTATION if forms[0].has_affine else None
+    return split_off_test(
+        root, X, y, n_train, n_axes=3, affine=grid.affine, orientation=orientation
+    )
 
 
 # -- headers
