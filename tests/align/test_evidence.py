@@ -10,7 +10,6 @@ from scipy.stats import multivariate_normal
 
 import dreamwarp as dw
 from dreamwarp.align.evidence import Evidence, EvidenceFinder, Frame
-from dreamwarp.align.pairs import choose_balanced
 from dreamwarp.align.prior import mass_matrix
 from tests.augment.cases import warped_shapes
 
@@ -160,14 +159,6 @@ def test_the_mass_matrix_is_the_mean_square_displacement() -> None:
     velocity = space.velocity(theta, points)
     mean = float((velocity**2).sum(axis=-1).mean())
     assert theta @ mass_matrix(space) @ theta == pytest.approx(mean, rel=1e-3)
-
-
-def test_items_are_spread_evenly() -> None:
-    groups = np.repeat([0, 1, 2], [100, 5, 50])
-    chosen = choose_balanced(groups, 35)
-    assert np.bincount(groups[chosen]).tolist() == [15, 5, 15]
-    assert (np.diff(chosen) > 0).all()
-    np.testing.assert_array_equal(choose_balanced(groups, 200), np.arange(155))
 
 
 def test_starts_too_stiff_to_follow_are_replaced() -> None:

@@ -9,7 +9,13 @@ import pytest
 
 import dreamwarp as dw
 from dreamwarp.core import samples
-from dreamwarp.core.samples import are_channels_last, as_array, check_finite, check_layout
+from dreamwarp.core.samples import (
+    are_channels_last,
+    as_array,
+    check_finite,
+    check_layout,
+    choose_balanced,
+)
 
 
 @pytest.mark.parametrize(
@@ -95,3 +101,11 @@ def test_values_may_be_bounded() -> None:
 def test_what_is_no_array_of_numbers_is_refused(values: Any, words: str) -> None:
     with pytest.raises((TypeError, ValueError), match=words):
         as_array("X", values)
+
+
+def test_items_are_spread_evenly() -> None:
+    groups = np.repeat([0, 1, 2], [100, 5, 50])
+    chosen = choose_balanced(groups, 35)
+    assert np.bincount(groups[chosen]).tolist() == [15, 5, 15]
+    assert (np.diff(chosen) > 0).all()
+    np.testing.assert_array_equal(choose_balanced(groups, 200), np.arange(155))

@@ -103,19 +103,6 @@ def random_pairs(codes: NDArray[np.int64], n_pairs: int) -> NDArray[np.int64]:
     return np.concatenate(edges)[np.sort(chosen)]
 
 
-def choose_balanced(groups: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """Indices, in ascending order, of at most ``n`` items, as even over the groups as possible."""
-    if len(groups) <= n:
-        return np.arange(len(groups))
-    rng = np.random.default_rng(0)
-    order = rng.permutation(len(groups))
-    order = order[np.argsort(groups[order], kind="stable")]
-    codes, starts, counts = np.unique(groups[order], return_index=True, return_counts=True)
-    # The first item of every group, then the second of every group, and so on.
-    ranks = np.arange(len(groups)) - np.repeat(starts, counts)
-    return np.sort(order[np.argsort(ranks, kind="stable")[:n]])
-
-
 def _class_edges(
     samples: NDArray[Any], n_neighbors: int, n_threads: int | None
 ) -> NDArray[np.int64]:

@@ -13,7 +13,7 @@ from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
 from dreamwarp.align.alignment import METHODS
 from dreamwarp.align.evidence import Evidence, EvidenceFinder
 from dreamwarp.align.images import PIXELS_PER_CELL, is_flat, simplify
-from dreamwarp.align.pairs import choose_balanced, random_pairs
+from dreamwarp.align.pairs import random_pairs
 from dreamwarp.align.similarity import SIMILARITIES
 from dreamwarp.augment.training_pairs import (
     MIN_PAIRS,
@@ -33,6 +33,7 @@ from dreamwarp.core.defaults import (
 )
 from dreamwarp.core.labels import Label
 from dreamwarp.core.progress import ProgressOption, track, without_callback
+from dreamwarp.core.samples import choose_balanced
 from dreamwarp.core.validation import check_choice, check_integer, warn_user
 from dreamwarp.model import WarpModel, empirical_bayes
 from dreamwarp.model.fitting import KINDS, HyperParameters

@@ -115,6 +115,19 @@ def spaced(n: int, n_most: int) -> NDArray[np.int64]:
     return np.linspace(0, n - 1, min(n, n_most)).round().astype(np.int64)
 
 
+def choose_balanced(groups: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """Indices, in ascending order, of at most ``n`` items, as even over the groups as possible."""
+    if len(groups) <= n:
+        return np.arange(len(groups))
+    rng = np.random.default_rng(0)
+    order = rng.permutation(len(groups))
+    order = order[np.argsort(groups[order], kind="stable")]
+    codes, starts, counts = np.unique(groups[order], return_index=True, return_counts=True)
+    # The first item of every group, then the second of every group, and so on.
+    ranks = np.arange(len(groups)) - np.repeat(starts, counts)
+    return np.sort(order[np.argsort(ranks, kind="stable")[:n]])
+
+
 # -- samples as rows
 
 

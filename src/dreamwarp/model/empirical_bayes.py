@@ -32,10 +32,10 @@ from numpy.typing import NDArray
 
 from dreamwarp.align import noise
 from dreamwarp.align.evidence import Array, Evidence, EvidenceFinder, Integers
-from dreamwarp.align.pairs import choose_balanced
 from dreamwarp.align.prior import Prior, SmoothPrior
 from dreamwarp.align.similarity import Similarity, SquaredError
 from dreamwarp.core.compiled import limit_algebra, map_on_threads
+from dreamwarp.core.samples import choose_balanced
 from dreamwarp.space.warp import Warp
 
 # Size of the subset that the prior, the pool and the noise are estimated from.

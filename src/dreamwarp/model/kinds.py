@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align.evidence import Array, Evidence, Integers
-from dreamwarp.align.pairs import choose_balanced
+from dreamwarp.core.samples import choose_balanced
 from dreamwarp.model.empirical_bayes import Fold
 from dreamwarp.model.gaussian import triangular_factor
 from dreamwarp.model.pairs import Pairs

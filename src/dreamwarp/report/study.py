@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from dreamwarp.align import Alignments, align_pairs
 from dreamwarp.align.images import shrink_images
-from dreamwarp.align.pairs import choose_balanced
 from dreamwarp.align.prior import Prior
 from dreamwarp.augment.learning import Learner, Settings
 from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.verdict import Judgement, not_judged
 from dreamwarp.core.progress import ProgressOption
+from dreamwarp.core.samples import choose_balanced
 from dreamwarp.core.validation import check_integer
 from dreamwarp.model import WarpModel
 from dreamwarp.report.subject import Data, Subject
