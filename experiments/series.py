@@ -295,6 +295,8 @@ METHODS: dict[str, Callable[[Task, int, Setup], tuple[Predicted, dict[str, Any]]
 }
 # Rows of the table: classifier, method, and what they are called.
 OURS = ("1-NN", "learned")
+# Methods that are not of this library.
+RIVALS = ("nothing", "random", "DTW", "mean", "DBA")
 ROWS = {
     ("1-NN", "nothing"): "1-NN, Euclid",
     ("1-NN", "DTW"): "1-NN, DTW, window tuned",
@@ -359,7 +361,7 @@ def format_table(archive: lab.Archive) -> str:
 
 
 def format_wins(results: Results) -> list[str]:
-    """On how many sets learned warps are no worse than each rival, by classifier."""
+    """On how many sets learned warps are better than each other row, and than the best of all."""
     lines = [
         "| learned warps, defaults, against | better | equal | worse |",
         "| --- |" + " --: |" * 3,
@@ -367,17 +369,30 @@ def format_wins(results: Results) -> list[str]:
     for (classifier, method), title in ROWS.items():
         if method in ("learned", "chosen") or classifier == "centroid":
             continue
-        counts = {"better": 0, "equal": 0, "worse": 0}
+        gaps = []
         for name in results.names:
             ours = results.errors(name, classifier, "learned")
             theirs = results.errors(name, classifier, method)
-            common = sorted(set(ours) & set(theirs))
-            if common:
-                gap = sum(ours[draw] - theirs[draw] for draw in common)
-                key = "equal" if abs(gap) < 1e-9 else "better" if gap < 0.0 else "worse"
-                counts[key] += 1
-        lines.append(f"| {title} | " + " | ".join(map(str, counts.values())) + " |")
+            if common := sorted(set(ours) & set(theirs)):
+                gaps.append(sum(ours[draw] - theirs[draw] for draw in common))
+        lines.append(_count_signs(title, gaps))
+    rivals = [row for row in ROWS if row[1] in RIVALS]
+    for classifier in ("1-NN", "CNN"):
+        gaps = []
+        for name in results.names:
+            ours = results.mean(name, classifier, "learned")
+            theirs = [e for row in rivals if (e := results.mean(name, *row)) is not None]
+            if ours is not None and theirs:
+                gaps.append(ours - min(theirs))
+        title = f"{classifier} with learned warps against the best row of others on each set"
+        lines.append(_count_signs(title, gaps))
     return lines
+
+
+def _count_signs(title: str, gaps: list[float]) -> str:
+    equal = sum(abs(gap) < 1e-9 for gap in gaps)
+    better = sum(gap <= -1e-9 for gap in gaps)
+    return f"| {title} | {better} | {equal} | {len(gaps) - equal - better} |"
 
 
 def format_verdicts(results: Results) -> list[str]:
