@@ -109,7 +109,9 @@ def test_a_given_strength_is_not_judged_until_asked(fitted: dw.Augmenter, monkey
     monkeypatch.setattr(augmenter, "judge_strengths", fail)
     for some in (quick().fit(X, y), chosen.with_strength(0.5)):
         assert some.strength_errors_ == {} and np.isnan(some.verdict_.improvement)
-        assert "not judged" in str(some.verdict_) and "`judge()`" in str(some.verdict_)
+        assert "not judged" in str(some.verdict_) and 'strength="auto"' in str(some.verdict_)
+        stored = Judgement.from_text(some.model_.settings["judgement"])
+        assert (stored.strength, str(stored)) == (some.strength_, str(some.verdict_))
 
 
 @pytest.mark.filterwarnings("ignore:no strength is better")

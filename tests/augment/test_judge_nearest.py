@@ -36,6 +36,7 @@ from dreamwarp.augment.verdict import (
     compare,
     conclude,
     expected_strength,
+    in_percent,
     locate_lowest,
     mean_interval,
     network_strength,
@@ -158,15 +159,15 @@ def test_a_verdict_says_what_it_found() -> None:
     verdict = compare(without, better, SETUP)
     assert verdict.helps and verdict.interval[0] < verdict.improvement < verdict.interval[1]
     assert verdict.improvement == pytest.approx(0.15)
-    assert (verdict.error_without, verdict.error_with) == pytest.approx((0.22, 0.04))
-    assert str(verdict).startswith("augmentation helps: error of")
-    assert "22.0% without warped samples, 4.0% with 40 warped copies" in str(verdict)
+    assert (verdict.error_without, verdict.error_with) == pytest.approx((0.2, 0.05))
+    assert str(verdict).startswith("augmentation helps: smoothed error of")
+    assert "20.0 % without warped samples, 5.0 % with 40 warped copies" in str(verdict)
     assert "of each of 80 others" in str(verdict) and verdict.n_copies == 40
     assert "averaged" not in str(verdict)
     assert "averaged down to 32 x 20" in str(
         compare(without, better, SETUP._replace(shape=(32, 20)))
     )
-    assert "error: 15.0 points (95 % interval: 14.0 to 16.0)." in str(verdict)
+    assert "(95 % interval of the reduction: 14.0 to 16.0 points)." in str(verdict)
     worse = compare(better, without, SETUP)
     assert not worse.helps and worse.improvement == pytest.approx(-0.15)
     assert str(worse).startswith("do not augment: ")
@@ -179,12 +180,44 @@ def test_a_verdict_says_what_it_found() -> None:
 
 
 def test_warps_of_no_strength_are_left() -> None:
-    errors = Errors(np.full((2, 50), 0.3), np.zeros((2, 50)))
+    errors = as_errors(np.full((2, 50), 0.3))
     verdict = conclude(race_of([errors], (0.0, 1e-9)), Setup((1,), 80, 100)).verdict
     assert not verdict.helps
     assert verdict.improvement == 0.0
     assert str(verdict).startswith("do not augment")
     assert "-0.0" not in str(verdict)
+
+
+@pytest.mark.parametrize(("level", "strength"), [(0.01, 1.0), (0.03, 0.0)])
+def test_without_errors_there_is_nothing_to_gain(level: float, strength: float) -> None:
+    """The smoothed error, which is not 0, still chooses the strength."""
+    noise = np.random.default_rng(0).normal(0.0, 1e-3, 200)
+    errors = Errors(np.stack([0.02 + noise, level + 0.5 * noise]), np.zeros((2, 200)))
+    judged = conclude(race_of(3 * [errors], (0.0, 1.0)), SETUP._replace(copies=(5, 10, 20)))
+    verdict, words = judged.verdict, str(judged.verdict)
+    assert verdict.is_errorless and not verdict.helps and verdict.n_enough is None
+    assert judged.strength == strength and verdict.probably == (strength > 0.0)
+    assert words.startswith("nothing to gain: a nearest-neighbour classifier makes no error on 200")
+    reason = "since warps reduce" if strength else "warps do not reduce"
+    assert f"Strength {strength:g}" in words and f"{reason} the smoothed error" in words
+    for advice in ("helps", "do not augment", "copies per sample", "larger"):
+        assert advice not in words
+
+
+def test_a_verdict_agrees_with_the_errors_by_strength() -> None:
+    random = np.random.default_rng(4)
+    for _ in range(20):
+        smooth = random.uniform(0.0, 0.4, (len(STRENGTHS), 60))
+        errors = Errors(smooth, (smooth > 0.3) * 1.0)
+        judged = conclude(race_of([errors] * 2), SETUP._replace(copies=(5, 10)))
+        verdict, words = judged.verdict, str(judged)
+        assert verdict.error_without == pytest.approx(judged.errors[0.0])
+        assert verdict.improvement == pytest.approx(verdict.error_without - verdict.error_with)
+        without = in_percent(judged.errors[0.0])
+        assert f"is {without} without warped samples" in words
+        assert f"by strength: 0: {without}" in words
+        assert f"Strength {judged.strength:g}" in words
+        assert "at strengths chosen on other held-out samples" in words
 
 
 def test_of_many_samples_only_some_are_copied() -> None:
@@ -296,7 +329,7 @@ def test_among_equals_the_strength_nearest_to_1_wins() -> None:
     assert judged.strength == 1.0
     assert judged.errors[0.0] == pytest.approx(0.5)
     assert judged.verdict.helps and judged.verdict.error_with == pytest.approx(0.1)
-    assert "0: 50.0%, 0.5: 10.0%" in str(judged)
+    assert "Smoothed errors by strength: 0: 50.0 %, 0.5: 10.0 %, 0.7" in str(judged)
     errors[3] = 0.2
     assert judge(errors).strength == 0.7
     # 0.5 and 2 are as far from 1: the better one.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import html
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +79,22 @@ def test_files_are_not_replaced_unasked(folder: Path, capsys: Any) -> None:
     assert "`a.png` exists" in capsys.readouterr().err
     assert run("figure", "spectrum", "m.dwm", "d.npz", "-o", "a.png", "--overwrite") == 0
     assert Path("a.png").stat().st_size > 1000
+
+
+def test_commands_of_a_report_run_as_printed(folder: Path, capsys: Any) -> None:
+    X, y = cases.data(2)
+    np.savez("my data.npz", pics=X.reshape(len(X), -1), who=y)
+    reading = ["--fields", "pics,who", "--shape", "12x16"]
+    assert run("report", "m.dwm", "my data.npz", "-o", "r.html", *reading) == 0
+    (code,) = re.findall("<pre><code>(.*?)</code>", Path("r.html").read_text(), re.S)
+    explore, *others = (shlex.split(line)[1:] for line in html.unescape(code).splitlines())
+    assert explore == ["explore", "m.dwm", "my data.npz", *reading]
+    assert [words[0] for words in others] == ["sample", "figure"]
+    for words in others:
+        assert run(*words) == 0, capsys.readouterr().err
+    assert Path("class.gif").is_file()
+    # As many as the verdict was about: 24 copies of 16 samples.
+    assert "384 samples in more" in capsys.readouterr().out
 
 
 def test_reports_are_written(folder: Path, capsys: Any) -> None:

@@ -121,6 +121,36 @@ def test_what_is_not_there(call: Any, message: str) -> None:
         call(scene())
 
 
+def shades(values: Any) -> Any:
+    scaled = np.clip(scene("volume").kind.subject.look.scale(values), 0.0, 1.0)
+    return np.rint(255.0 * scaled).astype(np.uint8)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_slices_of_patients_are_seen_as_in_radiology(
+    axis: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pictures, grids and arrows are turned alike."""
+    shown_scene, view = scene("volume"), View(axis, 0.3)
+    kind, theta = shown_scene.kind, theta_of(1, [2.0, -1.0], 1.0, "volume")
+    plain = shown_scene.show_warp(20, theta, [], view)
+    look = kind.subject.look._replace(is_anatomical=True)
+    monkeypatch.setitem(kind.subject.__dict__, "look", look)
+    shown = shown_scene.show_warp(20, theta, [], view)
+    turned = pixels(plain["image"])[0].T[::-1, ::-1]
+    np.testing.assert_array_equal(pixels(shown["image"])[0], turned)
+    first, second = (numbers(each["arrows"], 16, 16, 4) for each in (plain, shown))
+    expected = -first.swapaxes(0, 1)[::-1, ::-1, [3, 2]]
+    np.testing.assert_allclose(second[..., 2:], expected, atol=1e-6)
+    # Lines along rows and along columns change places.
+    first, second = (numbers(each["grid"], 2, 15, 49, 2) for each in (plain, shown))
+    np.testing.assert_allclose(second, 1.0 - first[::-1, ::-1, ::-1, ::-1], atol=1e-6)
+    warped = Warp(kind.model.space, theta).image(kind.sample(20))
+    made: dict[str, Any] = {"warped": warped}
+    exec(kind.cut_code(view)[0], made)
+    np.testing.assert_array_equal(shades(made["shown"]), pixels(shown["image"]))
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_slices_of_volumes(axis: int) -> None:
     shown_scene, view = scene("volume"), View(axis, 0.3)
@@ -129,7 +159,7 @@ def test_slices_of_volumes(axis: int) -> None:
     shown = shown_scene.show_warp(20, theta, [(0.5, 0.5)], view)
     warp = Warp(shown_scene.kind.model.space, theta)
     cut = warp.image(sample).take(number, axis=1 + axis)
-    np.testing.assert_array_equal(pixels(shown["image"]), cut)
+    np.testing.assert_array_equal(pixels(shown["image"]), shades(cut))
     assert "landmarks" not in shown
     height = (number + 0.5) / sample.shape[1 + axis]
     line = np.stack([np.full(49, 7 / 14), np.linspace(0, 1, 49)], axis=1)
@@ -137,7 +167,7 @@ def test_slices_of_volumes(axis: int) -> None:
     grid = numbers(shown["grid"], 30, 49, 2)
     np.testing.assert_allclose(grid[7], np.delete(moved, axis, axis=1), atol=1e-5)
     members = pixels(shown_scene.members(1, 5, 2, view)["images"])
-    np.testing.assert_array_equal(members[0], sample.take(number, axis=1 + axis))
+    np.testing.assert_array_equal(members[0], shades(sample.take(number, axis=1 + axis)))
     made: dict[str, Any] = {"warped": warp.image(sample)}
     exec(shown_scene.kind.cut_code(view)[0], made)
     np.testing.assert_array_equal(made["shown"], cut)

@@ -13,11 +13,12 @@ from dreamwarp import Alignments, SmoothPrior, Warp, WarpSpace
 from dreamwarp.align.similarity import MutualInformation, SquaredError
 from dreamwarp.report import draw_alignment, sheets
 from dreamwarp.report.aligned import MAX_DRAWS, describe_alignment, displacement_spread
+from dreamwarp.report.subject import Look
 
 SPACE = WarpSpace((3, 2))
 SOURCE, TARGET = np.random.default_rng(0).integers(0, 256, size=(2, 12, 16)).astype(np.uint8)
 PANELS = ["source, cells", "target", "source, warped", "difference before", "difference after"]
-PANELS += ["velocity", "grid", "summary"]
+PANELS += ["velocity", "moved grid", "summary"]
 
 
 def alignments(space: WarpSpace, n_draws: int = 0, **changes: Any) -> Alignments:
@@ -79,7 +80,7 @@ def test_the_grid_follows_the_content_and_stays_in_its_panel() -> None:
     # Up to the place and the size of the panel.
     slope, offset = np.polyfit(moved[:, 1], drawn[:, 1], 1)
     np.testing.assert_allclose(slope * moved[:, 1] + offset, drawn[:, 1], atol=1e-4)
-    (place,) = (text.get_position() for text in axes.texts if text.get_text() == "grid")
+    (place,) = (text.get_position() for text in axes.texts if text.get_text() == "moved grid")
     everything = np.concatenate(lines.get_segments())
     width, height = 2.0 * 16 / 12, 2.0
     assert everything[:, 0].min() >= place[0] - 1e-6
@@ -203,8 +204,8 @@ def test_volumes_are_drawn_as_slices() -> None:
     source, target = np.random.default_rng(0).random((2, 4, 5, 6))
     axes = sheet(space, source, target, alignments(space, 20))
     assert any(words.startswith("spread") and "voxels" in words for words in titles(axes))
-    low, high = min(source.min(), target.min()), max(source.max(), target.max())
-    scaled = (target - low) / (high - low)
+    look = Look.of(np.stack([source, target]), 3)
+    scaled = np.clip(look.scale(target), 0.0, 1.0)
     for found, values in zip(
         shown(axes)[3:6], [scaled[2], scaled[:, 2], scaled[:, :, 3]], strict=True
     ):

@@ -9,7 +9,7 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from dreamwarp import Warp, report
+from dreamwarp import Warp, WarpModel, report
 from dreamwarp.report import aligned, catalog, model_plots, warped
 from dreamwarp.report.subject import Subject
 from tests.report import cases
@@ -95,6 +95,23 @@ def test_the_spectrum_has_a_line_for_each_class() -> None:
         np.testing.assert_allclose(lines[1].get_ydata(), values)
 
 
+def test_classes_of_a_spectrum_are_told_apart() -> None:
+    prior = cases.SmoothPrior(cases.SPACES[2])
+    for n in (9, 30):
+        theta = {f"class {k}": (1 + k) * prior.sample(40, 0) for k in range(n)}
+        model = WarpModel.fit(cases.SPACES[2], theta, shrinkage=0.1, pooling=0.1)
+        figure = report.draw_spectrum(model)
+        figure.draw_without_rendering()
+        lines = [line for line in figure.axes[0].lines if not line.get_label().startswith("_")]
+        styles = {(line.get_color(), str(line.get_linestyle()), line._unscaled_dash_pattern)
+                  for line in lines}  # fmt: skip
+        assert len(styles) == len(lines) == (10 if n == 9 else 8)
+        names = [text.get_text() for text in figure.legends[0].get_texts()]
+        if n == 30:
+            assert names == ["24 others", *(f"class {k}" for k in (29, 28, 27, 2, 1, 0)),
+                             "all pooled"]  # fmt: skip
+
+
 def test_similarity_is_the_cosine_of_covariances() -> None:
     model = cases.model(2)
     first, second = (model.covariance(label) for label in ("left", "right"))
@@ -108,11 +125,18 @@ def test_pairs_of_every_kind(ndim: int) -> None:
     study = cases.study(ndim)
     figure = report.draw_gallery(study, n=4)
     figure.draw_without_rendering()
-    assert sum(text.startswith("worst") for text in words(figure)) == 2
-    assert "90% remaining" in "\n".join(words(figure))
+    (worst,) = (text for text in words(figure) if text.startswith("the worst:"))
+    assert "90% remaining" in worst
+    assert sum(text.startswith("typical to good:") for text in words(figure)) == 1
     source, target = study.subject.X[0], study.subject.X[1]
     space = study.model.space
     report.draw_field(space, source, target, study.alignments.theta[0]).draw_without_rendering()
+
+
+def test_a_single_pair_is_not_called_the_worst() -> None:
+    study = cases.study(2, usable=np.arange(14) == 3)
+    figure = report.draw_gallery(study)
+    assert "worst" not in "\n".join(words(figure)) and "left" in words(figure)
 
 
 def test_the_worst_pairs_come_first() -> None:

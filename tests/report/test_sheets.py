@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from matplotlib.collections import LineCollection
+from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.quiver import Quiver
 
 from dreamwarp import SmoothPrior
+from dreamwarp.core.samples import pixel_centers
 from dreamwarp.report import sheets
 from dreamwarp.report.sheets import Area
-from dreamwarp.report.subject import Look
+from dreamwarp.report.subject import (
+    ANATOMICAL_SLICES,
+    MAX_LANES,
+    SLICES,
+    Layout,
+    Look,
+    Section,
+)
 from tests.report.cases import SHAPES, SPACES
 
 BOX = Area(1.0, 2.0, 4.0, 3.0)
@@ -50,7 +58,7 @@ def test_colours_are_drawn_in_colour() -> None:
 def test_volumes_are_three_slices_through_the_middle() -> None:
     values = np.random.default_rng(0).random((1, *SHAPES[3]))
     _, axes = sheets.new_sheet(8, 8)
-    sheets.draw_sample(axes, BOX, values, Look(0.0, 1.0, True))
+    sheets.draw_sample(axes, BOX, values, Look(0.0, 1.0, False))
     volume = values[0]
     expected = [volume[3], volume[:, 4], volume[:, :, 5]]
     for image, slice_ in zip(axes.images, expected, strict=True):
@@ -58,7 +66,7 @@ def test_volumes_are_three_slices_through_the_middle() -> None:
         left, right, bottom, top = image.get_extent()
         ratio = slice_.shape[1] / slice_.shape[0]
         assert (right - left) / (bottom - top) == pytest.approx(ratio)
-    assert sheets.box_width(SHAPES[3], 3.0) == pytest.approx(
+    assert sheets.box_width(Layout(SHAPES[3]), 3.0) == pytest.approx(
         axes.images[-1].get_extent()[1] - BOX.x
     )
 
@@ -73,7 +81,84 @@ def test_slices_have_the_proportions_of_their_voxels() -> None:
         assert (right - left) / (bottom - top) == pytest.approx(ratio)
 
 
-def test_signals_are_a_line_for_each_channel() -> None:
+def head() -> np.ndarray:
+    """A volume (x, y, z) with marks at the patient's right, front and top."""
+    volume = np.zeros((1, 7, 9, 11))
+    volume[0, 6, 4, 5], volume[0, 3, 8, 5], volume[0, 3, 4, 10] = 1.0, 2.0, 3.0
+    return volume
+
+
+def test_patients_are_seen_as_in_radiology() -> None:
+    _, axes = sheets.new_sheet(8, 8)
+    look = Look(0.0, 3.0, False, is_anatomical=True)
+    sheets.draw_sample(axes, BOX, head(), look)
+    axial, coronal, sagittal = (3.0 * image.get_array() for image in axes.images)
+    right, front, top = 1.0, 2.0, 3.0
+    # Front up, and the patient's right on the left of the page.
+    assert axial[0, 3] == front and axial[4, 0] == right
+    assert coronal[0, 3] == top and coronal[5, 0] == right
+    assert sagittal[0, 4] == top and sagittal[5, 0] == front
+    assert (axial.shape, coronal.shape, sagittal.shape) == ((9, 7), (11, 7), (11, 9))
+
+
+@pytest.mark.parametrize("section", [*SLICES, *ANATOMICAL_SLICES])
+def test_points_lie_where_pixels_of_their_section_do(section: Section) -> None:
+    volume = np.random.default_rng(0).random((1, 4, 5, 6))
+    picture = section.cut(volume)[0]
+    points = pixel_centers(picture.shape)
+    (across,) = {0, 1, 2} - set(section.axes)
+    n = volume.shape[1 + across]
+    embedded = section.embed(points, 3, (n // 2 + 0.5) / n)
+    indices = np.floor(embedded * volume.shape[1:]).astype(int)
+    np.testing.assert_array_equal(volume[0][tuple(indices.T)], picture.ravel())
+    np.testing.assert_allclose(section.project(embedded), points)
+    # A small step in the domain is that step in the picture.
+    step = np.random.default_rng(1).normal(size=embedded.shape)
+    moved = section.project(embedded + step) - points
+    np.testing.assert_allclose(section.project_vectors(step), moved, atol=1e-12)
+
+
+def test_few_bright_voxels_do_not_darken_a_volume() -> None:
+    for affine in (None, np.diag([2.0, 1.0, 3.0, 1.0])):
+        X = np.random.default_rng(0).normal(500.0, 10.0, (3, 12, 12, 12)).astype(np.int16)
+        X[:, 5, 5, 5] = 30_000
+        look = Look.of(X, 3, affine=affine)
+        assert 470 < look.low < 500 < look.high < 540 and not look.is_ink
+        assert look.is_anatomical == (affine is not None)
+    # Background is black on a screen, even if most is background; not all shades may be one.
+    mask = np.zeros((1, 12, 12, 12), np.uint8)
+    mask[0, 5, 5, 5] = 1
+    assert Look.of(mask, 3) == Look(0.0, 1.0, False)
+
+
+def test_channels_of_a_signal_have_lanes_of_their_own() -> None:
+    values = np.array([[[0.0, 1.0, 0.5], [100.0, 300.0, 200.0]]])
+    look = Look.of(values, 1)
+    assert look.lanes == ((0.0, 1.0), (100.0, 300.0))
+    _, axes = sheets.new_sheet(8, 8)
+    sheets.draw_sample(axes, BOX, values[0], look)
+    (lines,) = (c for c in axes.collections if isinstance(c, LineCollection))
+    first, second = lines.get_segments()
+    np.testing.assert_allclose(second[[0, 2, 1], 1] - first[[0, 2, 1], 1], BOX.height / 2)
+    assert first[:, 1].max() < BOX.y + BOX.height / 2 < second[:, 1].min()
+    # The same difference in both, in the units of each.
+    moved = values[0] + [[0.1], [20.0]]
+    sheets.draw_difference(axes, BOX, moved, values[0], look)
+    areas = [c for c in axes.collections if isinstance(c, PolyCollection)]
+    heights = [np.ptp(area.get_paths()[0].vertices[:, 1]) for area in areas]
+    np.testing.assert_allclose(heights, 0.1 * BOX.height / 4)
+
+
+def test_signals_of_many_channels_are_higher_and_show_some() -> None:
+    look = Look.of(np.random.default_rng(0).random((2, 24, 30)), 1)
+    assert len(look.lanes) == MAX_LANES
+    assert look.layout((30,)).stretch > 3.0 > Look(0.0, 1.0, False).layout((30,)).stretch == 1.0
+    _, axes = sheets.new_sheet(8, 8)
+    sheets.draw_sample(axes, BOX, np.zeros((24, 30)), look)
+    assert len(axes.collections[0].get_segments()) == MAX_LANES
+
+
+def test_signals_without_lanes_are_a_line_for_each_channel() -> None:
     values = np.array([[0.0, 1.0, 0.5], [1.0, 1.0, 0.0]])
     _, axes = sheets.new_sheet(8, 8)
     sheets.draw_sample(axes, BOX, values, Look(0.0, 1.0, False))
@@ -89,7 +174,8 @@ def test_grids_are_moved_by_the_flow(ndim: int) -> None:
     space = SPACES[ndim]
     theta = SmoothPrior(space).sample(1, 5)[0]
     _, axes = sheets.new_sheet(8, 8)
-    sheets.draw_grid(axes, BOX, space, theta, SHAPES[ndim][-ndim:])
+    layout = Layout(SHAPES[ndim][-ndim:])
+    sheets.draw_grid(axes, BOX, space, theta, layout)
     lines = [c for c in axes.collections if isinstance(c, LineCollection)]
     if ndim == 1:
         curve = lines[-1].get_segments()[0]
@@ -104,7 +190,7 @@ def test_grids_are_moved_by_the_flow(ndim: int) -> None:
     row = np.full((n, ndim), 0.5)
     row[:, -1] = np.linspace(0.0, 1.0, n)
     moved = space.flow(theta, row)[:, -2:]
-    plane = sheets.planes(SHAPES[ndim][-ndim:], BOX)[0].box
+    plane = sheets.planes(layout, BOX)[0].box
     np.testing.assert_allclose((middle[:, 0] - plane.x) / plane.width, moved[:, 1], atol=1e-5)
     np.testing.assert_allclose((middle[:, 1] - plane.y) / plane.height, moved[:, 0], atol=1e-5)
 
@@ -112,7 +198,7 @@ def test_grids_are_moved_by_the_flow(ndim: int) -> None:
 def test_tessellation_draws_every_edge_once() -> None:
     space = SPACES[2]
     _, axes = sheets.new_sheet(8, 8)
-    sheets.draw_tessellation(axes, BOX, space, SHAPES[2])
+    sheets.draw_tessellation(axes, BOX, space, Layout(SHAPES[2]))
     # Euler's formula for a triangulated square: edges = vertices + triangles - 1.
     n_edges = len(space.tessellation.vertices) + space.n_cells - 1
     assert len(axes.collections[0].get_segments()) == n_edges
@@ -122,7 +208,7 @@ def test_arrows_point_along_the_velocity() -> None:
     space = SPACES[2]
     theta = SmoothPrior(space).sample(1, 5)[0]
     _, axes = sheets.new_sheet(8, 8)
-    sheets.draw_velocity(axes, BOX, space, theta, SHAPES[2])
+    sheets.draw_velocity(axes, BOX, space, theta, Layout(SHAPES[2]))
     (arrows,) = (c for c in axes.collections if isinstance(c, Quiver))
     size = np.array([BOX.height, BOX.width])
     points = (np.stack([arrows.Y, arrows.X], axis=1) - (BOX.y, BOX.x)) / size
@@ -136,10 +222,10 @@ def test_arrows_point_along_the_velocity() -> None:
 def test_fields_and_cells_can_be_drawn(ndim: int) -> None:
     space = SPACES[ndim]
     figure, axes = sheets.new_sheet(8, 8)
-    shape = SHAPES[ndim][-ndim:]
+    layout = Layout(SHAPES[ndim][-ndim:])
     for theta in (np.zeros(space.dim), SmoothPrior(space).sample(1, 5)[0]):
-        sheets.draw_velocity(axes, BOX, space, theta, shape)
-        sheets.draw_tessellation(axes, BOX, space, shape)
+        sheets.draw_velocity(axes, BOX, space, theta, layout)
+        sheets.draw_tessellation(axes, BOX, space, layout)
     figure.draw_without_rendering()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from dreamwarp.model import WarpModel
 from dreamwarp.report import story
 from dreamwarp.report.outliers import Outlier
+from dreamwarp.report.page import Page
 from tests.report import cases
 
 SECTIONS = [
@@ -103,7 +105,40 @@ def test_what_is_wrong_is_said() -> None:
         "The data has 2 of the model's 3 classes",
     ):
         assert words in found
-    assert "Check the labels" in found and "finer --cells" in found
+    assert "Check the labels" in found and "finer --cells, such as 4x3," in found
+    assert "or fit with more --neighbors" in found
+    # Empirical Bayes takes random pairs, not neighbours.
+    study.subject.source.model = model.with_settings(method="eb")
+    assert "--neighbors" not in "\n".join(story.find_warnings(study, outliers))
+
+
+@pytest.mark.parametrize(("ndim", "cells"), [(1, "6"), (3, "3x3x3")])
+def test_advice_has_the_dimension_of_the_data(ndim: int, cells: str) -> None:
+    study = cases.study(ndim, loss_after=np.full(14, 36.0))
+    assert f"such as {cells}," in "\n".join(story.find_warnings(study, []))
+
+
+def test_nothing_to_gain_is_neither_success_nor_warning() -> None:
+    """Even if warps are used; and other classifiers may gain."""
+    verdict = replace(cases.judgement().verdict, is_errorless=True, message="nothing to gain.")
+    judged = replace(cases.judgement(), verdict=verdict)
+    study = cases.study(2, loss_after=np.full(14, 10.0))
+    study.subject.source.model = study.model.with_settings(judgement=judged.to_text())
+    assert list(story.find_warnings(study, [])) == []
+    (advice,) = story.give_advice(study)
+    assert advice.startswith("Try your own classifier")
+    page = Page("x")
+    story.add_summary(page, study, 0)
+    assert "note good" not in page.render()
+
+
+def test_a_strength_that_was_changed_is_not_called_chosen() -> None:
+    study = cases.study(2)
+    for strength, words in ((0.8, "0.8, chosen for"), (2.0, "2, set after the fit")):
+        study.subject.source.model = study.model.with_strength(strength)
+        page = Page("x")
+        story.add_strength(page, study)
+        assert f"strength of the model is {words}" in page.render()
 
 
 def test_odd_samples_are_shown_with_their_neighbours() -> None:

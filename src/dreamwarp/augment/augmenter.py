@@ -291,9 +291,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.strength_, self.verdict_ = judgement.strength, judgement.verdict
         self.strength_errors_ = judgement.errors
         asked = "auto" if strength is None else strength
-        found: dict[str, str | float] = {}
-        if strength is None:
-            found["judgement"] = judgement.to_text()
+        found: dict[str, str | float] = {"judgement": judgement.to_text()}
         # A given strength does not replace one that was derived from held-out samples.
         if strength is None or "network_strength" not in self.model_.settings:
             found["network_strength"] = network_strength(

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -77,17 +77,17 @@ class Verdict:
     Attributes
     ----------
     helps : bool
-        Whether the interval is above 0.
+        Whether the interval is above 0, unless ``is_errorless``.
     probably : bool
         Whether the improvement exceeds one standard error; if so, warps are used.
     improvement : float
-        Reduction of the mean error by warped samples. For networks and the nearest-neighbour
-        classifier errors are smoothed, so it is only about ``error_without - error_with``.
+        ``error_without - error_with``.
     interval : (low, high)
         95 % confidence interval of the improvement, by Student's t for paired differences.
     error_without, error_with : float
-        Error rates on held-out samples without and with warped samples, at cross-fitted strengths;
-        NaN if nothing could be held out.
+        Mean errors on held-out samples without and with warped samples, the latter at cross-fitted
+        strengths; smoothed for networks and the nearest-neighbour classifier, like
+        ``Judgement.errors``. NaN if nothing could be held out.
     n_held_out : int
         Number of held-out samples.
     n_copies : int
@@ -98,6 +98,9 @@ class Verdict:
         was tried.
     message : str
         The verdict in words.
+    is_errorless : bool
+        Whether every held-out sample is classified correctly without warped samples. Then there is
+        nothing to gain, though warps are used if they reduce the smoothed error.
     """
 
     helps: bool
@@ -110,6 +113,7 @@ class Verdict:
     n_copies: int
     n_enough: int | None
     message: str
+    is_errorless: bool = False
 
     def __str__(self) -> str:
         return self.message
@@ -158,9 +162,15 @@ class Judgement:
     lowest: tuple[float, float] = (1.0, math.inf)
 
     def __str__(self) -> str:
-        listed = ", ".join(f"{strength:g}: {error:.1%}" for strength, error in self.errors.items())
-        how = ", smoothed" if self.is_smooth else ""
-        return f"{self.verdict} Errors by strength{how}: {listed or 'none'}"
+        if not self.errors:
+            return str(self.verdict)
+        name = "Smoothed errors" if self.is_smooth else "Errors"
+        return f"{self.verdict} {name} by strength: {self.list_errors()}."
+
+    def list_errors(self) -> str:
+        """Strengths and their errors in percent, as words."""
+        pairs = sorted(self.errors.items())
+        return ", ".join(f"{strength:g}: {in_percent(error)}" for strength, error in pairs)
 
     def to_text(self) -> str:
         """The judgement as JSON, for a model file."""
@@ -184,6 +194,16 @@ class Judgement:
             return None
 
 
+def in_percent(error: float) -> str:
+    """An error in percent, to one decimal."""
+    return f"{100.0 * error:.1f} %"
+
+
+def in_points(difference: float) -> str:
+    """A difference of errors in percentage points, to one decimal; not -0.0."""
+    return f"{round(100.0 * difference, 1) + 0.0:.1f}"
+
+
 def _read_table(rows: Any) -> dict[float, float]:
     return {float(strength): float(value) for strength, value in rows}
 
@@ -191,8 +211,8 @@ def _read_table(rows: Any) -> dict[float, float]:
 def not_judged(strength: float) -> Judgement:
     """The judgement if the strength was given."""
     message = (
-        f"not judged: strength {strength:g} was given. To learn whether warps help, call "
-        '`judge()`, or fit with strength "auto".'
+        f"not judged: strength {strength:g} was given. To learn whether warps help, use "
+        'strength="auto".'
     )
     return Judgement(strength, {}, no_verdict(message))
 
@@ -282,34 +302,56 @@ def conclude(race: Race, setup: Setup) -> Judgement:
     spreads = {strength: standard_error(row) for strength, row in rows.items()}
     none = np.zeros((1, errors.smooth.shape[1]), np.int64)
     places = cross_choose(errors.smooth, strengths, setup.expected)
-    verdict = compare(errors.at(none), errors.at(places), setup)
-    if not verdict.probably:
-        return Judgement(0.0, means, verdict, spreads, setup.is_smooth)
-    if setup.is_of_network:
-        warped = [strength for strength in rows if strength > 0.0]
-        found = np.stack([rows[strength] for strength in warped])
-        spread = TRAINING_SPREAD / math.sqrt(found.shape[1])
-        target = shrink(locate_lowest(rows), setup.expected, spread)
-        chosen = warped[choose_place(found, warped, target, NETWORK_CLOSE)]
-    else:
-        chosen = strengths[1 + choose_place(errors.smooth[1:], strengths[1:], setup.expected)]
-    n_enough, advice = None, ""
+    verdict = compare(errors.at(none), errors.at(places), setup, len(strengths) - 1)
+    chosen = _choose_strength(race, setup) if verdict.probably else 0.0
+    n_enough, words = None, [verdict.message, _explain_strength(chosen, verdict, setup)]
+    if verdict.probably and not verdict.is_errorless:
+        if len(setup.copies) > 1:
+            n_enough = count_enough([some.smooth for some in race.found[chosen]], setup.copies)
+        words += _advise(race, setup, n_enough)
+    verdict = replace(verdict, n_enough=n_enough, message=" ".join(words))
+    return Judgement(chosen, means, verdict, spreads, setup.is_smooth)
+
+
+def _choose_strength(race: Race, setup: Setup) -> float:
+    """The strength above 0 to use."""
+    if not setup.is_of_network:
+        strengths = race.finished[1:]
+        return strengths[choose_place(race.errors.smooth[1:], strengths, setup.expected)]
+    warped = {strength: row for strength, row in race.rows.items() if strength > 0.0}
+    found = np.stack(list(warped.values()))
+    spread = TRAINING_SPREAD / math.sqrt(found.shape[1])
+    target = shrink(locate_lowest(race.rows), setup.expected, spread)
+    return list(warped)[choose_place(found, list(warped), target, NETWORK_CLOSE)]
+
+
+def _explain_strength(chosen: float, verdict: Verdict, setup: Setup) -> str:
+    """Say which strength is chosen, and why if the conclusion does not tell."""
+    error = _name_error(setup)
+    if not chosen:
+        return (
+            f"Strength 0, no warps, is chosen: warps do not reduce the {error} by more than one "
+            "standard error."
+        )
+    reason = f", since warps reduce the {error}" if verdict.is_errorless else ""
+    return f"Strength {chosen:g} is chosen{reason}."
+
+
+def _advise(race: Race, setup: Setup, n_enough: int | None) -> Iterator[str]:
+    """Yield how many copies to make, and whether stronger warps may be better."""
     if len(setup.copies) > 1:
-        n_enough = count_enough([some.smooth for some in race.found[chosen]], setup.copies)
         most = setup.copies[-1]
-        advice = (
-            f" Errors were still falling at {most} copies per sample: make as many as you can."
+        yield (
+            f"Errors were still falling at {most} copies per sample: make as many as you can."
             if n_enough is None
-            else f" About {n_enough} copies per sample, {n_enough * setup.n_samples:,} in all, do "
+            else f"About {n_enough} copies per sample, {n_enough * setup.n_samples:,} in all, do "
             f"as well as {most}."
         )
-    if len(rows) > 2 and race.is_largest_best:
-        advice += (
-            f" Strength {strengths[-1]:g}, the largest compared, was the best: larger ones may be "
-            "better still."
+    if len(race.found) > 2 and race.is_largest_best:
+        yield (
+            f"Strength {race.finished[-1]:g}, the largest compared, was the best: larger ones may "
+            "be better still."
         )
-    verdict = replace(verdict, n_enough=n_enough, message=verdict.message + advice)
-    return Judgement(chosen, means, verdict, spreads, setup.is_smooth)
 
 
 def choose_place(
@@ -351,43 +393,64 @@ def cross_choose(errors: Array, strengths: Sequence[float], expected: float) -> 
     return places
 
 
-def compare(without: Errors, with_warps: Errors, setup: Setup) -> Verdict:
+def compare(without: Errors, with_warps: Errors, setup: Setup, n_strengths: int = 1) -> Verdict:
     """The verdict, from errors (k, n_held_out) without and with warped samples.
 
-    Rows are averaged: they are divisions of the same samples.
+    Rows are averaged: they are divisions of the same samples, which choose from ``n_strengths``.
     """
+    before, after = (float(errors.smooth.mean()) for errors in (without, with_warps))
     differences = without.smooth.mean(axis=0) - with_warps.smooth.mean(axis=0)
     differences[np.abs(differences) < ROUNDING] = 0.0  # rounding of means over rows
     low, high = mean_interval(differences)
     improvement, n = float(differences.mean()), len(differences)
     probably = improvement > standard_error(differences)
-    before, after = float(without.wrong.mean()), float(with_warps.wrong.mean())
-    if low > 0.0:
-        conclusion = "augmentation helps"
-    elif probably:
-        conclusion = "augmentation probably helps"
-    elif high <= 0.0:
-        conclusion = "do not augment"
+    is_errorless = not without.wrong.any()
+    name, on = _name_error(setup), f"on {n} held-out training samples"
+    if is_errorless:
+        start = (
+            f"nothing to gain: {setup.judge} makes no error {on} without warped samples. Its {name}"
+        )
     else:
-        conclusion = "no clear difference: do not augment unless you can test it"
-    n_copies = setup.copies[-1] if setup.copies else 0
-    if n_copies == 0:
-        warped = f"a new warp of each of {setup.n_others:,} others every time"
-    else:
-        copies = "copies" if n_copies > 1 else "copy"
-        warped = f"{n_copies} warped {copies} of each of {setup.n_others:,} others"
+        start = f"{_draw_conclusion(low, high, probably)}: {name} of {setup.judge} {on}"
     message = (
-        f"{conclusion}: error of {setup.judge} on {n} held-out training samples {before:.1%} "
-        f"without warped samples, {after:.1%} with {warped}. "
-        f"Reduction of the {'smoothed ' if setup.is_smooth else ''}error: {100 * improvement:.1f} "
-        f"points (95 % interval: {100 * low:.1f} to {100 * high:.1f})."
+        f"{start} is {in_percent(before)} without warped samples, {in_percent(after)} with "
+        f"{_describe_warped(setup, n_strengths)} (95 % interval of the reduction: "
+        f"{in_points(low)} to {in_points(high)} points)."
     )
     if setup.shape is not None:
         size = " x ".join(map(str, setup.shape))
         message += f" Samples were averaged down to {size} for this."
     return Verdict(
-        low > 0.0, probably, improvement, (low, high), before, after, n, n_copies, None, message
-    )
+        low > 0.0 and not is_errorless, probably, improvement, (low, high), before, after, n,
+        max(setup.copies, default=0), None, message, is_errorless,
+    )  # fmt: skip
+
+
+def _draw_conclusion(low: float, high: float, probably: bool) -> str:
+    """What follows from the interval of the improvement."""
+    if low > 0.0:
+        return "augmentation helps"
+    if probably:
+        return "augmentation probably helps"
+    if high <= 0.0:
+        return "do not augment"
+    return "no clear difference: do not augment unless you can test it"
+
+
+def _describe_warped(setup: Setup, n_strengths: int) -> str:
+    """The warped samples that a classifier gets, and how their strength is chosen."""
+    others = f"each of {setup.n_others:,} others"
+    if setup.is_of_network:
+        warped = f"a new warp of {others} every time"
+    else:
+        n = setup.copies[-1]
+        warped = f"{n} warped {'copies' if n > 1 else 'copy'} of {others}"
+    more = ", at strengths chosen on other held-out samples" if n_strengths > 1 else ""
+    return warped + more
+
+
+def _name_error(setup: Setup) -> str:
+    return "smoothed error" if setup.is_smooth else "error"
 
 
 def mean_interval(differences: Array) -> tuple[float, float]:

@@ -67,6 +67,7 @@ def align(
     from dreamwarp import SmoothPrior, WarpSpace, align_pairs
     from dreamwarp.report.aligned import describe_alignment, draw_alignment
     from dreamwarp.report.figures import check_picture_path, save_figure
+    from dreamwarp.report.subject import Look
 
     picture = output or Path("align.png")
     check_picture_path(picture)
@@ -75,7 +76,7 @@ def align(
     for path in (output, theta):
         if path is not None and not overwrite:
             refuse_existing(path)
-    (first, n_axes), (second, _) = read_sample(source), read_sample(target)
+    (first, n_axes, affine), (second, _, _) = read_sample(source), read_sample(target)
     space, pair = WarpSpace(cells or DEFAULT_CELLS[n_axes], boundary), (first, second)
     for place, values in zip((source, target), pair, strict=True):
         check_sample(place, values, space.ndim)
@@ -100,7 +101,8 @@ def align(
     if theta is not None:
         write_theta(theta, space, result, method)
         typer.echo(f"theta written to {theta}")
-    save_figure(draw_alignment(space, pair[0], pair[1], result), picture)
+    look = Look.of(np.stack(pair), space.ndim, affine=affine)
+    save_figure(draw_alignment(space, *pair, result, look=look), picture)
     typer.echo(f"picture written to {picture}")
 
 
@@ -124,8 +126,11 @@ def write_theta(path: Path, space: WarpSpace, result: Alignments, method: str) -
         temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def read_sample(place: str) -> tuple[NDArray[Any], int]:
-    """Read a sample, and count its spatial axes: a file, or ``DATA:K`` for one of a data set."""
+def read_sample(place: str) -> tuple[NDArray[Any], int, NDArray[np.float64] | None]:
+    """Read a sample: a file, or ``DATA:K`` for one of a data set.
+
+    Also returns the number of spatial axes and, of a NIfTI volume, the affine.
+    """
     from dreamwarp.data import load, read_image, read_volume
     from dreamwarp.data.dataset import count_spatial_axes, guess_axes
     from dreamwarp.data.numpy_files import read_npy
@@ -140,13 +145,14 @@ def read_sample(place: str) -> tuple[NDArray[Any], int]:
                 f"`{place}` must name one of the {len(data.X):,} training samples of "
                 f"`{data_name}`, 0 to {len(data.X) - 1}."
             )
-        return np.asarray(data.X[int(number)]), count_spatial_axes(data)
+        return np.asarray(data.X[int(number)]), count_spatial_axes(data), data.affine
     if path.name.lower().endswith(SUFFIXES):
-        return read_volume(path)[0], 3
+        values, grid = read_volume(path)
+        return values, 3, grid.affine
     if path.suffix.lower() == ".npy":
         values = read_npy(path)
-        return values, guess_axes(values.shape) if values.ndim else 1
-    return read_image(path), 2
+        return values, guess_axes(values.shape) if values.ndim else 1, None
+    return read_image(path), 2, None
 
 
 def check_sample(place: str, values: NDArray[Any], n_axes: int) -> None:

@@ -8,6 +8,7 @@ and for networks, the default of `LearnedWarp`.
 from __future__ import annotations
 
 import os
+import shlex
 import time
 import warnings
 from collections.abc import Sequence
@@ -37,7 +38,7 @@ from dreamwarp.report.page import Page
 from dreamwarp.report.sheets import draw_sample, draw_table
 from dreamwarp.report.story import write_report
 from dreamwarp.report.study import study_of
-from dreamwarp.report.subject import Look
+from dreamwarp.report.subject import Layout, Look
 
 # A classifier's name, training digits and test digits.
 Task = tuple[str, Labeled, Labeled]
@@ -104,7 +105,9 @@ def run_demo(output: Path, picture: Path | None, seed: int) -> None:
         preface=lambda page: write_comparison(page, versions, train, test, outcome, augmenter),
     )  # fmt: skip
     typer.echo(f"done in {time.perf_counter() - start:.0f} s; the report is {output}")
-    typer.echo(f"to explore the model: dreamwarp explore {model_path} mnist-small")
+    typer.echo(
+        f"to explore the model: dreamwarp explore {shlex.quote(str(model_path))} mnist-small"
+    )
 
 
 def learn(train: Labeled, seed: int) -> Augmenter:
@@ -364,4 +367,4 @@ def _draw_rows(rows: list[tuple[str, NDArray[Any]]]) -> Figure:
     """Draw rows of images (n, rows, columns) with labels."""
     show = partial(draw_sample, look=Look(0.0, 1.0, True))
     cells = [(name, [partial(show, values=image[None]) for image in X]) for name, X in rows]
-    return draw_table((1.0, 1.0), cells, height=0.62)
+    return draw_table(Layout((1.0, 1.0)), cells, height=0.62)

@@ -71,7 +71,12 @@ def fit(
     ] = "eb",
     max_pairs: Annotated[
         int | None,
-        options.alignment(min=5, help="Largest number of pairs to align, balanced over classes."),
+        options.alignment(
+            min=5,
+            help="Largest number of pairs to learn from, balanced over classes. Default: 1,000 for "
+            "eb, or 50 per class if that is more; all for other methods. For template, all "
+            "neighbours are aligned in any case.",
+        ),
     ] = None,
     pixels_per_cell: Annotated[
         int | None,

@@ -154,6 +154,15 @@ class Reading(NamedTuple):
     options: dict[str, Any]
     context: typer.Context
 
+    @property
+    def arguments(self) -> list[str]:
+        """The options as on the command line, to be repeated in other commands."""
+        return [
+            word
+            for name, value in self.options.items()
+            for word in (f"--{name}", value if isinstance(value, str) else _join(value))
+        ]
+
     def refuse_for_meshes(self, *names: str) -> None:
         """Raise if one of these options, or one of the data's, was given: none suits meshes."""
         for name in (*names, *DATA_OPTIONS):
@@ -163,6 +172,11 @@ class Reading(NamedTuple):
                 raise typer.BadParameter(
                     f"{option} does not apply to meshes. Leave it out", param_hint=f"'{option}'"
                 )
+
+
+def _join(values: tuple[Any, ...]) -> str:
+    """Sizes or names, as they are given on the command line."""
+    return ("," if isinstance(values[0], str) else "x").join(map(str, values))
 
 
 def reads_data(command: Callable[..., None]) -> Callable[..., None]:
@@ -217,8 +231,8 @@ Cells = Annotated[
     warps(
         parser=parse_cells,
         metavar="4x4|auto",
-        help="Cells per spatial axis: 10 for series, 4x4 for images, 3x3x3 for volumes, "
-        "2x2x2 for meshes. auto picks one of these, where it is the default.",
+        help="Cells per spatial axis. auto: 10 for series, 4x4 for images, 3x3x3 for volumes, "
+        "2x2x2 for meshes.",
     ),
 ]
 Boundary = Annotated[
@@ -230,21 +244,21 @@ Boundary = Annotated[
 ]
 Displacement = Annotated[
     float,
-    alignment(help="Typical distance that warps move points, as a fraction of the image width."),
+    alignment(help="Typical distance that warps move points, as a fraction of a sample's width."),
 ]
 LearnedDisplacement = Annotated[
     Any,
     alignment(
         parser=parse_amount,
         metavar="NUMBER|auto",
-        help="Typical distance that warps move points, as a fraction of the image width. auto: "
-        "chosen by the likelihood of held-out pairs, for eb.",
+        help="Typical distance that warps move points, as a fraction of a sample's width. auto: "
+        "for eb and meshes, chosen by the likelihood of held-out pairs; else 0.08.",
     ),
 ]
 Length = Annotated[
     float,
     alignment(
-        help="Correlation length: points this close move together. A fraction of the image width."
+        help="Correlation length: points this close move together. A fraction of a sample's width."
     ),
 ]
 Method = Annotated[

@@ -46,6 +46,8 @@ def report(
         path = write_shape_report(fitted, samples, output, seed=seed)
     else:
         study = make_study(fitted, samples, max_samples=max_samples, seed=seed)
-        path = write_report(study, output, model_name=model, data_name=data)
+        path = write_report(
+            study, output, model_name=model, data_name=data, reading=reading.arguments
+        )
         typer.echo(f"{study.judgement.verdict}")
     typer.echo(f"report written to {path}")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dreamwarp.align import Alignments, SmoothPrior, align_pairs
 from dreamwarp.core.samples import add_channels, pixel_centers
 from dreamwarp.explore.uploads import read_picture, read_text_series, read_uploaded_volume
-from dreamwarp.report.subject import Subject
+from dreamwarp.report.subject import ANATOMICAL_SLICES, SLICES, Section, Subject
 from dreamwarp.space.warp import Warp
 
 Array = NDArray[Any]
@@ -42,11 +42,6 @@ class View(NamedTuple):
         n = spatial[self.axis]
         return min(int(self.place * n), n - 1)
 
-    @property
-    def in_plane(self) -> list[int]:
-        """The axes of the rows and the columns of the slice."""
-        return [axis for axis in range(3) if axis != self.axis]
-
 
 class Arrays:
     """Samples (channels, *spatial) of one kind, and their model."""
@@ -70,7 +65,7 @@ class Arrays:
         size = " × ".join(map(str, shape[1:]))
         return {
             "size": size, "shape": list(shape), "is_ink": look.is_ink, "low": look.low,
-            "high": look.high,
+            "high": look.high, "lanes": look.lanes, "is_anatomical": look.is_anatomical,
         }  # fmt: skip
 
     def typical(self, code: int) -> int:
@@ -198,24 +193,27 @@ class Images(Arrays):
 
     def show_field(self, theta: Numbers, sample: Array, view: View) -> dict[str, Any]:
         """A grid moved by T^{-θ}, as content moves, and the velocity of -θ."""
-        space, starts, axes = self.model.space, pixel_centers((N_ARROWS, N_ARROWS)), self.axes(view)
+        space, starts = self.model.space, pixel_centers((N_ARROWS, N_ARROWS))
+        section, place = self.section(view), self.place(sample, view)
         along, across = np.linspace(0.0, 1.0, POINTS_PER_LINE), np.linspace(0.0, 1.0, N_LINES)
         rows = np.stack(np.meshgrid(across, along, indexing="ij"), axis=-1)
         lines = np.concatenate([rows, rows[..., ::-1]]).reshape(-1, 2)
-        velocity = space.velocity(-theta, self.embed(starts, sample, view))[:, axes]
+        velocity = space.velocity(-theta, section.embed(starts, space.ndim, place))
+        moved = space.flow(-theta, section.embed(lines, space.ndim, place))
+        arrows = np.concatenate([starts, section.project_vectors(velocity)], axis=1)
         return {
-            "grid": pack(space.flow(-theta, self.embed(lines, sample, view))[:, axes]),
+            "grid": pack(section.project(moved)),
             "points_per_line": POINTS_PER_LINE,
-            "arrows": pack(np.concatenate([starts, velocity], axis=1)),
+            "arrows": pack(arrows),
         }
 
-    def axes(self, view: View) -> list[int]:
+    def section(self, view: View) -> Section:
         """The axes of rows and columns."""
-        return [0, 1]
+        return Section(0, 1)
 
-    def embed(self, points: Numbers, sample: Array, view: View) -> Numbers:
-        """Map points (m, 2) of the picture to the domain."""
-        return points
+    def place(self, sample: Array, view: View) -> float:
+        """Position of the picture along the axis that it is perpendicular to."""
+        return 0.5
 
     def read_upload(self, content: bytes) -> Array:
         """Read a picture; its black and white become the lowest and highest value of the data."""
@@ -235,22 +233,22 @@ class Volumes(Images):
 
     def proportions(self, sample: Array, view: View) -> dict[str, float]:
         """Width of a slice relative to its height; voxels need not be cubes."""
-        height, width = np.array(self.subject.look.extent(sample.shape[1:]))[view.in_plane]
-        return {"aspect": float(width / height)}
+        extent, section = self.subject.look.layout(sample.shape[1:]).extent, self.section(view)
+        return {"aspect": float(extent[section.columns] / extent[section.rows])}
 
     def cut(self, values: Array, view: View) -> Array:
-        """The slice that is shown: (channels, rows, columns)."""
-        return np.take(values, view.number(values.shape[1:]), axis=1 + view.axis)
+        """The slice that is shown of the first channel: (1, rows, columns)."""
+        return self.section(view).cut(values[:1], view.number(values.shape[1:]))
 
-    def axes(self, view: View) -> list[int]:
+    def section(self, view: View) -> Section:
         """The axes of rows and columns."""
-        return view.in_plane
+        slices = ANATOMICAL_SLICES if self.subject.look.is_anatomical else SLICES
+        return slices[view.axis]
 
-    def embed(self, points: Numbers, sample: Array, view: View) -> Numbers:
-        """Map points (m, 2) of the slice to the volume."""
+    def place(self, sample: Array, view: View) -> float:
+        """Position of the slice along the axis that it is perpendicular to."""
         spatial = sample.shape[1:]
-        height = (view.number(spatial) + 0.5) / spatial[view.axis]
-        return np.insert(points, view.axis, height, axis=1)
+        return (view.number(spatial) + 0.5) / spatial[view.axis]
 
     def read_upload(self, content: bytes) -> Array:
         """Read a volume; its range of values becomes that of the data."""
@@ -261,8 +259,11 @@ class Volumes(Images):
     def cut_code(self, view: View) -> list[str]:
         """Python code for the slice that is shown."""
         index = view.number(self.subject.spatial)
-        places = ", ".join(str(index) if axis == view.axis else ":" for axis in range(3))
-        return [f"shown = warped[..., {places}]"]
+        section = self.section(view)
+        along = "::-1" if section.is_reversed else ":"
+        places = ", ".join(str(index) if axis == view.axis else along for axis in range(3))
+        turned = ".swapaxes(-1, -2)" if section.rows > section.columns else ""
+        return [f"shown = warped[..., {places}]{turned}"]
 
 
 def pack(values: Array) -> str:

@@ -70,8 +70,8 @@ class WarpModel:
         also has its options ``n_neighbors``, ``method``, ``similarity``, ``sigma``,
         ``displacement``, ``length``, ``max_steps``, ``max_draws``, ``max_pairs``,
         ``pixels_per_cell``, ``strength`` and ``seed``; ``samples``, a fingerprint of the fitted
-        samples; ``network_strength``; and, if strengths were compared, ``judgement``. A model that
-        ``dreamwarp fit`` learned from volumes has their ``orientation``. A model from
+        samples; ``network_strength``; and ``judgement``, errors by strength and verdict. A model
+        that ``dreamwarp fit`` learned from volumes has their ``orientation``. A model from
         a ``ShapeAugmenter`` has its options ``n_neighbors``, ``sigma``, ``displacement``,
         ``length`` and ``normalize``, and what it chose, ``learned_sigma`` and
         ``learned_displacement``.

@@ -27,8 +27,8 @@ from dreamwarp.space.warp import Warp
 Array = NDArray[Any]
 Integers = NDArray[np.int64]
 
-# Panels of the paper's figure 2.
-FIELD = ("source, cells", "target", "velocity", "grid", "source, warped")
+# What the panel of the moved grid shows, by the number of axes.
+GRID = {1: "where each time goes", 2: "moved grid", 3: "moved grid"}
 # Posterior draws used for the spread: its standard error is then below 4 %.
 MAX_DRAWS = 400
 SPREAD = LinearSegmentedColormap.from_list("spread", ["white", figures.MARKS[3]])
@@ -56,19 +56,19 @@ def draw_field(
     space : WarpSpace
         Volumes are drawn as slices through their middle.
     source, target : (*spatial) or (channels, *spatial)
-        Of 3 or 4 channels, the first three are shown as red, green and blue. Otherwise the mean
-        over channels is shown.
+        See :func:`~dreamwarp.report.sheets.draw_sample`.
     theta : (d,)
         Aligns the source to the target.
     look : Look, optional
         Shades and proportions. Default: from source and target.
     """
     pair = _check_pair(space, source, target)
-    look = Look.of(np.stack(pair)) if look is None else look
+    look = Look.of(np.stack(pair), space.ndim) if look is None else look
     panels = _list_panels(space, *pair, np.asarray(theta, dtype=np.float64), look)
     height, n_columns = 1.55 if space.ndim == 2 else 1.2, 2 if space.ndim == 3 else 5
-    chosen = {name: panels[name] for name in FIELD}
-    return draw_panels(chosen, look.extent(pair[0].shape[1:]), height, n_columns)
+    shown = ("source, cells", "target", "velocity", GRID[space.ndim], "source, warped")
+    chosen = {name: panels[name] for name in shown}
+    return draw_panels(chosen, look.layout(pair[0].shape[1:]), height, n_columns)
 
 
 def draw_alignment(
@@ -77,6 +77,8 @@ def draw_alignment(
     target: ArrayLike,
     alignments: Alignments,
     index: int = 0,
+    *,
+    look: Look | None = None,
 ) -> Figure:
     """Draw one pair, its warp, the differences before and after, and a summary in words.
 
@@ -85,7 +87,7 @@ def draw_alignment(
 
     Parameters
     ----------
-    space, source, target
+    space, source, target, look
         As for :func:`draw_field`.
     alignments : Alignments
         Result of ``align_pairs``.
@@ -98,7 +100,8 @@ def draw_alignment(
             f"{index}."
         )
     pair = _check_pair(space, source, target)
-    look, shape = Look.of(np.stack(pair)), pair[0].shape[1:]
+    look = Look.of(np.stack(pair), space.ndim) if look is None else look
+    shape = pair[0].shape[1:]
     panels = _list_panels(space, *pair, alignments.theta[index], look)
     if alignments.chains:
         spread = displacement_spread(space, alignments.chains[index].reshape(-1, space.dim), shape)
@@ -114,7 +117,7 @@ def draw_alignment(
     panels["summary"] = partial(_write_lines, lines=list(describe_alignment(alignments, index)))
     height = {1: 1.5, 2: 2.0, 3: 1.3}[space.ndim]
     n_columns = 2 if space.ndim == 3 else len(panels) // 2
-    return draw_panels(panels, look.extent(shape), height, n_columns)
+    return draw_panels(panels, look.layout(shape), height, n_columns)
 
 
 def _check_pair(space: WarpSpace, source: ArrayLike, target: ArrayLike) -> tuple[Array, Array]:
@@ -135,14 +138,14 @@ def _list_panels(
     space: WarpSpace, source: Array, target: Array, theta: Array, look: Look
 ) -> dict[str, Cell]:
     """All views of a pair, by title."""
-    extent = look.extent(source.shape[1:])
+    layout = look.layout(source.shape[1:])
     # Content moves by the inverse.
-    field: dict[str, Any] = {"space": space, "theta": -theta, "extent": extent}
+    field: dict[str, Any] = {"space": space, "theta": -theta, "layout": layout}
     warped = Warp(space, theta).image(source)
 
     def draw_cells(axes: Axes, box: sheets.Area) -> None:
         sheets.draw_sample(axes, box, source, look)
-        sheets.draw_tessellation(axes, box, space, extent)
+        sheets.draw_tessellation(axes, box, space, layout)
 
     compare = partial(sheets.draw_difference, second=target, look=look)
     return {
@@ -152,7 +155,7 @@ def _list_panels(
         "difference before": partial(compare, first=source),
         "difference after": partial(compare, first=warped),
         "velocity": partial(sheets.draw_velocity, **field),
-        "grid": partial(sheets.draw_grid, **field),
+        GRID[space.ndim]: partial(sheets.draw_grid, **field),
     }
 
 
@@ -236,13 +239,16 @@ def draw_gallery(study: Study, *, label: Any = None, n: int = 8) -> Figure:
         others = ("target", "source, warped", "difference before", "difference after")
         cells = [warped.show(subject, source), *(panels[name] for name in others)]
         name = str(subject.labels[study.pair_codes[index]])
-        rows.append((f"worst {name}" if index in worst else name, cells))
-        size = f"warp size {study.sizes[index]:.1f}"
-        is_share = study.alignments.sigma is not None
-        notes.append(f"{study.left_over[index]:.0%} remaining\n{size}" if is_share else size)
-    titles = ("source", "target", "warped", "before", "after")
+        rows.append((name, cells))
+        lines = [f"warp size {study.sizes[index]:.1f}"]
+        if study.alignments.sigma is not None:
+            lines.insert(0, f"{study.left_over[index]:.0%} remaining")
+        if len(typical) and index in (worst[0], typical[0]):
+            lines.insert(0, "the worst:" if index == worst[0] else "typical to good:")
+        notes.append("\n".join(lines))
+    titles = ("source", "target", "warped", "difference\nbefore", "difference\nafter")
     return draw_table(
-        subject.extent, rows, list(enumerate(titles)), gaps=(3,),
+        subject.layout, rows, list(enumerate(titles)), gaps=(3,),
         height={1: 0.62, 2: 0.8, 3: 0.7}[study.model.space.ndim], notes=notes,
     )  # fmt: skip
 
@@ -266,11 +272,11 @@ def choose_pairs(study: Study, label: Any, n: int) -> tuple[Integers, Integers]:
 
 
 def draw_chains(study: Study, *, label: Any = None) -> Figure:
-    """Sample the posteriors of the worst, a typical and the best pair, and draw their traces."""
+    """Sample the posteriors of the worst, a typical and a good pair, and draw their traces."""
     worst, typical = choose_pairs(study, label, 4)
     pairs = np.concatenate([worst[:1], typical[-2:]])
     chains = study.sample_chains(pairs)
-    names = ("worst pair", "typical pair", "best pair")
+    names = ("worst pair", "typical pair", "good pair")
     titles = [
         f"{name}, class {study.subject.labels[study.pair_codes[pair]]}"
         for name, pair in zip(names, pairs, strict=False)

@@ -22,11 +22,10 @@ INK_ON_PAPER = LinearSegmentedColormap.from_list("ink on paper", ["white", INK])
 SPEED = LinearSegmentedColormap.from_list("speed", ["#a9cbe3", GRID, "#14304a"])
 
 SPEED_FROM_WHITE = LinearSegmentedColormap.from_list("from white", ["#f2f6fa", GRID, "#14304a"])
-# Colours of classes: they differ in lightness too, to be distinct without colour.
-CLASS_SHADES = LinearSegmentedColormap.from_list(
-    "classes",
-    ["#20305c", "#2f6f9f", "#2a9d8f", "#8ab17d", "#e0b13e", "#e07a3e", "#d1495b", "#8053a0"],
-)
+# Colours and dashes of up to ten classes: neighbours differ in hue and lightness, and the second
+# five also by their dashes.
+CLASS_COLORS = ("#2f6f9f", "#e07a3e", "#2a9d8f", "#d1495b", "#8053a0")
+DASHES = ("-", (0, (5, 1.5, 1, 1.5)))
 
 SUFFIXES = (".pdf", ".png", ".svg")
 
@@ -50,9 +49,10 @@ def check_picture_path(path: str | os.PathLike[str]) -> Path:
     return check_suffix(path, SUFFIXES, "pictures")
 
 
-def shade(place: int, n: int) -> Any:
-    """Colour of class ``place`` of ``n``."""
-    return CLASS_SHADES(place / max(1, n - 1))
+def class_style(place: int) -> dict[str, Any]:
+    """Colour and dashes of the line of class ``place``; they repeat after ten."""
+    row, column = divmod(place, len(CLASS_COLORS))
+    return {"color": CLASS_COLORS[column], "linestyle": DASHES[row % len(DASHES)]}
 
 
 def style_axes(axes: Axes, x_label: str = "", y_label: str = "") -> None:

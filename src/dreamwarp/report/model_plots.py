@@ -12,6 +12,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, PercentForma
 from numpy.typing import NDArray
 
 from dreamwarp.augment.verdict import Judgement
+from dreamwarp.core.labels import Label
 from dreamwarp.model import WarpModel
 from dreamwarp.report import figures
 from dreamwarp.report.sheets import shorten
@@ -20,28 +21,33 @@ Array = NDArray[np.float64]
 
 # Largest number of components in a spectrum: the rest have little variance.
 MAX_COMPONENTS = 60
-# Largest number of classes with similarities as numbers, and with lines in a legend.
-MAX_WRITTEN, MAX_LINES = 12, 10
+# Largest number of classes with similarities as numbers, and with lines in a legend; classes named
+# at either end if there are more.
+MAX_WRITTEN, MAX_LINES, N_EXTREMES = 12, 10, 3
 
 
 def draw_spectrum(model: WarpModel) -> Figure:
     """Plot the principal components of each class: standard deviations and explained variance.
 
-    Left: standard deviation by component. Right: cumulative fraction of the variance. The dashed
-    line is all classes pooled.
+    Left: standard deviation by component. Right: cumulative fraction of the variance. The dotted
+    line is all classes pooled. Of many classes, those that vary most and least are named.
     """
     figure = figures.new_figure(8.2, 3.3)
     left, right = figure.subplots(1, 2)
     n = min(model.space.dim, MAX_COMPONENTS)
     numbers = np.arange(1, n + 1)
-    many = len(model.classes) > MAX_LINES
-    styles: list[tuple[Any, str, dict[str, Any]]] = [
-        (label, "_" if many else shorten(label, 18),
-         {"color": figures.shade(place, len(model.classes)), "linewidth": 1.3})
-        for place, label in enumerate(model.classes)
-    ]  # fmt: skip
-    pooled = {"color": figures.INK, "linewidth": 1.4, "linestyle": (0, (4, 2))}
-    for label, name, style in [*styles, (None, "all", pooled)]:
+    named = choose_named(model)
+    others = [label for label in model.classes if label not in named]
+    grey = {"color": figures.FAINT, "linewidth": 1.0}
+    lines: list[tuple[Any, str, dict[str, Any]]] = [
+        (label, "_" if k else f"{len(others)} others", grey) for k, label in enumerate(others)
+    ]
+    for place, label in enumerate(named):
+        lines.append((label, shorten(label, 18), figures.class_style(place) | {"linewidth": 1.5}))
+    if len(model.classes) > 1:
+        pooled = {"color": figures.INK, "linewidth": 1.6, "linestyle": ":"}
+        lines.append((None, "all pooled", pooled))
+    for label, name, style in lines:
         found = model.components(label)
         left.plot(numbers, found.standard_deviations[:n], label=name, **style)
         right.plot(numbers, found.share.cumsum()[:n], **style)
@@ -56,9 +62,20 @@ def draw_spectrum(model: WarpModel) -> Figure:
         axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     figure.legend(
         loc="outside right upper", fontsize=8, frameon=False, labelcolor=figures.INK,
-        title="class" if not many else None, title_fontsize=8,
+        title="class", title_fontsize=8, handlelength=3.0,
     )  # fmt: skip
     return figure
+
+
+def choose_named(model: WarpModel) -> list[Label]:
+    """Classes to name in a legend: all or, of many, those that vary most and least."""
+    if len(model.classes) <= MAX_LINES:
+        return list(model.classes)
+    variances = [
+        np.square(model.components(label).standard_deviations).sum() for label in model.classes
+    ]
+    order = np.argsort(variances, kind="stable")[::-1]
+    return [model.classes[k] for k in (*order[:N_EXTREMES], *order[-N_EXTREMES:])]
 
 
 def class_similarities(model: WarpModel) -> Array:
@@ -132,9 +149,10 @@ def draw_strength(judgement: Judgement, *, with_verdict: bool = True) -> Figure:
             chosen, judgement.errors[chosen], marker="o", markersize=11, markerfacecolor="none",
             markeredgecolor=figures.MARKS[0], markeredgewidth=1.8,
         )  # fmt: skip
+        top = judgement.errors[chosen] + judgement.spreads.get(chosen, 0.0)
         axes.annotate(
-            f"chosen: {chosen:g}", (chosen, judgement.errors[chosen]), xytext=(0, 14),
-            textcoords="offset points", ha="center", fontsize=9, color=figures.MARKS[0],
+            f"chosen: {chosen:g}", (chosen, top), xytext=(0, 9), textcoords="offset points",
+            ha="center", fontsize=9, color=figures.MARKS[0],
         )  # fmt: skip
     axes.set_ylim(0.0, 1.12 * max(e + s for e, s in zip(errors, spreads, strict=True)) or 1.0)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))

@@ -22,7 +22,7 @@ from dreamwarp.report import aligned, figures, model_plots, sheets
 from dreamwarp.report.catalog import OF_MODELS, draw_figure
 from dreamwarp.report.page import encode_figure
 from dreamwarp.report.study import study_of
-from dreamwarp.report.subject import Look, as_sample
+from dreamwarp.report.subject import Layout, Look, as_sample
 from dreamwarp.report.warped import draw_samples
 from dreamwarp.space.warp import Warp
 
@@ -135,23 +135,24 @@ def plot_augmenter(augmenter: Augmenter, name: str, options: dict[str, Any]) -> 
 
 def plot_warp(warp: Warp, x: ArrayLike | None = None) -> Figure:
     """Draw how up to four warps move a grid and, if given, a sample."""
-    space, spatial = warp.space, warp.space.ndim * (32,)
+    space, layout = warp.space, Layout(warp.space.ndim * (1.0,))
     thetas = np.atleast_2d(warp.theta)[:MAX_DRAWN]
     panels: dict[str, Any] = {}
     if x is not None:
         sample = as_sample(space, np.asarray(x), "x")
-        spatial, show = sample.shape[1:], partial(sheets.draw_sample, look=Look.of(sample[None]))
+        look = Look.of(sample[None], space.ndim)
+        layout, show = look.layout(sample.shape[1:]), partial(sheets.draw_sample, look=look)
         panels["sample"] = partial(show, values=sample)
     for number, theta in enumerate(thetas, 1):
         mark = f" {number}" if len(thetas) > 1 else ""
         if x is not None:
             panels[f"warped{mark}"] = partial(show, values=Warp(space, theta).image(sample))
-        field = {"space": space, "theta": -theta, "extent": spatial}
-        panels[f"grid{mark}"] = partial(sheets.draw_grid, **field)
+        field = {"space": space, "theta": -theta, "layout": layout}
+        panels[f"{aligned.GRID[space.ndim]}{mark}"] = partial(sheets.draw_grid, **field)
         if len(thetas) == 1:
             panels["velocity"] = partial(sheets.draw_velocity, **field)
     height, n_columns = 1.4 if space.ndim == 2 else 1.1, 2 if space.ndim == 3 else len(panels)
-    return sheets.draw_panels(panels, spatial, height, n_columns)
+    return sheets.draw_panels(panels, layout, height, n_columns)
 
 
 def plot_alignments(alignments: Alignments) -> Figure:

@@ -24,6 +24,7 @@ from dreamwarp.model import WarpModel
 from dreamwarp.report import figures, model_plots
 from dreamwarp.report.page import Page, check_page_path
 from dreamwarp.report.sheets import Area, draw_table
+from dreamwarp.report.subject import Layout
 from dreamwarp.report.warped import along_component, name_deviations
 from dreamwarp.space import Warp
 
@@ -153,7 +154,7 @@ def _draw_rows(rows: Sequence[tuple[str, list[Drawn]]], titles: Sequence[str]) -
         flat = np.concatenate([_project(points)[0] for points, _ in drawn])
         limits = flat.min(axis=0), flat.max(axis=0)
         table.append((name, [partial(_draw_shape, shape=each, limits=limits) for each in drawn]))
-    return draw_table((1.0, 1.0), table, list(enumerate(titles)), height=BOX_HEIGHT)
+    return draw_table(Layout((1.0, 1.0)), table, list(enumerate(titles)), height=BOX_HEIGHT)
 
 
 def _draw_shape(axes: Axes, box: Area, shape: Drawn, limits: tuple[Array, Array]) -> None:

@@ -1,13 +1,13 @@
 """Sheets: axes that cover a figure, and boxes on them with samples and warps of 1, 2 or 3 axes.
 
-Positions are in inches from the top left corner. Signals are drawn as lines, volumes as three
-slices through their middle. ``draw_grid`` and ``draw_velocity`` show T^θ, which moves points; the
-content of a warped sample moves by the inverse, so pass -θ to draw that.
+Positions are in inches from the top left corner. Signals are drawn as lines, with a lane for each
+channel, volumes as three slices through their middle. ``draw_grid`` and ``draw_velocity`` show T^θ,
+which moves points; the content of a warped sample moves by the inverse, so pass -θ to draw that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 
 from dreamwarp.core.samples import pixel_centers, spaced
 from dreamwarp.report import figures
-from dreamwarp.report.subject import Look
+from dreamwarp.report.subject import COLORS, Layout, Look, Section
 from dreamwarp.space import WarpSpace
 
 Array = NDArray[Any]
 
-GREY = LinearSegmentedColormap.from_list("grey", [figures.INK, "white"])
+GREY = LinearSegmentedColormap.from_list("grey", ["black", "white"])
 # Colours of a difference, from negative to positive.
 DIFFERENCE = LinearSegmentedColormap.from_list(
     "difference", [figures.MARKS[0], "white", figures.GRID]
@@ -42,7 +42,7 @@ MAX_POINTS = 1000
 N_LINES, POINTS_PER_LINE, N_ARROWS = 17, 200, 14
 # Layout of tables, in inches.
 MARGIN, GAP, ROOM_FOR_TITLES, ROOM_FOR_LABELS = 0.12, 0.07, 0.3, 0.3
-INCHES_PER_LETTER = 0.078
+INCHES_PER_LETTER, LINE_HEIGHT = 0.078, 0.17
 
 
 class Area(NamedTuple):
@@ -59,9 +59,9 @@ Cell = Callable[[Axes, Area], None]
 
 
 class Plane(NamedTuple):
-    """A section of the domain: its row and column axes, and the box it is drawn in."""
+    """A section of the domain, and the box it is drawn in."""
 
-    axes: list[int]
+    section: Section
     box: Area
 
 
@@ -73,29 +73,34 @@ def new_sheet(width: float, height: float) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def box_width(extent: tuple[float, ...], height: float) -> float:
-    """Width of a box of a given height, for samples of a given size along each axis."""
+def box_width(layout: Layout, height: float) -> float:
+    """Width of a box of a given height, before it is stretched."""
+    extent = layout.extent
     if len(extent) == 1:
         return SIGNAL_RATIO * height
     if len(extent) == 2:
         return height * min(max(extent[1] / extent[0], 1 / MAX_RATIO), MAX_RATIO)
-    last = planes(extent, Area(0, 0, 0, height))[-1].box
+    last = planes(layout, Area(0, 0, 0, height))[-1].box
     return last.x + last.width
 
 
-def planes(extent: tuple[float, ...], box: Area) -> list[Plane]:
-    """The planes drawn of a domain: all of it in 2-D, slices through the middle in 3-D.
+def planes(layout: Layout, box: Area) -> list[Plane]:
+    """The sections drawn of a domain, and their boxes.
 
     They have true proportions. Of slices, the tallest has the height of the box.
     """
+    extent = layout.extent
     if len(extent) == 2:
         scale = min(box.height / extent[0], box.width / extent[1])
-        return [Plane([0, 1], Area(box.x, box.y, scale * extent[1], scale * extent[0]))]
-    scale = box.height / max(extent[0], extent[1])
+        return [
+            Plane(section, Area(box.x, box.y, scale * extent[1], scale * extent[0]))
+            for section in layout.sections
+        ]
+    scale = box.height / max(extent[section.rows] for section in layout.sections)
     found, x = [], box.x
-    for rows, columns in ((1, 2), (0, 2), (0, 1)):
-        width = scale * extent[columns]
-        found.append(Plane([rows, columns], Area(x, box.y, width, scale * extent[rows])))
+    for section in layout.sections:
+        width = scale * extent[section.columns]
+        found.append(Plane(section, Area(x, box.y, width, scale * extent[section.rows])))
         x += width + SLICE_GAP * box.height
     return found
 
@@ -108,36 +113,52 @@ def draw_sample(
 ) -> None:
     """Draw a sample (channels, *spatial). ``behind``: another signal, drawn faintly behind it.
 
-    Of 3 or 4 channels, the first three are shown as red, green and blue. Otherwise the mean over
-    channels is shown.
+    Of images with 3 or 4 channels, the first three are shown as red, green and blue; of those with
+    other channels, the mean. Of volumes, the first channel is shown.
     """
     if values.ndim == 2:
         frame(axes, box)
         if behind is not None:
-            _draw_lines(axes, box, look.scale(behind), [figures.FAINT], 2.2)
-        _draw_lines(axes, box, look.scale(values), [figures.INK, *figures.MARKS], 1.0)
+            _draw_lines(axes, box, behind, look, [figures.FAINT], 2.2)
+        _draw_lines(axes, box, values, look, [figures.INK, *figures.MARKS], 1.0)
         return
     colors = figures.INK_ON_PAPER if look.is_ink else GREY
-    is_color = len(values) in (3, 4)
-    shades = np.clip(look.scale(values[:3] if is_color else values.mean(axis=0)[None]), 0.0, 1.0)
-    for plane, section in sections(shades, box, look.extent(shades.shape[1:])):
-        image = np.moveaxis(section, 0, -1) if is_color else section[0]
+    is_color = values.ndim == 3 and len(values) in COLORS
+    shades = np.clip(look.scale(values[:3] if is_color else merge(values)), 0.0, 1.0)
+    for plane in planes(look.layout(values.shape[1:]), box):
+        shown = plane.section.cut(shades)
+        image = np.moveaxis(shown, 0, -1) if is_color else shown[0]
         _show(axes, plane.box, image, colors, 0.0, 1.0)
 
 
+def merge(values: Array) -> Array:
+    """The one channel (1, *spatial) that is shown of several: the first of volumes, or the mean."""
+    return values[:1] if values.ndim == 4 else values.mean(axis=0, keepdims=True)
+
+
 def draw_difference(axes: Axes, box: Area, first: Array, second: Array, look: Look) -> None:
-    """Draw the difference of two samples; of several channels the root mean square, unsigned."""
-    difference = look.scale(first) - look.scale(second)
-    if len(difference) > 1:
-        difference = np.sqrt((difference**2).mean(axis=0, keepdims=True))
-    if first.ndim > 2:
-        draw_shades(axes, box, difference[0], DIFFERENCE, (-1.0, 1.0), look)
+    """Draw the difference of two samples.
+
+    Of images with several channels the root mean square, unsigned; of volumes the first channel.
+    """
+    if first.ndim == 2:
+        _draw_signal_difference(axes, box, look.scale_lanes(first) - look.scale_lanes(second))
         return
+    difference = look.scale(first) - look.scale(second)
+    if first.ndim == 3 and len(difference) > 1:
+        difference = np.sqrt((difference**2).mean(axis=0, keepdims=True))
+    draw_shades(axes, box, difference[0], DIFFERENCE, (-1.0, 1.0), look)
+
+
+def _draw_signal_difference(axes: Axes, box: Area, difference: Array) -> None:
+    """Draw the area between a difference (channels, times) and 0, a lane for each channel."""
     frame(axes, box)
-    middle, n = box.y + box.height / 2, difference.shape[1]
+    n = difference.shape[1]
     x = box.x + box.width * (np.arange(n) + 0.5) / n
-    y = middle - 0.5 * box.height * np.clip(difference[0], -1.0, 1.0)
-    axes.fill_between(x, middle, y, color=figures.MARKS[0], linewidth=0.0, alpha=0.75)
+    for lane, row in zip(lanes_of(box, len(difference)), difference, strict=True):
+        middle = lane.y + lane.height / 2
+        y = middle - 0.5 * lane.height * np.clip(row, -1.0, 1.0)
+        axes.fill_between(x, middle, y, color=figures.MARKS[0], linewidth=0.0, alpha=0.75)
 
 
 def draw_shades(
@@ -147,26 +168,28 @@ def draw_shades(
     if values.ndim == 1:
         draw_sample(axes, box, values[None], Look(*limits, is_ink=False))
         return
-    for plane, section in sections(values[None], box, look.extent(values.shape)):
-        _show(axes, plane.box, section[0], colors, *limits)
+    for plane in planes(look.layout(values.shape), box):
+        _show(axes, plane.box, plane.section.cut(values[None])[0], colors, *limits)
 
 
-def sections(values: Array, box: Area, extent: tuple[float, ...]) -> Iterator[tuple[Plane, Array]]:
-    """Yield the planes of (channels, *spatial) with 2 or 3 spatial axes, and their values."""
-    spatial = values.shape[1:]
-    for plane in planes(extent, box):
-        if len(spatial) == 2:
-            yield plane, values
-            continue
-        (across,) = {0, 1, 2} - set(plane.axes)
-        yield plane, np.take(values, spatial[across] // 2, axis=1 + across)
+def lanes_of(box: Area, n: int) -> list[Area]:
+    """Split a box into ``n`` lanes, one below the other."""
+    height = box.height / n
+    return [Area(box.x, box.y + k * height, box.width, height) for k in range(n)]
 
 
-def _draw_lines(axes: Axes, box: Area, heights: Array, colors: list[str], linewidth: float) -> None:
+def _draw_lines(
+    axes: Axes, box: Area, values: Array, look: Look, colors: list[str], linewidth: float
+) -> None:
+    """Draw signals (channels, times): in lanes if the look has them, else over one another."""
+    heights = look.scale_lanes(values)
+    lanes = lanes_of(box, len(heights)) if look.lanes else len(heights) * [box]
+    colors = colors[:1] if look.lanes else colors
     chosen = spaced(heights.shape[1], MAX_POINTS)
     x = box.x + box.width * (chosen + 0.5) / heights.shape[1]
-    y = box.y + box.height * (0.95 - 0.9 * np.clip(heights[:, chosen], -0.05, 1.05))
-    lines = [np.stack([x, row], axis=1) for row in y]
+    lines = []
+    for lane, row in zip(lanes, np.clip(heights[:, chosen], -0.05, 1.05), strict=True):
+        lines.append(np.stack([x, lane.y + lane.height * (0.95 - 0.9 * row)], axis=1))
     shades = [colors[k % len(colors)] for k in range(len(lines))]
     axes.add_collection(LineCollection(lines, colors=shades, linewidths=linewidth))
 
@@ -189,9 +212,7 @@ def frame(axes: Axes, box: Area) -> None:
 # -- warps
 
 
-def draw_grid(
-    axes: Axes, box: Area, space: WarpSpace, theta: Array, extent: tuple[float, ...]
-) -> None:
+def draw_grid(axes: Axes, box: Area, space: WarpSpace, theta: Array, layout: Layout) -> None:
     """Draw a regular grid moved by T^θ; for signals, the graph of T^θ.
 
     With a free boundary points leave the domain, whose frame then shrinks to make room for them.
@@ -203,17 +224,15 @@ def draw_grid(
         return
     lines = np.stack(np.meshgrid(np.linspace(0.0, 1.0, N_LINES), along, indexing="ij"), axis=-1)
     both = np.concatenate([lines, lines[..., ::-1]])
-    for plane in planes(extent, box):
-        points = _embed(both.reshape(-1, 2), plane, space.ndim)
-        moved = space.flow(theta, points)[:, plane.axes].reshape(both.shape)
+    for plane in planes(layout, box):
+        points = plane.section.embed(both.reshape(-1, 2), space.ndim)
+        moved = plane.section.project(space.flow(theta, points)).reshape(both.shape)
         domain = _shrink(plane.box, moved)
         frame(axes, domain)
         _add_lines(axes, domain, moved, figures.GRID, 0.7)
 
 
-def draw_velocity(
-    axes: Axes, box: Area, space: WarpSpace, theta: Array, extent: tuple[float, ...]
-) -> None:
+def draw_velocity(axes: Axes, box: Area, space: WarpSpace, theta: Array, layout: Layout) -> None:
     """Draw the velocity field v^θ as arrows, darker where faster; for signals, its graph."""
     if space.ndim == 1:
         points = np.linspace(0.0, 1.0, POINTS_PER_LINE)
@@ -222,11 +241,10 @@ def draw_velocity(
         _draw_graphs(axes, box, points, [np.full_like(points, 0.5), 0.5 - 0.5 * velocity / largest])
         return
     grid = pixel_centers((N_ARROWS, N_ARROWS))
-    for plane in planes(extent, box):
+    for plane in planes(layout, box):
         frame(axes, plane.box)
-        points = _embed(grid, plane, space.ndim)
-        velocity = space.velocity(theta, points)[:, plane.axes]
-        _draw_arrows(axes, plane.box, grid, velocity)
+        velocity = space.velocity(theta, plane.section.embed(grid, space.ndim))
+        _draw_arrows(axes, plane.box, grid, plane.section.project_vectors(velocity))
 
 
 def _draw_arrows(axes: Axes, box: Area, points: Array, velocity: Array) -> None:
@@ -262,13 +280,13 @@ def _shrink(box: Area, points: Array) -> Area:
     return Area(box.x + left, box.y + top, scale * box.width, scale * box.height)
 
 
-def draw_tessellation(axes: Axes, box: Area, space: WarpSpace, extent: tuple[float, ...]) -> None:
+def draw_tessellation(axes: Axes, box: Area, space: WarpSpace, layout: Layout) -> None:
     """Draw the cells on which velocities are affine; in volumes, the boxes that hold them."""
     if space.ndim == 1:
         _add_lines(axes, box, _cuts(1, space.cells[0]), figures.GRID, 0.5)
         return
-    for plane in planes(extent, box):
-        lines = _cuts(*(space.cells[axis] for axis in plane.axes))
+    for plane in planes(layout, box):
+        lines = _cuts(*(space.cells[axis] for axis in plane.section.axes))
         if space.ndim == 2:
             corners = space.tessellation.simplices[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
             edges = np.unique(np.sort(corners, axis=1), axis=0)
@@ -283,13 +301,6 @@ def _cuts(n_rows: int, n_columns: int) -> Array:
     return np.array(across + down).reshape(-1, 2, 2)
 
 
-def _embed(points: Array, plane: Plane, ndim: int) -> Array:
-    """Embed points (m, 2) of a plane in the domain; slices go through its middle."""
-    whole = np.full((len(points), ndim), 0.5)
-    whole[:, plane.axes] = points
-    return whole
-
-
 def _add_lines(axes: Axes, box: Area, lines: Array, color: str, linewidth: float) -> None:
     """Draw lines (n, points, 2) of row, column positions in the unit square."""
     places = lines[..., ::-1] * (box.width, box.height) + (box.x, box.y)
@@ -300,7 +311,7 @@ def _add_lines(axes: Axes, box: Area, lines: Array, color: str, linewidth: float
 
 
 def draw_table(
-    extent: tuple[float, ...],
+    layout: Layout,
     rows: Sequence[tuple[str, Sequence[Cell]]],
     titles: Sequence[tuple[int, str]] = (),
     *,
@@ -310,17 +321,18 @@ def draw_table(
 ) -> Figure:
     """Draw rows of boxes, each a label and its cells, on a sheet that fits them.
 
-    ``extent``, the size of the samples along each axis, sets the proportions of the boxes.
-    ``titles`` are columns and the text that starts above them, ``gaps`` the columns preceded by a
-    wider gap, and ``notes`` the text to the right of each row.
+    Boxes have this ``height``, stretched as the layout of the samples needs. ``titles`` are columns
+    and the text that starts above them, ``gaps`` the columns preceded by a wider gap, and ``notes``
+    the text to the right of each row.
     """
     labels = [shorten(label) for label, _ in rows]
     left = MARGIN + (ROOM_FOR_LABELS if any(labels) else 0.0)
     left += INCHES_PER_LETTER * max(0, max(map(len, labels)) - 2)
-    top = MARGIN + (ROOM_FOR_TITLES if titles else 0.0)
-    width = box_width(extent, height)
+    n_lines = max((words.count("\n") + 1 for _, words in titles), default=0)
+    top = MARGIN + (ROOM_FOR_TITLES + LINE_HEIGHT * (n_lines - 1) if titles else 0.0)
+    width, height = box_width(layout, height), height * layout.stretch
     # Volumes need wider gaps than those between their slices.
-    between = GAP if len(extent) < 3 else 3 * GAP
+    between = GAP if len(layout.extent) < 3 else 3 * GAP
     n_columns = max(len(cells) for _, cells in rows)
     starts = [
         left + column * (width + between) + 2.5 * GAP * sum(gap <= column for gap in gaps)
@@ -330,11 +342,12 @@ def draw_table(
     note_width = INCHES_PER_LETTER * 0.95 * max(map(len, lines), default=0)
     full = starts[-1] + width + MARGIN + (note_width + GAP if notes else 0.0)
     # A title over the last columns may be wider than they are.
-    full = max([full, *(starts[c] + 0.074 * len(words) + MARGIN for c, words in titles)])
+    longest = [(c, max(map(len, words.splitlines()))) for c, words in titles]
+    full = max([full, *(starts[c] + 0.074 * length + MARGIN for c, length in longest)])
     bottom = top + len(rows) * (height + GAP) - GAP + MARGIN
     figure, axes = new_sheet(full, bottom)
     for column, words in titles:
-        write(axes, starts[column], top - 0.15, words)
+        write(axes, starts[column], top - 0.07, words, va="bottom")
     for number, (label, (_, cells)) in enumerate(zip(labels, rows, strict=True)):
         y = top + number * (height + GAP)
         write(axes, left - 0.1, y + height / 2, label, size=10, ha="right")
@@ -347,10 +360,11 @@ def draw_table(
 
 
 def draw_panels(
-    panels: Mapping[str, Cell], extent: tuple[float, ...], height: float, n_columns: int
+    panels: Mapping[str, Cell], layout: Layout, height: float, n_columns: int
 ) -> Figure:
     """Draw boxes with titles, row by row; boxes are at least as wide as the titles."""
-    width = max(box_width(extent, height), INCHES_PER_LETTER * max(map(len, panels)))
+    width = max(box_width(layout, height), INCHES_PER_LETTER * max(map(len, panels)))
+    height *= layout.stretch
     n_rows = -(-len(panels) // n_columns)
     step_x, step_y, top = width + 3 * GAP, height + 0.32, MARGIN + 0.22
     figure, axes = new_sheet(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
 
+from dreamwarp.augment.learning import Settings
 from dreamwarp.core.labels import Label
 from dreamwarp.core.progress import track
 from dreamwarp.report import aligned, figures, model_plots, warped
@@ -25,6 +27,8 @@ POOR = 0.6
 N_MOVING, N_FRAMES, MOVING_DPI = 3, 17, 100
 # Volumes have fewer frames: each has three slices.
 MAX_VOLUME_FRAMES = 9
+# New samples of each that a command writes, if the verdict gives no number.
+N_COPIES = 10
 # Outliers shown, and neighbours of each.
 N_OUTLIERS, N_NEIGHBORS = 10, 3
 # Samples shown of each class.
@@ -37,12 +41,13 @@ def write_report(
     *,
     model_name: str = "",
     data_name: str = "",
+    reading: Sequence[str] = (),
     preface: Callable[[Page], None] | None = None,
 ) -> Path:
     """Write the report about a model as one HTML file.
 
-    ``model_name`` and ``data_name`` are for the commands that the report suggests. ``preface`` adds
-    sections to the page after the summary.
+    ``model_name``, ``data_name`` and ``reading``, options with which the data is read, are for the
+    commands that the report suggests. ``preface`` adds sections to the page after the summary.
     """
     target = check_page_path(path)
     outliers = find_odd(study)
@@ -58,7 +63,7 @@ def write_report(
             add_section(page, study)
             advance(1)
     add_warnings(page, study, found, outliers)
-    add_next_steps(page, study, model_name or "MODEL", data_name or "DATA")
+    add_next_steps(page, study, [model_name or "MODEL", data_name or "DATA", *reading])
     return page.save(target)
 
 
@@ -68,7 +73,8 @@ def write_report(
 def add_summary(page: Page, study: Study, n_warnings: int) -> None:
     """Add the verdict, a few numbers and the contents."""
     verdict = study.judgement.verdict
-    page.note(_sentence(str(verdict)), "good" if verdict.probably else "")
+    is_good = verdict.probably and not verdict.is_errorless
+    page.note(_sentence(str(verdict)), "good" if is_good else "")
     page.facts(
         [
             (f"{study.n_all:,}", "samples"),
@@ -96,7 +102,11 @@ def add_data(page: Page, study: Study) -> None:
             f"The pairs below are of {len(subject.X):,} of them, balanced over classes. Use a "
             "larger --max-samples for more."
         )
-    page.figure(draw_members(study), f"Random {kind} of each class.", is_photo=subject.is_color)
+    page.figure(
+        draw_members(study),
+        f"Random {kind} of each class. {subject.describe_look()}".strip(),
+        is_photo=subject.is_photo,
+    )
 
 
 def draw_members(study: Study) -> Figure:
@@ -107,7 +117,7 @@ def draw_members(study: Study) -> Figure:
         members = rng.permutation(subject.members(code))[:N_MEMBERS]
         cells = [warped.show(subject, subject.sample(int(index))) for index in members]
         rows.append((str(subject.labels[code]), cells[: _n_columns(study)]))
-    return draw_table(subject.extent, rows, height=0.7)
+    return draw_table(subject.layout, rows, height=0.7)
 
 
 def add_samples(page: Page, study: Study) -> None:
@@ -122,7 +132,7 @@ def add_samples(page: Page, study: Study) -> None:
         warped.draw_samples(study.model, study.whole.source.data, n_versions=n_versions),
         "Left: a typical sample of each class. Right: random warps of it, at strength "
         f"{warped.shown_strength(study.model, None):g}.",
-        is_photo=study.subject.is_color,
+        is_photo=study.subject.is_photo,
     )
 
 
@@ -137,18 +147,19 @@ def add_components(page: Page, study: Study) -> None:
     page.pause_button()
     page.moving(
         [_moving(study, code) for code in warped.shown_classes(subject)],
-        is_photo=subject.is_color, units=96 / MOVING_DPI,
+        is_photo=subject.is_photo, units=96 / MOVING_DPI,
     )  # fmt: skip
     page.figure(
         warped.draw_components(model, subject.source.data),
         "A typical sample of each class along its first component, from −3 to +3 standard "
         "deviations.",
-        is_photo=subject.is_color,
+        is_photo=subject.is_photo,
     )
     page.subheading("How much each class varies")
     page.figure(
         model_plots.draw_spectrum(model),
-        "Left: standard deviation by component. Right: cumulative fraction of the variance.",
+        "Left: standard deviation of warps along each component, on a logarithmic scale. Right: "
+        "fraction of the variance that this component and those before it explain.",
     )
     columns = ("class", "samples", "pairs", "first component", "components for 90 %")
     page.table(
@@ -159,7 +170,7 @@ def add_components(page: Page, study: Study) -> None:
         page.subheading("Which classes have similar warps")
         page.figure(
             model_plots.draw_class_similarity(model),
-            "The cosine of the covariances of two classes: 1 if their warps vary alike. "
+            "The cosine of the covariances of two classes: 1 if their warps vary alike."
             + _describe_similarity(study),
         )
 
@@ -174,7 +185,8 @@ def _moving(study: Study, code: int) -> tuple[np.ndarray, str]:
         progress=False,
     )  # fmt: skip
     shares = study.model.components(label).share[:n].sum()
-    return frames, f"Class {label}: {shares:.0%} of its variance"
+    components = "first component" if n == 1 else f"first {n} components"
+    return frames, f"Class {label} along its {components}, {shares:.0%} of the variance"
 
 
 def _class_row(study: Study, code: int) -> list[str]:
@@ -206,9 +218,8 @@ def add_alignments(page: Page, study: Study) -> None:
     page.facts(facts)
     page.figure(
         aligned.draw_best(study),
-        "The pair that improved most: source with the cells of the warp, target, velocity, moved "
-        "grid, and warped source.",
-        is_photo=study.subject.is_color,
+        f"The pair that improved most. {_describe_field(study)}",
+        is_photo=study.subject.is_photo,
     )
     if study.alignments.sigma is not None:
         page.figure(
@@ -219,9 +230,9 @@ def add_alignments(page: Page, study: Study) -> None:
         )
     page.figure(
         aligned.draw_gallery(study),
-        "The worst pairs on top, then from typical to good. Before and after: where the source is "
-        "too low (red) and too high (blue).",
-        is_photo=study.subject.is_color,
+        f"The worst pairs on top, then from typical to good. {_describe_difference(study)} Warp "
+        "size: about 1 for random warps of the class.",
+        is_photo=study.subject.is_photo,
     )
 
 
@@ -253,17 +264,25 @@ def add_strength(page: Page, study: Study) -> None:
     page.heading("How strong, and does it help?")
     judgement, model = study.judgement, study.model
     page.text(_sentence(str(judgement.verdict)))
+    how = ""
     if judgement.errors:
-        errors = ", ".join(f"{error:.1%} at {s:g}" for s, error in sorted(judgement.errors.items()))
+        is_chosen = judgement.strength == model.strength
+        how = ", chosen for a nearest neighbour" if is_chosen else ", set after the fit"
+        smoothed = (
+            " Smoothed: a held-out sample counts as part of an error if the nearest samples of its "
+            "own and of another class are almost equally far."
+        )
         page.figure(
             model_plots.draw_strength(judgement, with_verdict=False),
-            "Held-out error of a nearest neighbour, by strength of the warps.",
-            alternative=f"Error by strength: {errors}.",
+            "Error of a nearest neighbour on held-out samples by strength of the warps, with "
+            "standard errors. The verdict's error with warps differs a little, because its "
+            f"strengths are chosen on other samples.{smoothed if judgement.is_smooth else ''}",
+            alternative=f"Error by strength: {judgement.list_errors()}.",
         )
     page.text(
-        f"The strength of the model is {model.strength:g}, chosen for a nearest neighbour. "
-        f"Networks get {model.network_strength:.3g} by default; dreamwarp.torch.choose_strength "
-        "finds the best one for yours."
+        f"The strength of the model is {model.strength:g}{how}. Networks get "
+        f"{model.network_strength:.3g} by default; dreamwarp.torch.choose_strength finds the best "
+        "one for yours."
     )
 
 
@@ -285,9 +304,10 @@ def add_warnings(page: Page, study: Study, found: list[str], outliers: list[Outl
         more = f" The first {N_OUTLIERS} of {len(outliers)}." if len(outliers) > N_OUTLIERS else ""
         page.figure(
             draw_outliers(study, shown),
-            f"Left: the sample. Right: nearest neighbours in its class.{more}",
+            "Left: the sample, with its class and its number, from 0. Right: nearest neighbours "
+            f"in its class.{more}",
             alternative="; ".join(_reason(study, each).replace("\n", ", ") for each in shown),
-            is_photo=study.subject.is_color,
+            is_photo=study.subject.is_photo,
         )
 
 
@@ -301,7 +321,7 @@ def draw_outliers(study: Study, outliers: list[Outlier]) -> Figure:
         rows.append((str(subject.labels[subject.codes[each.sample]]), cells))
         notes.append(_reason(study, each))
     titles = [(0, "sample"), (1, "neighbours")]
-    return draw_table(subject.extent, rows, titles, gaps=(1,), height=0.7, notes=notes)
+    return draw_table(subject.layout, rows, titles, gaps=(1,), height=0.7, notes=notes)
 
 
 def _reason(study: Study, outlier: Outlier) -> str:
@@ -328,17 +348,19 @@ def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
         if fit.n_pairs < FEW_PAIRS and not fit.fell_back
     ]  # fmt: skip
     if few:
+        # Gaussians of empirical Bayes are learned from random pairs.
+        is_of_random = model.kind == "gaussian" and method_of(study) == "eb"
+        more = "" if is_of_random else ", or fit with more --neighbors"
         yield (
             f"{_count(len(few), 'class has', 'classes have')} fewer than {FEW_PAIRS} pairs: "
-            f"{join_labels(few)}. Their warps are mostly learned from the other classes. Add "
-            "samples, or fit with more --neighbors."
+            f"{join_labels(few)}. What is learned from so few is uncertain. Add samples{more}."
         )
     poor = poor_classes(study)
     if poor:
         yield (
             f"In {_count(len(poor), 'class', 'classes')} most pairs keep over {POOR:.0%} of their "
             f"difference: {join_labels(poor)}. Their samples differ by more than smooth warps. "
-            "Fit with finer --cells, such as 6x6, or split the classes."
+            f"Fit with finer --cells, such as {finer_cells(study)}, or split the classes."
         )
     n_open, n = int((~study.alignments.converged).sum()), len(study.edges)
     if n_open > 0.01 * n:
@@ -359,10 +381,21 @@ def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
     others = len(outliers) - len(suspects)
     if others:
         yield f"{_count(others, 'sample is an outlier', 'samples are outliers')}: see below."
-    if study.judgement.errors and not study.judgement.verdict.probably:
+    verdict = study.judgement.verdict
+    if study.judgement.errors and not (verdict.probably or verdict.is_errorless):
         yield "Held-out samples do not show that warps help a nearest neighbour."
     if len(subject.labels) < len(model.classes):
         yield f"The data has {len(subject.labels)} of the model's {len(model.classes)} classes."
+
+
+def finer_cells(study: Study) -> str:
+    """Half as many cells more along each axis, as on the command line."""
+    return "x".join(str(n + max(1, n // 2)) for n in study.model.space.cells)
+
+
+def method_of(study: Study) -> str:
+    """How the warps of the model were learned."""
+    return Settings.of(study.model).method
 
 
 def poor_classes(study: Study) -> list[Label]:
@@ -377,26 +410,32 @@ def poor_classes(study: Study) -> list[Label]:
     ]
 
 
-def add_next_steps(page: Page, study: Study, model: str, data: str) -> None:
-    """Suggest next steps and commands."""
+def add_next_steps(page: Page, study: Study, words: Sequence[str]) -> None:
+    """Suggest next steps and commands; ``words`` name the model and the data in them."""
     page.heading("What to try next")
-    for words in give_advice(study):
-        page.text(words)
-    page.text("Explore components, alignments and landmarks on the interactive page:")
+    for advice in give_advice(study):
+        page.text(advice)
+    page.text("Open the interactive page, write new samples, or draw an animation of a class:")
+    page.code("\n".join(map(shlex.join, list_commands(study, words))))
+
+
+def list_commands(study: Study, words: Sequence[str]) -> Iterator[list[str]]:
+    """Yield commands that use the model, as words."""
+    verdict = study.judgement.verdict
+    n = (verdict.n_enough or verdict.n_copies or N_COPIES) * study.n_all
     # At strength 0, samples would be copies.
-    strength = "" if study.model.strength else " --strength 1"
-    page.code(
-        f"dreamwarp explore {model} {data}\n"
-        f"dreamwarp sample {model} {data} -n 100000{strength} -o more\n"
-        f"dreamwarp figure components {model} {data} --label {study.subject.labels[0]} -o class.gif"
-    )
+    strength = [] if study.model.strength else ["--strength", "1"]
+    yield ["dreamwarp", "explore", *words]
+    yield ["dreamwarp", "sample", *words, "-n", str(n), *strength, "-o", "more"]
+    label = f"--label={study.subject.labels[0]}"  # also if it starts with a dash
+    yield ["dreamwarp", "figure", "components", *words, label, "-o", "class.gif"]
 
 
 def give_advice(study: Study) -> Iterator[str]:
     """Yield suggestions that follow from the judgement; warnings have remedies of their own."""
-    judgement, model = study.judgement, study.model
-    if judgement.verdict.probably:
-        n = judgement.verdict.n_enough
+    judgement, verdict = study.judgement, study.judgement.verdict
+    if verdict.probably and not verdict.is_errorless:
+        n = verdict.n_enough
         yield (
             "Train on old and new samples together"
             + (f"; {n} new ones of each are enough." if n else ": the more new ones, the better.")
@@ -407,15 +446,10 @@ def give_advice(study: Study) -> Iterator[str]:
             "dreamwarp.torch.choose_strength: warps may help them where they don't help a nearest "
             "neighbour."
         )
-    if judgement.errors and judgement.strength >= 1.5 and model.settings.get("method") != "eb":
+    if judgement.strength >= 1.5 and judgement.errors and method_of(study) != "eb":
         yield (
             "Strong warps do best, so the learned ones are too small. Fit with --method eb, which "
             "learns warps of full size."
-        )
-    if model.kind == "gaussian" and len(study.edges) >= 50 * len(study.subject.labels):
-        yield (
-            "With this many pairs, --kind template, which warps each sample toward its own "
-            "neighbours, may do better."
         )
 
 
@@ -434,12 +468,38 @@ def _count(n: int, one: str, many: str) -> str:
     return f"{n:,} {one if n == 1 else many}"
 
 
+def _describe_field(study: Study) -> str:
+    """What the panels of ``aligned.draw_best`` show."""
+    if study.model.space.ndim > 1:
+        return (
+            "Source, with the cells on which velocities are affine; target; velocity of the "
+            "content of the source; a regular grid that moves with it; source, warped."
+        )
+    return (
+        "Source, with the cells on which the velocity is linear; target; velocity at each time; "
+        "where each time goes, later times higher, compared with no warp (faint); source, warped, "
+        "and the target behind it (faint)."
+    )
+
+
+def _describe_difference(study: Study) -> str:
+    """What the differences in ``aligned.draw_gallery`` show."""
+    subject, ndim = study.subject, study.model.space.ndim
+    if ndim == 1:
+        return "Difference: source minus target, up if positive. Behind the warped source: target."
+    if ndim == 2 and subject.n_channels > 1:
+        return "Difference: root mean square over channels."
+    return "Difference: the source is lower than the target (red) or higher (blue)."
+
+
 def _describe_similarity(study: Study) -> str:
     values = model_plots.class_similarities(study.model)
     np.fill_diagonal(values, np.nan)
     classes = study.model.classes
+    if len(classes) == 2:  # the figure has the number
+        return ""
     low, high = (np.unravel_index(f(values), values.shape) for f in (np.nanargmin, np.nanargmax))
     return (
-        f"Highest: {classes[high[0]]} and {classes[high[1]]}, {values[high]:.2f}. "
+        f" Highest: {classes[high[0]]} and {classes[high[1]]}, {values[high]:.2f}. "
         f"Lowest: {classes[low[0]]} and {classes[low[1]]}, {values[low]:.2f}."
     )

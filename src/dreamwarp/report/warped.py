@@ -76,7 +76,7 @@ def draw_samples(
         versions = [subject.sample(index), *subject.warp(theta, index)]
         rows.append((name, [show(subject, values) for values in versions]))
     titles = [(0, "original"), (1, f"random warps, strength {used:g}")]
-    return draw_table(subject.extent, rows, titles, gaps=(1,), height=box_height(subject))
+    return draw_table(subject.layout, rows, titles, gaps=(1,), height=box_height(subject))
 
 
 def draw_components(
@@ -109,7 +109,7 @@ def draw_components(
         rows.append((name, [show(subject, values) for values in moved]))
         notes.append(f"{model.components(subject.labels[code]).share[k]:.0%} of variance")
     titles = list(enumerate(name_deviations(DEVIATIONS)))
-    return draw_table(subject.extent, rows, titles, height=box_height(subject), notes=notes)
+    return draw_table(subject.layout, rows, titles, height=box_height(subject), notes=notes)
 
 
 # -- animations
@@ -139,13 +139,13 @@ def component_frames(
     moving = [warp_along(subject, code, k, deviations) for _, code, k in chosen]
     names = [name for name, _, _ in chosen]
     height = box_height(subject)
-    n_columns = max(1, int(WIDTH / (box_width(subject.extent, height) + 3 * GAP)))
+    n_columns = max(1, int(WIDTH / (box_width(subject.layout, height) + 3 * GAP)))
     frames = []
     with track(len(deviations), "drawing", progress) as advance:
         for samples in zip(*moving, strict=True):
             cells = [show(subject, values) for values in samples]
             panels = dict(zip(names, cells, strict=True))
-            figure = draw_panels(panels, subject.extent, height, min(len(panels), n_columns))
+            figure = draw_panels(panels, subject.layout, height, min(len(panels), n_columns))
             figure.set_dpi(dpi)
             canvas = FigureCanvasAgg(figure)
             canvas.draw()

@@ -370,6 +370,8 @@ function chooseSlice(axis, number) {
 function makeSlices() {
   $("slice-part").hidden = !kind.hasSlices;
   if (!kind.hasSlices) return;
+  $("slice-hint").hidden = !model.is_anatomical;
+  if (model.is_anatomical) ["sagittal", "coronal", "axial"].forEach((name, axis) => { $("axis").options[axis].text = name; });
   const start = (axis) => chooseSlice(axis, Math.floor(model.shape[1 + axis] / 2) + 1);
   start(state.axis);
   $("axis").addEventListener("change", () => { start(Number($("axis").value)); updateSlice(); });

@@ -71,42 +71,45 @@ class Signals extends Arrays {
   decode(text) { return floats(text); }
 
   draw(canvas, sample, behind) {
-    const { low, high } = this.model, [pen, width, height] = this.prepare(canvas);
-    const trace = ({ shape: [channels, length], values }, colors, thickness) => {
-      for (let c = 0; c < channels; c++) {
+    const [pen, width, height] = this.prepare(canvas), lane = height / this.lanes.length;
+    const trace = ({ shape: [, length], values }, color, thickness) => {
+      pen.strokeStyle = color;
+      pen.lineWidth = thickness;
+      this.lanes.forEach(([low, high], c) => {
         pen.beginPath();
         for (let i = 0; i < length; i++) {
           const share = (values[c * length + i] - low) / (high - low);
-          pen.lineTo(width * (i + 0.5) / length, height * (0.93 - 0.86 * share));
+          pen.lineTo(width * (i + 0.5) / length, lane * (c + 0.93 - 0.86 * share));
         }
-        pen.strokeStyle = colors[c % colors.length];
-        pen.lineWidth = thickness;
         pen.stroke();
-      }
+      });
     };
-    if (behind) trace(behind, [style("--line")], 5);
-    trace(sample, [style("--ink"), ...MARKS], 1.5);
+    if (behind) trace(behind, style("--line"), 5);
+    trace(sample, style("--ink"), 1.5);
   }
 
+  // The range of each channel that is shown; they are drawn one below the other.
+  get lanes() { return this.model.lanes.length ? this.model.lanes : [[this.model.low, this.model.high]]; }
+
   prepare(canvas) {
-    canvas.style.aspectRatio = "1.7";
+    canvas.style.aspectRatio = 1.7 / Math.max(1, 0.45 * this.lanes.length);
     return fit(canvas);
   }
 
   drawDifference(canvas, first, second) {
-    const { low, high } = this.model, [pen, width, height] = this.prepare(canvas), [channels, length] = first.shape;
-    for (let c = 0; c < channels; c++) {
+    const [pen, width, height] = this.prepare(canvas), lane = height / this.lanes.length, length = first.shape[1];
+    pen.fillStyle = MARKS[0];
+    pen.globalAlpha = 0.7;
+    this.lanes.forEach(([low, high], c) => {
       pen.beginPath();
-      pen.moveTo(0, height / 2);
+      pen.moveTo(0, lane * (c + 0.5));
       for (let i = 0; i < length; i++) {
         const k = c * length + i, share = (first.values[k] - second.values[k]) / (high - low);
-        pen.lineTo(width * (i + 0.5) / length, height * (0.5 - 0.5 * share));
+        pen.lineTo(width * (i + 0.5) / length, lane * (c + 0.5 - 0.5 * share));
       }
-      pen.lineTo(width, height / 2);
-      pen.fillStyle = MARKS[c % MARKS.length];
-      pen.globalAlpha = 0.7;
+      pen.lineTo(width, lane * (c + 0.5));
       pen.fill();
-    }
+    });
   }
 
   drawField({ below }, answer) {
