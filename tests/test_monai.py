@@ -126,18 +126,14 @@ def test_an_affine_in_lps_coordinates() -> None:
     np.testing.assert_array_equal(*warped)
 
 
-def test_a_model_of_unknown_orientation_refuses_affines() -> None:
+def test_a_model_of_unknown_orientation_takes_axes_as_stored() -> None:
     values, affine = turned(oblong_volume(), "LPS")
     meta = import_or_skip("monai.data").MetaTensor(values, affine=torch.from_numpy(affine))
-    with pytest.raises(ValueError, match=r"'LPS'.*'RAS' if dreamwarp read them.*'stored'"):
-        LearnedWarpd("image", MODEL)({"image": meta})
-    stored = LearnedWarpd("image", MODEL, orientation="stored").set_random_state(0)
-    warp = Warp(
-        SPACE, stored({"image": meta})["image"].applied_operations[0]["extra_info"]["theta"]
-    )
-    np.testing.assert_allclose(
-        stored.set_random_state(0)({"image": meta})["image"], warp.image(values), atol=1e-5
-    )
+    for options in ({}, {"orientation": "stored"}):
+        stored = LearnedWarpd("image", MODEL, **options).set_random_state(0)
+        out = stored({"image": meta})["image"]
+        warp = Warp(SPACE, out.applied_operations[0]["extra_info"]["theta"])
+        np.testing.assert_allclose(out, warp.image(values), atol=1e-5)
     for wrong in ("RAF", "RA", "RLS", "ras", 3):
         with pytest.raises(ValueError, match="`orientation` must be 'auto', 'stored' or 3 letters"):
             LearnedWarpd("image", MODEL, orientation=wrong)

@@ -83,12 +83,10 @@ def test_warps_act_along_the_axes_of_the_model(tmp_path: Path, orientation: str)
     np.testing.assert_array_equal(replayed.image.data, out.image.data)
 
 
-def test_a_model_of_unknown_orientation_refuses_affines() -> None:
+def test_a_model_of_unknown_orientation_takes_axes_as_stored() -> None:
     values, affine = turned(oblong_volume(), "LPS")
     image = torchio.ScalarImage(tensor=values, affine=affine)
-    with pytest.raises(ValueError, match=r"'LPS'.*'RAS' if dreamwarp read them.*'stored'"):
-        adapter.LearnedWarp(MODEL)(torchio.Subject(image=image))
-    out = adapter.LearnedWarp(MODEL, orientation="stored")(torchio.Subject(image=image))
+    out = adapter.LearnedWarp(MODEL)(torchio.Subject(image=image))
     warp = Warp(SPACE, out.history[0].theta)
     np.testing.assert_allclose(out.image.data, warp.image(values), atol=1e-5)
 

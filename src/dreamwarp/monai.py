@@ -58,9 +58,9 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
     orientation : str
         Directions in which the axes of the model's volumes run, such as ``"RAS"``. Items whose
         affine has other directions are turned to these, warped, and turned back. ``"auto"``: those
-        that ``dreamwarp fit`` stored in the model; if it has none, items with an affine other than
-        the identity are refused. ``"stored"``: axes are taken as they are stored. MONAI reads
-        pictures as (column, row): use ``"AR"`` for a model of images (row, column).
+        that ``dreamwarp fit`` stored in the model, if any, else as ``"stored"``: axes are taken as
+        they are stored. MONAI reads pictures as (column, row): use ``"AR"`` for a model of images
+        (row, column).
     allow_missing_keys : bool
 
     Examples

@@ -46,9 +46,9 @@ class LearnedWarp(RandomTransform, SpatialTransform):  # type: ignore[misc]  # T
     orientation : str
         Directions in which the axes of the model's samples run, such as ``"RAS"``. Images whose
         affine has other directions are turned to these, warped, and turned back. ``"auto"``: those
-        that ``dreamwarp fit`` stored in the model; if it has none, images with an affine other than
-        the identity are refused. ``"stored"``: axes are taken as they are stored. For pictures that
-        TorchIO read, use ``"PL"`` if the model's images are (row, column).
+        that ``dreamwarp fit`` stored in the model, if any, else as ``"stored"``: axes are taken as
+        they are stored. For pictures that TorchIO read, use ``"PL"`` if the model's images are
+        (row, column).
     **kwargs
         Options of all TorchIO transforms: ``p``, ``include``, ``exclude``, ...
     """
@@ -97,7 +97,7 @@ class FixedWarp(SpatialTransform):  # type: ignore[misc]
     image_interpolation : {"linear", "nearest", "cubic"}
     orientation : str
         Directions in which the axes of the warp run, such as ``"RAS"``; ``"stored"``: as those of
-        each image; ``"auto"``: likewise, but images must have the identity as their affine.
+        each image.
     **kwargs
         Options of all TorchIO transforms.
     """

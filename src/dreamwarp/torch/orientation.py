@@ -24,19 +24,19 @@ AUTO, STORED = "auto", "stored"
 
 
 def model_orientation(model: WarpModel, orientation: Any) -> str:
-    """The orientation of a model's axes: as given or, with "auto", as the model has it, if it does.
+    """The orientation of a model's axes: as given or, with "auto", as the model has it.
 
-    ``dreamwarp fit`` stores it for volumes with affines.
+    ``dreamwarp fit`` stores it for volumes with affines. Without it, axes are taken as stored.
     """
     if orientation == AUTO:
-        orientation = model.settings.get("orientation", AUTO)
+        orientation = model.settings.get("orientation", STORED)
     return check_orientation(model.space, orientation)
 
 
 def check_orientation(space: WarpSpace, orientation: Any) -> str:
-    """Return an orientation with the space's number of axes, "auto" or "stored"; else raise."""
+    """Return "stored" or an orientation with the space's number of axes; else raise."""
     word = str(orientation)
-    if word in (AUTO, STORED):
+    if word == STORED:
         return word
     pairs = {_pair(letter) for letter in word}
     if not len(word) == len(pairs) == space.ndim or "" in pairs:
@@ -59,21 +59,13 @@ def warp_oriented(
     """Pull back a sample (channels, *spatial) along axes of an orientation; see ``warp_item``.
 
     The affine maps voxel indices to coordinates to the right, front and top. The identity, which
-    samples without an affine have, is the only one that "auto", an unknown orientation, allows.
+    samples without an affine have, means the axes of NIfTI.
     """
+    if orientation == STORED:
+        return warp_item(space, theta, values, **options)
     full = np.asarray(affine, np.float64)
     is_identity = np.array_equal(full, np.eye(len(full)))
-    if orientation == STORED or (orientation == AUTO and is_identity):
-        return warp_item(space, theta, values, **options)
-    own = ORIENTATION if is_identity else _name_axes(full)
-    own = own[: space.ndim]
-    if orientation == AUTO:
-        raise ValueError(
-            "the model must know the orientation of the samples it was learned from to warp one "
-            f"with an affine, here of orientation {own!r}. Give it as `orientation`: "
-            f"{ORIENTATION[: space.ndim]!r} if dreamwarp read them from NIfTI files, 'stored' to "
-            "take axes as they are."
-        )
+    own = (ORIENTATION if is_identity else _name_axes(full))[: space.ndim]
     axes, reversed_axes = _turn(own, orientation)
     turned = values.permute(0, *axes).flip(reversed_axes)
     moved = warp_item(space, theta, turned, **options)
