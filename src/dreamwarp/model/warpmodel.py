@@ -417,4 +417,4 @@ def _check_share(name: str, value: Any, formulas: tuple[str, ...] = ()) -> Any:
 def _check_positive(name: str, value: Any) -> float | None:
     """Return a positive number, or None for "auto"; raise if it is neither."""
     is_auto = isinstance(value, str) and value == "auto"
-    return None if is_auto else check_positive(name, value, or_else=' or "auto"')
+    return None if is_auto else check_positive(name, value, or_else=', or "auto"')
