@@ -121,9 +121,14 @@ def arrays_of(model: WarpModel) -> dict[str, NDArray[Any]]:
 
 
 def _by_prefix(parts: Iterable[Part], fell_back: Iterable[bool], pool: Part) -> dict[str, Part]:
-    """Distributions by the prefix of their arrays: the number of the class, or "pool"."""
-    numbered = zip(parts, fell_back, strict=True)
-    return {str(k): part for k, (part, fell) in enumerate(numbered) if not fell} | {"pool": pool}
+    """Distributions by the prefix of their arrays."""
+    numbered = enumerate(zip(parts, fell_back, strict=True))
+    return {_prefix(k, fell): part for k, (part, fell) in numbered} | {"pool": pool}
+
+
+def _prefix(number: int, fell_back: bool) -> str:
+    """Prefix of the arrays of a class: its number, or that of the pool if it fell back to it."""
+    return "pool" if fell_back else str(number)
 
 
 def hash_contents(description: Record, arrays: Mapping[str, NDArray[Any]]) -> str:
@@ -180,8 +185,7 @@ def _read(file: Path) -> WarpModel:
         raise _Damage("its contents do not match its fingerprint, so it was damaged")
     distributions, fits = {}, {}
     for number, record in enumerate(description["classes"]):
-        prefix = "pool" if record["fell_back"] else str(number)
-        distributions[record["label"]] = parts[prefix]
+        distributions[record["label"]] = parts[_prefix(number, record["fell_back"])]
         fits[record["label"]] = ClassFit(**{name: record[name] for name in FIT_FIELDS})
     found = WarpModel(
         make_space(description["space"], dim), distributions, parts["pool"], fits,
