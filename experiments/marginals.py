@@ -118,7 +118,7 @@ class Study:
 
     def learn_classes(self, evidence: Evidence, edges: Array) -> tuple[Array, dict[int, Array]]:
         """Covariances of u by empirical Bayes from these pairs: of the pool, and by class."""
-        smooth, frame = self.pool.finder.smooth_prior, self.pool.finder.frame
+        smooth, frame = self.pool.finder.frame.prior, self.pool.finder.frame
         codes = self.codes[edges[:, 0]]
         best = eb.choose_displacement(evidence, edges, smooth, eb.DISPLACEMENTS)
         target = (best / smooth.displacement) ** 2 * np.eye(frame.rank)

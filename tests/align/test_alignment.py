@@ -24,7 +24,8 @@ over_methods = pytest.mark.parametrize("method", METHODS)
 
 
 def align(sources, targets, *, cells=(2, 2), boundary="zero", **options):
-    options = {"sigma": 0.2, "progress": False, **options}
+    noise = "auto" if "similarity" in options else 0.2
+    options = {"sigma": noise, "progress": False, **options}
     return align_pairs(make_space(cells, boundary), sources, targets, **options)
 
 
@@ -59,8 +60,7 @@ def test_losses_are_sums_of_squared_differences():
     assert found.chains == []
 
 
-@pytest.mark.parametrize("similarity", ["ssd", "ncc"])
-@pytest.mark.parametrize("sigma", [0.1, "auto"])
+@pytest.mark.parametrize(("similarity", "sigma"), [("ssd", 0.1), ("ssd", "auto"), ("ncc", "auto")])
 def test_identical_images_are_left_alone_at_once(similarity, sigma):
     images = some_digits(6)[0]
     found = align(images, images, sigma=sigma, similarity=similarity)
@@ -344,12 +344,20 @@ def test_sigma_must_be_positive(sigma):
         ({"max_steps": 0}, ValueError, "`max_steps` must be an integer of at least 1, got 0"),
         ({"n_chains": 0}, ValueError, "`n_chains` must be an integer of at least 1, got 0"),
         ({"n_chains": 5000}, ValueError, "`n_chains` must be at most 1024, got 5000"),
+        ({"max_draws": 2**24}, ValueError, "`max_draws` must be at most 8388608, got 200 plus 167"),
+        ({"n_burn_in": 2**24}, ValueError, "must be at most 8388608, got 16777216 plus"),
         ({"n_draws": 3}, ValueError, "`n_draws` must be an integer of at least 4, got 3"),
         ({"n_burn_in": -1}, ValueError, "`n_burn_in` must be an integer of at least 0"),
         ({"max_draws": 1.5}, ValueError, "`max_draws` must be an integer of at least 1"),
         ({"r_hat": 1.0}, ValueError, "`r_hat` must be a number above 1, such as 1.05, got 1.0"),
         ({"n_threads": 0}, ValueError, "`n_threads` must be a positive integer, got 0"),
         ({"similarity": "mi", "sigma": -1.0}, ValueError, "`sigma` must be a positive number"),
+        ({"similarity": "mi", "sigma": 0.2}, ValueError, "0.2 with similarity='mi'. Leave out"),
+        (
+            {"similarity": SquaredError(0.1), "sigma": 0.2},
+            ValueError,
+            r"noise of similarity='ssd' alone, got 0.2 with similarity=SquaredError\(sigma=0.1\)",
+        ),
     ],
 )
 def test_bad_options_are_refused(options, error, message):

@@ -19,7 +19,7 @@ from sklearn.utils.estimator_checks import check_estimator
 import dreamwarp as dw
 from dreamwarp.augment import Resampler, augmenter, judge_nearest, learning
 from dreamwarp.augment.race import STRENGTHS
-from dreamwarp.augment.source import SampleSource
+from dreamwarp.augment.source import SampleSource, fingerprint_samples
 from dreamwarp.augment.verdict import NOTHING_HELD_OUT, Judgement, network_strength
 from tests.augment.cases import QUICK, SIZE, warped_shapes
 
@@ -61,6 +61,26 @@ def test_fitting_leaves_what_it_learned(fitted: dw.Augmenter) -> None:
     assert fitted.model_.strength == fitted.strength_ == 1.0
     assert fitted.strength_errors_ == {} and fitted.verdict_.n_held_out == 0
     assert fitted.n_features_in_ == SIZE**2
+
+
+@pytest.mark.parametrize("options", [{}, {"model": "gaussian"}, {"method": "map"}])
+def test_constant_samples_are_refused_in_one_line(options: Any) -> None:
+    X, y = warped_shapes()
+    with pytest.raises(ValueError, match=r"at least 5 .*, got 0.* Constant samples do not count"):
+        quick(**options).fit(np.zeros_like(X), y)  # without warnings, which are errors here
+
+
+def test_samples_are_hashed_once(monkeypatch: Any) -> None:
+    hashed: list[str] = []
+
+    def fingerprint(X: Any) -> str:
+        hashed.append(fingerprint_samples(X))
+        return hashed[-1]
+
+    monkeypatch.setattr("dreamwarp.augment.source.fingerprint_samples", fingerprint)
+    fitted = quick(model="template", max_pairs=20).fit(*warped_shapes())
+    assert fitted.model_.settings["samples"] == hashed[0] and len(hashed) == 1
+    assert fitted.source_.knows_templates
 
 
 def test_the_model_is_that_of_the_stages() -> None:
@@ -106,7 +126,7 @@ def test_a_given_strength_is_not_judged_until_asked(fitted: dw.Augmenter, monkey
     def fail(*arguments: Any, **options: Any) -> None:
         raise AssertionError("judged")
 
-    monkeypatch.setattr(augmenter, "judge_strengths", fail)
+    monkeypatch.setattr(augmenter, "judge_nearest", fail)
     for some in (quick().fit(X, y), chosen.with_strength(0.5)):
         assert some.strength_errors_ == {} and np.isnan(some.verdict_.improvement)
         assert "not judged" in str(some.verdict_) and 'strength="auto"' in str(some.verdict_)
@@ -121,7 +141,7 @@ def test_networks_have_a_strength_of_their_own(
     sizes = len(warped_shapes()[0]), len(fitted.classes_)
     assert fitted.model_.network_strength == network_strength((1.0, math.inf), *sizes)
     found = Judgement(0.0, {0.0: 0.3, 1.0: 0.4}, NOTHING_HELD_OUT, lowest=(0.8, 0.1))
-    monkeypatch.setattr(augmenter, "judge_strengths", lambda *_, **__: found)
+    monkeypatch.setattr(augmenter, "judge_nearest", lambda *_, **__: found)
     judged = fitted.with_strength("auto")
     judged.with_strength(3.0).model_.save(tmp_path / "model.dwm")
     model = dw.WarpModel.load(tmp_path / "model.dwm")
@@ -440,7 +460,7 @@ def test_a_class_of_one_sample_gets_the_warps_of_all() -> None:
     X, y = warped_shapes()
     lonely = np.append(y[:-1], "lonely")
     with (
-        pytest.warns(UserWarning, match=r"a single sample, which makes no pair: lonely"),
+        pytest.warns(UserWarning, match=r"a single sample, which makes no pair: 'lonely'"),
         pytest.warns(RuntimeWarning, match=r"get the warps of all classes: 'lonely' \(0\)"),
     ):
         made = quick().fit(X, lonely)
@@ -573,7 +593,7 @@ def test_what_can_t_be_fitted_leaves_an_augmenter_as_it_was(monkeypatch: Any) ->
     def fail(*arguments: Any, **options: Any) -> None:
         raise RuntimeError("no more")
 
-    monkeypatch.setattr(augmenter, "judge_strengths", fail)
+    monkeypatch.setattr(augmenter, "judge_nearest", fail)
     for some in (fresh, made):
         with pytest.raises(RuntimeError, match="no more"):
             some.fit(X[:, ::-1, :-1], y)
@@ -620,7 +640,7 @@ def test_a_model_file_says_how_it_was_learned(fitted: dw.Augmenter, tmp_path: Pa
 
 def test_too_few_pairs_are_refused() -> None:
     X, y = warped_shapes()
-    with pytest.raises(ValueError, match=r"at least 5 pairs .* of 3, within classes, got 3"):
+    with pytest.raises(ValueError, match=r"at least 5 pairs of neighbours within classes, got 3"):
         quick().fit(X[:6], y[:6])
 
 

@@ -11,6 +11,7 @@ import dreamwarp as dw
 from dreamwarp.align import evidence
 from dreamwarp.align.images import equalize, simplify
 from dreamwarp.align.prior import mass_matrix
+from dreamwarp.align.similarity import SquaredError
 from dreamwarp.augment.learning import Settings
 from dreamwarp.model import kinds
 from tests.augment.cases import warped_shapes
@@ -173,7 +174,7 @@ def test_samples_are_aligned_at_the_resolution_of_the_cells() -> None:
     np.testing.assert_array_equal(simplify(space, images, None)[:, 0], images)
     shared = {
         "n_neighbors": 5, "similarity": "ssd", "sigma": "auto", "displacement": "auto",
-        "length": 0.25, "model": "gaussian",
+        "length": 0.25, "kind": "gaussian",
     }  # fmt: skip
     assert Settings(method="eb", pixels_per_cell="auto", **shared).resolution == 4
     assert Settings(method="map", pixels_per_cell="auto", **shared).resolution is None
@@ -204,7 +205,7 @@ def test_the_kind_of_higher_held_out_likelihood_is_learned(
 def test_settings_are_of_types_that_a_file_holds() -> None:
     settings: Any = {
         "n_neighbors": 5, "method": "eb", "similarity": "ssd", "sigma": "auto",
-        "displacement": "auto", "length": 0.25, "model": "gaussian",
+        "displacement": "auto", "length": 0.25, "kind": "gaussian",
     }  # fmt: skip
     assert Settings(**settings).describe()["max_pairs"] == "auto"
     given = Settings(**settings, max_pairs=np.int64(50))  # type: ignore[arg-type]
@@ -217,8 +218,25 @@ def test_settings_are_read_back_from_a_model() -> None:
     assert Settings.of(bare) == Settings(method="map", displacement=0.08)
     for given in (
         Settings(method="eb", displacement="auto", pixels_per_cell="auto"),
-        Settings(9, "metropolis", "mi", 0.2, 0.1, 0.4, "gaussian", 7, 80, 50, 3),
+        Settings(9, "metropolis", "mi", "auto", 0.1, 0.4, "gaussian", 7, 80, 50, 3),
+        Settings(similarity=SquaredError(0.2)),
     ):
         assert Settings.of(bare.with_settings(**given.describe())) == given
     custom = bare.with_settings(similarity="my_function", sigma="auto", learned_sigma=0.3)
     assert Settings.of(custom) == Settings(similarity="ssd", sigma=0.3)
+    ignored = bare.with_settings(similarity="mi", sigma=0.3)  # files of earlier versions
+    assert Settings.of(ignored) == Settings(similarity="mi")
+
+
+def test_the_noise_of_a_similarity_is_kept() -> None:
+    assert Settings(similarity=SquaredError(0.2)) == Settings(sigma=0.2)
+    with pytest.raises(ValueError, match=r"got 0.1 with similarity=SquaredError.*Leave out"):
+        Settings(similarity=SquaredError(0.2), sigma=0.1)
+    X, y = warped_shapes()
+    for model in ("template", "gaussian"):
+        fitted = dw.Augmenter(
+            cells=(2, 2), similarity=SquaredError(0.2), model=model, strength=1.0, max_pairs=20,
+            progress=False,
+        ).fit(X, y)  # fmt: skip
+        assert fitted.alignments_.sigma == 0.2
+        assert fitted.model_.settings["sigma"] == 0.2

@@ -101,12 +101,12 @@ def test_the_prior_is_chosen_by_held_out_pairs() -> None:
     pair_codes = np.zeros(len(edges), np.int64)
     pool = eb.find_pool(finder, edges, pair_codes, displacements=eb.DISPLACEMENTS)
     # With so many pairs for 18 parameters, the next larger one does as well.
-    assert pool.finder.smooth_prior.displacement in (0.04, 0.08)
-    assert pool.finder.smooth_prior.length == prior.length
+    assert pool.finder.frame.prior.displacement in (0.04, 0.08)
+    assert pool.finder.frame.prior.length == prior.length
     assert displacement_of(pool) == pytest.approx(0.04, rel=0.15)
     # One pair that no sample can be held out of: the prior stays.
     few = eb.find_pool(finder, edges[:1], pair_codes[:1], displacements=eb.DISPLACEMENTS)
-    assert few.finder.smooth_prior.displacement == 0.16
+    assert few.finder.frame.prior.displacement == 0.16
 
 
 def test_pairs_to_begin_with_lie_within_halves_of_the_samples() -> None:

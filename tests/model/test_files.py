@@ -130,6 +130,14 @@ def test_classes_that_fell_back_are_kept_so(tmp_path):
     assert same(draws_of(loaded), draws_of(model))
 
 
+def test_writing_looks_no_labels_up(tmp_path, monkeypatch):
+    """Distributions are found by index: to look all labels up would take quadratic time."""
+    model = make_model("template")
+    monkeypatch.setattr("dreamwarp.model.warpmodel.encode", None)
+    model.save(tmp_path / "model.dwm")
+    assert model.fingerprint == WarpModel.load(tmp_path / "model.dwm").fingerprint
+
+
 def test_fingerprints_tell_models_apart(tmp_path):
     models = [make_model(kind) for kind in KINDS]
     models += [make_model("gaussian", labels=("0", "1")), models[0].with_strength(0.5)]
@@ -449,10 +457,28 @@ def test_brackets_within_brackets(stored):
         ({"settings": {}}, "its kind None is unknown"),
         ({"settings": {"kind": "odd"}}, "its kind 'odd' is unknown"),
         ({"settings": {"kind": "template"}}, "is of kind 'gaussian' instead of 'template'"),
-        ({"settings": {"kind": "gaussian", "x": []}}, "setting 'x' is neither a word nor a number"),
-        ({"settings": {"kind": "gaussian", "x": float("nan")}}, "setting 'x' is neither a word"),
-        ({"settings": {"kind": "gaussian", "network_strength": -1.0}}, "for networks is -1.0"),
-        ({"settings": {"kind": "gaussian", "network_strength": "1"}}, "for networks is '1'"),
+        ({"settings": {"kind": "gaussian", "x": []}}, "setting `x` of a model must be a word or a"),
+        (
+            {"settings": {"kind": "gaussian", "x": float("nan")}},
+            "setting `x` .* must be a word or a number, got nan",
+        ),
+        ({"settings": {"kind": "gaussian", "x": True}}, "must be a word or a number, got True"),
+        (
+            {"settings": {"kind": "gaussian", "network_strength": -1.0}},
+            r"a number from 0 to 1e\+100, got -1.0",
+        ),
+        ({"settings": {"kind": "gaussian", "network_strength": "1"}}, "a number .*, got '1'"),
+        (
+            {"settings": {"kind": "gaussian", "power": 2.0}},
+            "`power` .* a number from 0 to 1, got 2.0",
+        ),
+        ({"settings": {"kind": "gaussian", "power": "x"}}, "setting `power` .* got 'x'"),
+        ({"settings": {"kind": "gaussian", "method": "x"}}, "`method` .* or 'map' or .* got 'x'"),
+        (
+            {"settings": {"kind": "gaussian", "sigma": 0.0}},
+            "'auto' or a number from 1e-100 to .* got 0.0",
+        ),
+        ({"settings": {"kind": "gaussian", "n_neighbors": 2.5}}, "an integer from 1 to .* got 2.5"),
         ({"pool": {"kind": "template", "parameters": {}}}, "the pool is of kind 'template' inst"),
         ({"pool": {"kind": "gaussian"}}, "the pool lacks a 'parameters'"),
         ({"classes": []}, "there must be at least one class, got none"),
@@ -477,6 +503,8 @@ def test_lies_about_the_model(changed, message, stored):
         ({"label": [1]}, "labels must be strings"),
         ({"label": 2**70}, "integer labels must be below"),
         ({"n_pairs": 2.5}, "'n_pairs' of class number 0 is 2.5"),
+        ({"n_pairs": -1}, "'n_pairs' of class number 0 is -1"),
+        ({"shrinkage": 1.5}, "'shrinkage' of class number 0 is 1.5"),
         ({"pooling": None}, "'pooling' of class number 0 is None"),
         ({"fell_back": 0}, "'fell_back' of class number 0 is 0"),
         ({"fell_back": True}, "it must not have an array '0.factor'"),

@@ -238,6 +238,28 @@ def test_components_are_principal_directions(kind):
     np.testing.assert_allclose(parts.share, variances / variances.sum(), atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"x": True}, "`x` of a model must be a word or a number, got True"),
+        ({"x": np.inf}, "`x` of a model must be a word or a number, got inf"),
+        ({"x": [1]}, "`x` of a model must be a word or a number"),
+        ({"power": 2}, "`power` of a model must be a number from 0 to 1, got 2"),
+        ({"kind": "odd"}, "`kind` of a model must be 'gaussian' or 'template', got 'odd'"),
+    ],
+)
+def test_settings_that_no_file_holds_are_refused(more, message):
+    with pytest.raises(ValueError, match=message):
+        fit("gaussian").with_settings(**more)
+
+
+def test_settings_are_stored_as_plain_words_and_numbers(tmp_path):
+    model = fit("gaussian").with_settings(x=np.float64(0.5), y=np.int64(3), z=np.str_("a"))
+    model.save(tmp_path / "model.dwm")
+    assert WarpModel.load(tmp_path / "model.dwm").settings == model.settings
+    assert [type(model.settings[name]) for name in "xyz"] == [float, int, str]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_recommended_strength_leaves_what_was_learned(kind):
     model = fit(kind)
@@ -476,8 +498,8 @@ def test_bad_weights_and_edges_are_refused():
         ({"pooling": -0.1}, '`pooling` must be a number from 0 to 1, or "auto", got -0.1'),
         ({"pooling": True}, "`pooling` must be a number from 0 to 1"),
         ({"min_pairs": 0}, "`min_pairs` must be an integer of at least 1, got 0"),
-        ({"kind": "template", "class_pairs": 0.0}, '`class_pairs` must be .*above 0, or "auto"'),
-        ({"kind": "template", "class_pairs": np.inf}, '`class_pairs` must be .*above 0, or "auto"'),
+        ({"kind": "template", "class_pairs": 0.0}, '`class_pairs` .* positive .*, or "auto"'),
+        ({"kind": "template", "class_pairs": np.inf}, '`class_pairs` .*, or "auto", got inf'),
         ({"kind": "template", "drift": 2.0}, '`drift` must be a number from 0 to 1, or "auto"'),
     ],
 )  # fmt: skip

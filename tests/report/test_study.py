@@ -67,7 +67,7 @@ def test_of_volumes_few_pairs_are_aligned(monkeypatch: pytest.MonkeyPatch, kind:
     volumes = data.DataSet("x", *cases.data(3), affine=np.diag([2.0, 1.0, 3.0, 1.0]))
     study = make_study(model, volumes, progress=False)
     assert len(study.edges) == len(study.alignments) == 6
-    assert study.learner.settings.model == kind
+    assert study.learner.settings.kind == kind
     assert study.subject.X.shape == cases.data(3)[0].shape
     assert study.learner.images.shape == (16, 5, 5, 5)
     assert study.subject.look.spacing == (2.0, 1.0, 3.0)

@@ -25,7 +25,7 @@ from dreamwarp.align.block import (
     pyramid,
     split_pairs,
 )
-from dreamwarp.align.chains import MAX_CHAINS, ChainOptions
+from dreamwarp.align.chains import MAX_CHAINS, MOST_SWEEPS, ChainOptions
 from dreamwarp.align.images import is_flat, scale_images
 from dreamwarp.align.posterior import VertexCoordinates
 from dreamwarp.align.prior import Prior, check_prior
@@ -156,7 +156,9 @@ def align_pairs(
     )  # fmt: skip
     if method == "map":  # draws need the likelihood of all pixels
         problem = replace(problem, grids=coarse_enough(problem.grids, space.cells))
-    flat = is_flat(pairs.sources)[pairs.edges[:, 0]] | is_flat(pairs.targets)[pairs.edges[:, 1]]
+    flat = is_flat(pairs.sources)
+    flat_targets = flat if pairs.targets is pairs.sources else is_flat(pairs.targets)
+    flat = flat[pairs.edges[:, 0]] | flat_targets[pairs.edges[:, 1]]
     with silenced(progress):
         if not calibrated:
             problem = calibrate_problem(problem, pairs, np.flatnonzero(~flat), progress, n_threads)
@@ -322,6 +324,11 @@ def _check_chains(
     max_draws = max(check_integer("max_draws", max_draws, 1), n_draws)
     if n_chains > MAX_CHAINS:
         raise ValueError(f"`n_chains` must be at most {MAX_CHAINS}, got {n_chains}.")
+    if n_burn_in + max_draws > MOST_SWEEPS:
+        raise ValueError(
+            f"`n_burn_in` plus `max_draws` must be at most {MOST_SWEEPS}, got {n_burn_in} plus "
+            f"{max_draws}. Use more chains, or fewer draws."
+        )
     if not isinstance(r_hat, Real) or not float(r_hat) > 1:
         raise ValueError(f"`r_hat` must be a number above 1, such as 1.05, got {r_hat!r}.")
     return ChainOptions(n_chains, n_burn_in, n_draws, max_draws, float(r_hat))
@@ -331,7 +338,7 @@ def _choose_similarity(
     similarity: Any, sigma: Any, shape: tuple[int, ...]
 ) -> tuple[Similarity, bool]:
     """The similarity, and whether it is calibrated already."""
-    noise_level = noise.check_sigma(sigma)
+    noise_level = noise.check_sigma(sigma, similarity)
     if isinstance(similarity, str):
         check_choice("similarity", similarity, SIMILARITIES)
         if similarity == "ssd":

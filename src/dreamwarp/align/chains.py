@@ -30,19 +30,22 @@ DECAY = 0.6
 N_STAGES, HESSIAN_EVERY = 4, 4
 # The last 1 / FINAL_SHARE of burn-in adapts step sizes only.
 FINAL_SHARE = 5
-# Chains that have not converged after PATIENCE times the draws of the first test restart with a
-# surrogate fitted to those draws, and the patience is doubled. N_READAPT sweeps then adapt step
-# sizes, and the first test is after 1 / FIRST_TEST of the patience: slow chains need more draws.
+# If chains have not converged after PATIENCE times the draws of the first test, a surrogate is
+# fitted to these draws, N_READAPT sweeps adapt the step sizes, and the draws are dropped. Then the
+# patience is doubled, and the next test is after 1 / FIRST_TEST of it: slow chains need more draws.
 PATIENCE, N_READAPT, FIRST_TEST = 7, 20, 4
 # Sweep s of chain c of pair k uses the random numbers of sample (k 2^10 + c) 2^24 + s.
 MAX_CHAINS, MAX_SWEEPS = 2**10, 2**24
+# Largest number of sweeps to ask for. The rest are for adapting again: at most N_READAPT sweeps
+# every time that the patience is doubled.
+MOST_SWEEPS = MAX_SWEEPS // 2
 
 
 @dataclass(frozen=True)
 class ChainOptions:
     """Number and length of chains.
 
-    In the sweeps of burn-in proposals are adapted. Most of them use Hamiltonian proposals, also for
+    Proposals are adapted during burn-in. Most sweeps of burn-in are Hamiltonian, also for
     Metropolis: these reach the bulk of the posterior fastest. A pair that has not converged after
     ``max_draws`` is reported.
     """

@@ -24,7 +24,7 @@ from dreamwarp.align import algebra, noise
 from dreamwarp.align.alignment import calibrate_problem, set_up
 from dreamwarp.align.block import PairedImages, Problem, map_blocks, search_block, split_pairs
 from dreamwarp.align.images import scale_images
-from dreamwarp.align.prior import Prior, SmoothPrior, mass_matrix
+from dreamwarp.align.prior import Prior, mass_matrix
 from dreamwarp.align.similarity import SquaredError
 from dreamwarp.core.compiled import count_chunks, limit_algebra, map_on_threads, thread_count
 from dreamwarp.core.defaults import LEARNING_TOLERANCE
@@ -57,7 +57,7 @@ class Frame:
     The other components keep the prior's distribution.
     """
 
-    space: WarpSpace
+    prior: Prior
     matrix: Array  # (d, r), F, ordered by decreasing mean square displacement
     inverse: Array  # (r, d): u = inverse θ
     rest_matrix: Array  # (d, d - r), F of the other components
@@ -78,16 +78,26 @@ class Frame:
         turn = turn[:, ::-1]
         lead, others = turn[:, :n_lead], turn[:, n_lead:]
         return cls(
-            prior.space, root @ lead, lead.T @ whitener, root @ others, others.T @ whitener,
+            prior, root @ lead, lead.T @ whitener, root @ others, others.T @ whitener,
             squares[::-1][:n_lead].copy(),
         )  # fmt: skip
 
-    def scaled(self, factor: float) -> Frame:
-        """The frame of the prior with ``factor`` times the displacement."""
+    def scaled(self, factor: float, prior: Prior) -> Frame:
+        """The frame of ``prior``, which has ``factor`` times the displacement of this one's."""
         return Frame(
-            self.space, factor * self.matrix, self.inverse / factor, factor * self.rest_matrix,
+            prior, factor * self.matrix, self.inverse / factor, factor * self.rest_matrix,
             self.rest_inverse / factor, factor**2 * self.squares,
         )  # fmt: skip
+
+    @property
+    def space(self) -> WarpSpace:
+        """The space of θ."""
+        return self.prior.space
+
+    @property
+    def covariance(self) -> Array:
+        """Covariance (d, d) of θ under the prior."""
+        return self.prior.covariance
 
     @property
     def rank(self) -> int:
@@ -209,14 +219,14 @@ class EvidenceFinder:
     The similarity of ``problem`` is calibrated. Its precision is replaced in every :meth:`find`.
     """
 
-    def __init__(self, problem: Problem, prior: SmoothPrior, images: Images) -> None:
-        self.problem, self.smooth_prior, self.images = problem, prior, images
+    def __init__(self, problem: Problem, prior: Prior, images: Images) -> None:
+        self.problem, self.images = problem, images
         self.frame = Frame.of(prior, NEGLIGIBLE, MIN_COMPONENTS)
 
     @classmethod
     def for_images(
         cls,
-        prior: SmoothPrior,
+        prior: Prior,
         images: NDArray[Any],
         edges: Integers,
         *,
@@ -232,8 +242,8 @@ class EvidenceFinder:
         first guess is enough, because empirical Bayes estimates their noise.
         """
         values = scale_images(prior.space, "images", images)
-        # At all resolutions up to that of the images, unlike modes alone: noise and curvatures are
-        # those of all pixels.
+        # At all resolutions, unlike a search for modes alone: noise and curvatures must be those of
+        # all pixels.
         problem, calibrated = set_up(
             prior, values.shape, similarity, sigma, max_steps, tolerance=LEARNING_TOLERANCE
         )

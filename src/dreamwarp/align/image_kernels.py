@@ -79,7 +79,7 @@ def trace(first, last, mesh, grid, velocities, lengths, ease, chosen, sources, s
 
 
 class Rows(NamedTuple):
-    """Rows of the Jacobian, each still a cotangent at a pixel, and their weights in derivatives."""
+    """Rows of the Jacobian, each given as a cotangent at a pixel, and their weights."""
 
     regions: NDArray[np.uint32]  # (capacity,)
     weights: NDArray[np.float32]  # (capacity, ndim)
@@ -205,8 +205,8 @@ def collect_row(mesh, unknown, path, log, row, owners, touched):
 def add_square(row, touched, n_touched, slope, curvature, values, gradient, hessian):
     """Add slope times a row to the gradient, and curvature times its square to the Hessian.
 
-    Of every two symmetric entries of the Hessian only one is added to: see ``fold``. ``values`` is
-    scratch for the entries of the row.
+    A product is added to only one of two symmetric entries of the Hessian: see ``fold``. ``values``
+    is scratch for the entries of the row.
     """
     d = len(row)
     for i in range(n_touched):

@@ -16,8 +16,8 @@ Images = NDArray[np.float32]
 FLAT = 1e-6
 # Empirical Bayes aligns images reduced to this many pixels per cell and axis. Members of a class
 # also differ in details that no warp of these cells explains, such as the thickness of strokes. At
-# full resolution, warps that compress or stretch the image stand in for them; see
-# ``experiments.resolution``. Warps stand in for brightness too; see ``equalize``.
+# full resolution, warps that compress or stretch the image imitate such details; see
+# ``experiments.resolution``. They imitate differences of brightness too; see ``equalize``.
 PIXELS_PER_CELL = 4
 # Brightness is equalized if that reduces the mean square difference of pairs by at least this
 # fraction. The reduction is 10 % on Fashion-MNIST, and 0 to 1 % on MNIST.

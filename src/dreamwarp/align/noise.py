@@ -20,7 +20,6 @@ few times.
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +31,7 @@ from dreamwarp.align.similarity import (
     Similarity,
     SquaredError,
 )
+from dreamwarp.core.validation import check_positive
 
 Images = NDArray[np.float32]
 
@@ -50,16 +50,17 @@ def count_pairs(n_values: int) -> int:
     return min(max(N_VALUES // n_values, MIN_CALIBRATION_PAIRS), N_PAIRS)
 
 
-def check_sigma(sigma: Any) -> float | Literal["auto"]:
-    """Return ``sigma`` as float, or ``"auto"``; raise if it is neither."""
+def check_sigma(sigma: Any, similarity: Any = "ssd") -> float | Literal["auto"]:
+    """Return ``sigma`` as float, or ``"auto"``; raise if it is neither, or would be ignored."""
     if isinstance(sigma, str) and sigma == "auto":
         return "auto"
-    if not isinstance(sigma, Real) or isinstance(sigma, bool) or not 0 < float(sigma) < np.inf:
+    number = check_positive("sigma", sigma, or_else=" or 'auto'")
+    if not isinstance(similarity, str) or similarity != "ssd":
         raise ValueError(
-            f"`sigma` must be a positive number or 'auto', got {sigma!r}. It is the standard "
-            "deviation of the noise."
+            f"`sigma` is the noise of similarity='ssd' alone, got {sigma!r} with similarity="
+            f"{similarity!r}. Leave out `sigma`."
         )
-    return float(sigma)
+    return number
 
 
 def first_guess(similarity: Similarity, sources: Images, targets: Images) -> Similarity:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from dreamwarp.align.nearest import find_nearest
 from dreamwarp.core.compiled import thread_count
 from dreamwarp.core.defaults import N_NEIGHBORS
-from dreamwarp.core.labels import as_labels
+from dreamwarp.core.labels import as_labels, list_labels
 from dreamwarp.core.samples import as_array, check_finite
 from dreamwarp.core.validation import check_integer, warn_user
 
@@ -19,8 +18,6 @@ from dreamwarp.core.validation import check_integer, warn_user
 SMALL_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16", "float32")
 # Beyond this, squares of differences overflow float64.
 MAX_VALUE = 1e100
-# Largest number of classes that a warning names.
-MOST_NAMED = 10
 
 
 def neighbor_pairs(
@@ -70,7 +67,13 @@ def neighbor_pairs(
     thread_count(n_threads)
     labels = np.zeros(len(samples), int) if y is None else as_labels(y, len(samples))
     names, members = _split_classes(labels)
-    _report_lone_samples(names, [len(rows) for rows in members])
+    lone = [name for name, rows in zip(names, members, strict=True) if len(rows) == 1]
+    if lone:
+        warn_user(
+            f"{len(lone)} of {len(names)} classes have a single sample, which makes no pair: "
+            f"{list_labels(lone)}.",
+            UserWarning,
+        )
     edges = [
         rows[_class_edges(samples[rows], n_neighbors, n_threads)]
         for rows in members
@@ -136,17 +139,3 @@ def _split_classes(labels: NDArray[Any]) -> tuple[NDArray[Any], list[NDArray[np.
     names, numbers, counts = np.unique(labels, return_inverse=True, return_counts=True)
     order = np.argsort(numbers, kind="stable")
     return names, np.split(order, np.cumsum(counts)[:-1])
-
-
-def _report_lone_samples(names: NDArray[Any], counts: Sequence[int]) -> None:
-    lone = [k for k, count in enumerate(counts) if count == 1]
-    if not lone:
-        return
-    listed = [str(names[k]) for k in lone[:MOST_NAMED]]
-    if len(lone) > MOST_NAMED:
-        listed.append(f"and {len(lone) - MOST_NAMED} more")
-    warn_user(
-        f"{len(lone)} of {len(names)} classes have a single sample, which makes no pair: "
-        f"{', '.join(listed)}.",
-        UserWarning,
-    )

@@ -25,8 +25,9 @@ Array = NDArray[np.float64]
 
 # Initial capacity of the log of crossings, per pixel; it grows as needed.
 ENTRIES_PER_PIXEL = 3
-# Fields of finite density are a little less stiff than those that can be followed: bounds on
-# stiffness are rounded differently by place in a batch, and modes may lie at the limit.
+# Fields close to the limit of stiffness have density 0, although they could be followed. Bounds on
+# stiffness are rounded differently by place in a batch, so a mode at the limit could be followed in
+# one batch and not in another.
 SEARCH_FLOW_TOLERANCE = 0.999 * FLOW_TOLERANCE
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import cached_property
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.compiled import limit_algebra
 from dreamwarp.core.defaults import DISPLACEMENT, LENGTH
-from dreamwarp.core.validation import check_integer
+from dreamwarp.core.validation import check_integer, is_real
 from dreamwarp.space import WarpSpace
 
 Array = NDArray[np.float64]
@@ -155,6 +154,10 @@ class SmoothPrior(Prior):
         self.length = _check_domain_fraction("length", length, MIN_LENGTH, MAX_LENGTH)
         with _few_threads(space):
             super().__init__(space, *self._factors(space))
+
+    def with_displacement(self, displacement: float) -> SmoothPrior:
+        """The prior of the same length with another displacement."""
+        return SmoothPrior(self.space, displacement=displacement, length=self.length)
 
     def _factors(self, space: WarpSpace) -> tuple[Array, Array]:
         entries = _cell_entries(space, self.length)
@@ -413,8 +416,7 @@ def _check_space(space: Any) -> None:
 
 def _check_domain_fraction(name: str, value: Any, low: float, high: float) -> float:
     """Return a fraction of the domain, above 0, as float; raise if it is out of range."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not low <= value <= high or value == 0.0:
+    if not is_real(value) or not low <= value <= high or value == 0.0:
         rule = f"from {low:g} to {high:g}" if low > 0.0 else f"above 0 and up to {high:g}"
         raise ValueError(
             f"`{name}` must be a number {rule}, a fraction of the domain, got {value!r}. Divide "

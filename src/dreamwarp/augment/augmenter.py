@@ -15,12 +15,12 @@ from sklearn.utils import check_array, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from dreamwarp.augment.judge_estimator import judge_estimator
-from dreamwarp.augment.judge_nearest import judge_strengths
+from dreamwarp.augment.judge_nearest import judge_nearest
 from dreamwarp.augment.learning import Learner, Settings
 from dreamwarp.augment.precompile import ensure_compiled
 from dreamwarp.augment.race import check_strengths
 from dreamwarp.augment.sampling_strategy import SamplingStrategy, count_new, number_new
-from dreamwarp.augment.source import SampleSource, fingerprint_samples
+from dreamwarp.augment.source import SampleSource
 from dreamwarp.augment.verdict import Judgement, network_strength, not_judged
 from dreamwarp.augment.wrappers import AugmentedClassifier, Resampler
 from dreamwarp.core.defaults import LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS, Balance
@@ -35,6 +35,7 @@ from dreamwarp.core.samples import (
     unflatten,
 )
 from dreamwarp.core.validation import check_choice, check_integer, check_resolution, warn_user
+from dreamwarp.data.dataset import DataSet
 from dreamwarp.model.labels import encode, refuse_unknown
 from dreamwarp.model.strength import check_strength, resolve_strength
 from dreamwarp.model.warpmodel import check_templates
@@ -90,7 +91,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
     max_pairs : int or None
         Largest number of pairs to use, balanced over classes. None: all neighbours; for the
         Gaussians of ``method="eb"``, 1,000 random pairs, or 50 per class if that is more.
-        Unless ``model="gaussian"``, all neighbours are aligned in any case.
+        With another ``model`` than ``"gaussian"``, all neighbours are aligned in any case.
     pixels_per_cell : int, "auto" or None
         Samples are smoothed and reduced to at most this many pixels per cell and axis, but no fewer
         than 12 per axis, before they are aligned. Finer detail, such as the thickness of strokes,
@@ -254,8 +255,9 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         strength = check_strength(self.strength)
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
         check_progress(self.progress)
-        # Settings have the names of the augmenter's options.
-        settings = Settings(**{each.name: getattr(self, each.name) for each in fields(Settings)})
+        # Other settings have the names of the augmenter's options.
+        names = [each.name for each in fields(Settings) if each.name != "kind"]
+        settings = Settings(kind=self.model, **{name: getattr(self, name) for name in names})
         self.space_ = WarpSpace(self.cells, boundary=self.boundary)
         values = self._read(X, reset=True).copy()  # the caller may change X later
         images = self._as_images(values)
@@ -265,23 +267,24 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         given = np.asarray(y)
         self._y = given.reshape(-1) if given.dtype.kind == "f" else labels
         self._sample_shape = values.shape[1:]
-        self.classes_, codes = np.unique(self._y, return_inverse=True)
-        # The same classes in the same order, converted.
-        classes = [check_label(label) for label in np.unique(labels).tolist()]
+        data = DataSet("data", images, labels)
+        self.classes_ = data.classes.astype(self._y.dtype)
+        classes = [check_label(label) for label in data.classes.astype(labels.dtype)]
         key = as_key(self.seed if self.random_state is None else self.random_state)
         ensure_compiled(self.space_)
         learner = Learner(
-            self.space_, images, codes, classes, settings, key, self.progress, self.n_threads,
-            client,
+            self.space_, images, data.codes, classes, settings, key, self.progress,
+            self.n_threads, client,
         )  # fmt: skip
         self.edges_, self.alignments_, self.pairs_ = learner.learn()
-        # The fingerprint tells a source whether its data are the fitted samples.
-        self.model_ = self.pairs_.fit(checked=True).with_settings(
-            **settings.describe(), seed=key, samples=fingerprint_samples(images)
-        )
+        model = self.pairs_.fit(checked=True)
         # Strength 1 for now: judging needs the source. ``_set_strength`` replaces its model.
         self.source_ = SampleSource(
-            self.model_, (images, labels), seed=key, strength=1.0, interpolation=self.interpolation
+            model, data, seed=key, strength=1.0, interpolation=self.interpolation
+        )
+        # The fingerprint tells other sources whether their data are the fitted samples.
+        self.model_ = model.with_settings(
+            **settings.describe(), seed=key, samples=self.source_.samples_fingerprint
         )
         self._set_strength(strength)
 
@@ -381,10 +384,9 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         )  # fmt: skip
 
     def _judge(self, strengths: Sequence[float] | None) -> Judgement:
-        source = self.source_
-        return judge_strengths(
-            self.pairs_, source.data.X, source.codes, strengths=strengths, seed=source.key,
-            progress=self.progress, n_threads=self.n_threads,
+        return judge_nearest(
+            self.pairs_, self.source_, strengths=strengths, progress=self.progress,
+            n_threads=self.n_threads,
         )  # fmt: skip
 
     # -- plots

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.augment.training_pairs import MIN_PAIRS, TrainingPairs
 from dreamwarp.core.draws import Stream, uniforms
+from dreamwarp.model import WarpModel
 
 # Smallest number of folds, for few and for many samples. With three folds each warped sample is
 # compared with more held-out ones, and two thirds of many samples are enough to learn from.
@@ -55,16 +56,23 @@ def make_folds(
     return [fold for fold in folds[:n_used] if fold.any()]
 
 
-def held_out_masks(
+class Fold(NamedTuple):
+    """Held-out samples, and a model fitted without them."""
+
+    held_out: NDArray[np.bool_]  # (n,)
+    model: WarpModel
+
+
+def fit_folds(
     pairs: TrainingPairs, images: NDArray[Any], codes: NDArray[np.int64], seed: int
-) -> list[NDArray[np.bool_]]:
-    """Masks (n,) of held-out samples; the others have enough pairs to fit, and two classes."""
-    folds = make_folds(codes, first_alike(images), seed)
-    return [
-        fold
-        for fold in folds
-        if len(pairs.among(~fold)) >= MIN_PAIRS and len(np.unique(codes[~fold])) > 1
-    ]
+) -> list[Fold]:
+    """Folds whose other samples have two classes and enough pairs to fit a model to."""
+    folds = []
+    for held_out in make_folds(codes, first_alike(images), seed):
+        others = pairs.among(~held_out)
+        if len(others) >= MIN_PAIRS and len(np.unique(codes[~held_out])) > 1:
+            folds.append(Fold(held_out, others.fit()))
+    return folds
 
 
 def choose_some(

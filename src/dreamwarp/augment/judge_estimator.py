@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from dreamwarp.augment.folds import choose_some, held_out_masks
+from dreamwarp.augment.folds import choose_some, fit_folds
 from dreamwarp.augment.race import Errors, are_as_good, run_race
 from dreamwarp.augment.source import SampleSource
 from dreamwarp.augment.training_pairs import TrainingPairs
@@ -109,12 +109,12 @@ def _make_folds(
             "augmenter to samples of all classes."
         )
     folds = []
-    for held_out in held_out_masks(pairs, source.data.X, codes, seed):
+    for held_out, model in fit_folds(pairs, source.data.X, codes, seed):
         n_most = MOST_OTHERS if copies is None else len(codes)
         kept = choose_some(codes, ~held_out, n_most, seed)
         n_copies = copies or int(np.clip(N_ROWS // len(kept) - 1, MIN_COPIES, MAX_COPIES))
         templates = np.tile(kept, n_copies)
-        theta = pairs.among(~held_out).fit().draw(
+        theta = model.draw(
             classes[codes[templates]], np.arange(len(templates)), seed=seed,
             templates=templates, n_threads=n_threads,
         )  # fmt: skip

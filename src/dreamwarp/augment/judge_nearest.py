@@ -30,8 +30,9 @@ from scipy.special import expit
 
 from dreamwarp.align.images import shrink_images
 from dreamwarp.augment.class_distances import BLOCK, ClassDistances, standardize
-from dreamwarp.augment.folds import choose_some, held_out_masks
+from dreamwarp.augment.folds import Fold, choose_some, fit_folds
 from dreamwarp.augment.race import Errors, are_as_good, run_race
+from dreamwarp.augment.source import SampleSource
 from dreamwarp.augment.training_pairs import TrainingPairs
 from dreamwarp.augment.verdict import (
     NOTHING_HELD_OUT,
@@ -69,30 +70,28 @@ SHARPNESS = 10.0
 SMALLEST = 1e-6
 
 
-def judge_strengths(
+def judge_nearest(
     pairs: TrainingPairs,
-    images: NDArray[Any],
-    codes: Integers,
+    source: SampleSource,
     *,
     strengths: Sequence[float] | None = None,
-    seed: int,
     progress: ProgressOption = None,
     n_threads: int | None = None,
 ) -> Judgement:
-    """Compare strengths on held-out samples; options as for :meth:`dreamwarp.Augmenter.judge`.
+    """Compare strengths by the errors of a nearest neighbour on held-out samples.
 
-    ``images`` are (n, *spatial) or (n, channels, *spatial), of the classes ``codes`` (n,).
+    ``source`` has the training samples. Options as for :meth:`dreamwarp.Augmenter.judge`.
     """
-    ndim = pairs.space.ndim
+    images, codes, ndim = source.data.X, source.codes, pairs.space.ndim
     small = standardize(shrink_images(images, ndim, LONGEST[ndim]))
-    held_out = held_out_masks(pairs, small, codes, seed)
-    if not held_out:
+    fitted = fit_folds(pairs, small, codes, source.key)
+    if not fitted:
         return Judgement(UNJUDGED_STRENGTH, {}, NOTHING_HELD_OUT)
     n_wanted = N_WARPED + N_WARPED_PER_SAMPLE * len(images)
     n_warped = min(max(n_wanted, LEAST_WARPED), MOST_WARPED)
-    data = _Data(small, codes, n_warped // len(held_out), seed, n_threads)
+    data = _Data(small, codes, n_warped // len(fitted), source.key, n_threads)
     with limit_algebra(thread_count(n_threads)):
-        folds = [_Fold.of(pairs, data, some) for some in held_out]
+        folds = [_Comparison.of(fold, data) for fold in fitted]
         setup = _make_setup(folds, data, images, ndim)
         judge = _NearestJudge(folds, data, setup.copies, {})
         n_rounds = len(setup.copies)
@@ -110,8 +109,8 @@ class _Data(NamedTuple):
     n_threads: int | None
 
 
-class _Fold(NamedTuple):
-    """Held-out samples and the samples they are compared with."""
+class _Comparison(NamedTuple):
+    """The held-out samples of a fold, and the samples they are compared with."""
 
     model: WarpModel  # fitted without the held-out samples
     truth: Integers  # (m,), classes of the held-out samples
@@ -119,17 +118,19 @@ class _Fold(NamedTuple):
     distances: ClassDistances  # to the samples ``kept``
 
     @classmethod
-    def of(cls, pairs: TrainingPairs, data: _Data, held_out: NDArray[np.bool_]) -> _Fold:
-        images, codes = data.images, data.codes
+    def of(cls, fold: Fold, data: _Data) -> _Comparison:
+        images, codes, held_out = data.images, data.codes, fold.held_out
         kept = choose_some(codes, ~held_out, max(data.n_warped // MIN_COPIES, 1), data.seed)
         kept = kept[np.argsort(codes[kept], kind="stable")]
         distances = ClassDistances.among(
-            images[held_out], images[kept], codes[kept], len(pairs.pairs_by_class)
+            images[held_out], images[kept], codes[kept], len(fold.model.classes)
         )
-        return cls(pairs.among(~held_out).fit(), codes[held_out], kept, distances)
+        return cls(fold.model, codes[held_out], kept, distances)
 
 
-def _make_setup(folds: Sequence[_Fold], data: _Data, images: NDArray[Any], ndim: int) -> Setup:
+def _make_setup(
+    folds: Sequence[_Comparison], data: _Data, images: NDArray[Any], ndim: int
+) -> Setup:
     n_others = max(len(fold.kept) for fold in folds)
     n_copies = min(MAX_COPIES, max(1, data.n_warped // n_others))
     copies = sorted({max(1, round(share * n_copies)) for share in SHARES})
@@ -143,7 +144,7 @@ def _make_setup(folds: Sequence[_Fold], data: _Data, images: NDArray[Any], ndim:
 class _NearestJudge:
     """Rounds add copies; ``nearest`` holds the distances of each fold by strength."""
 
-    folds: Sequence[_Fold]
+    folds: Sequence[_Comparison]
     data: _Data
     copies: Sequence[int]
     nearest: dict[float, list[ClassDistances]]
@@ -170,7 +171,7 @@ class _NearestJudge:
 
 
 def _add_copies(
-    fold: _Fold, data: _Data, nearest: dict[float, ClassDistances], copies: range
+    fold: _Comparison, data: _Data, nearest: dict[float, ClassDistances], copies: range
 ) -> dict[float, ClassDistances]:
     """Distances of a fold's samples, by strength, with more copies."""
     for templates, theta in _draw_warps(fold, data, copies):
@@ -182,7 +183,7 @@ def _add_copies(
     return nearest
 
 
-def _draw_warps(fold: _Fold, data: _Data, copies: range) -> Iterator[tuple[Integers, Array]]:
+def _draw_warps(fold: _Comparison, data: _Data, copies: range) -> Iterator[tuple[Integers, Array]]:
     """Blocks of samples to warp, sorted by class, and their θ."""
     n, classes = len(fold.kept), np.array(fold.model.classes)
     for first in range(copies.start * n, copies.stop * n, BLOCK):
@@ -197,7 +198,7 @@ def _draw_warps(fold: _Fold, data: _Data, copies: range) -> Iterator[tuple[Integ
         yield templates, theta
 
 
-def _errors_of(folds: Sequence[_Fold], nearest: Sequence[ClassDistances]) -> Errors:
+def _errors_of(folds: Sequence[_Comparison], nearest: Sequence[ClassDistances]) -> Errors:
     """Errors (n_held_out,) over all folds, at one strength."""
     return Errors.concatenate(
         [

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
-from dreamwarp.align.alignment import METHODS
 from dreamwarp.align.evidence import Evidence, EvidenceFinder
 from dreamwarp.align.images import PIXELS_PER_CELL, is_flat, simplify
+from dreamwarp.align.noise import check_sigma
 from dreamwarp.align.pairs import random_pairs
-from dreamwarp.align.similarity import SIMILARITIES
+from dreamwarp.align.similarity import SIMILARITIES, SquaredError
 from dreamwarp.augment.training_pairs import (
     MIN_PAIRS,
     NEIGHBOR_PAIRS,
@@ -40,6 +40,7 @@ from dreamwarp.model.fitting import KINDS, HyperParameters
 from dreamwarp.model.kinds import templates_fit
 from dreamwarp.model.pairs import Pairs
 from dreamwarp.model.selection import choose_hyperparameters
+from dreamwarp.model.settings import LEARNING_METHODS
 from dreamwarp.space import WarpSpace
 
 if TYPE_CHECKING:
@@ -48,7 +49,6 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 LearningMethod = Literal["eb", "map", "laplace", "metropolis", "hmc"]
-LEARNING_METHODS = ("eb", *METHODS)
 
 # Largest number of pairs that empirical Bayes learns from: in total, or per class if that is more.
 MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS = 1000, 50
@@ -76,7 +76,7 @@ class Settings:
     sigma: Any = "auto"
     displacement: float | Literal["auto"] = DISPLACEMENT
     length: float = LENGTH
-    model: str = "gaussian"
+    kind: str = "gaussian"  # the option ``model``
     max_steps: int = MAX_STEPS
     max_draws: int = MAX_DRAWS
     max_pairs: int | None = None
@@ -96,15 +96,21 @@ class Settings:
                 stored[name] = chosen
         if stored.get("similarity") not in SIMILARITIES:
             stored["similarity"] = "ssd"
+        if stored["similarity"] != "ssd":  # of models that stored a noise that was ignored
+            stored["sigma"] = "auto"
         if stored.get("max_pairs") in ("auto", "all"):
             stored["max_pairs"] = None
         if stored.get("pixels_per_cell") == "all":
             stored["pixels_per_cell"] = None
-        return cls(**stored | {"model": model.kind})
+        return cls(**stored | {"kind": model.kind})
 
     def __post_init__(self) -> None:
-        check_choice("model", self.model, ("auto", *KINDS))
+        check_choice("model", self.kind, ("auto", *KINDS))
         check_choice("method", self.method, LEARNING_METHODS)
+        check_sigma(self.sigma, self.similarity)
+        if isinstance(self.similarity, SquaredError):
+            object.__setattr__(self, "sigma", self.similarity.sigma)
+            object.__setattr__(self, "similarity", "ssd")
         if self.max_pairs is not None:
             check_integer("max_pairs", self.max_pairs, MIN_PAIRS)
         if self.pixels_per_cell not in ("auto", None):
@@ -124,8 +130,7 @@ class Settings:
 
     def describe(self) -> dict[str, str | int | float]:
         """The settings as words and numbers, for a model file."""
-        kind = type(self.similarity).__name__
-        name = getattr(self.similarity, "__name__", kind)
+        name = getattr(self.similarity, "__name__", type(self.similarity).__name__)
         return {
             "n_neighbors": int(self.n_neighbors),
             "method": self.method,
@@ -171,10 +176,13 @@ class Learner:
         Position, slant and size change most pixels, so nearest neighbours are alike in these, and
         their warps lack this variation. Random pairs vary in all ways that members of a class do.
         """
-        is_gaussian = self.settings.model == "gaussian"
-        if self.settings.method == "eb":
-            return self.learn_gaussians() if is_gaussian else self.learn_templates()
+        is_gaussian = self.settings.kind == "gaussian"
+        if self.settings.method == "eb" and is_gaussian:
+            return self.learn_gaussians()
         edges = self.find_neighbors()
+        check_pair_count(int((~self.are_flat[edges]).all(axis=1).sum()), NEIGHBOR_PAIRS)
+        if self.settings.method == "eb":
+            return self.learn_templates(edges)
         return self.learn_from_alignments(self.limit(edges) if is_gaussian else edges)
 
     def align_neighbors(self) -> tuple[Integers, Alignments]:
@@ -189,7 +197,7 @@ class Learner:
         """Fit to posterior modes or draws, with hyper-parameters of highest held-out likelihood."""
         alignments = self.align(edges)
         pairs_by_class = self.select_pairs(edges, alignments)
-        kind = "template" if self.settings.model == "auto" else self.settings.model
+        kind = "template" if self.settings.kind == "auto" else self.settings.kind
         given = HyperParameters(kind, min_pairs=MIN_PAIRS)
         hyper = choose_hyperparameters(pairs_by_class, given, self.space.dim)
         return edges, alignments, TrainingPairs(self.space, pairs_by_class, hyper)
@@ -206,9 +214,8 @@ class Learner:
         pairs = self.as_training_pairs(pool, learned, some)
         return edges, alignments, replace(pairs, prior=pool.learned_prior)
 
-    def learn_templates(self) -> Learned:
+    def learn_templates(self, edges: Integers) -> Learned:
         """Fit templates to modes under the smooth prior, and Gaussians by empirical Bayes."""
-        edges = self.find_neighbors()
         # Not scaled by TO_CENTER: these warps start at a sample, not at the centre of the class.
         alignments = self.align(edges)
         pairs_by_class = self.select_pairs(edges, alignments)
@@ -217,7 +224,7 @@ class Learner:
         evidence = self.find_evidence(pool, drawn)
         learned = self.learn_classes(pool, evidence, drawn)
         gaussian_pairs = self.as_training_pairs(pool, learned, drawn)
-        if self.settings.model == "auto" and not templates_fit(
+        if self.settings.kind == "auto" and not templates_fit(
             evidence, drawn, self.codes[drawn[:, 0]], learned.folds, learned.pool_pairs,
             [
                 replace(pairs, theta=pairs.theta @ pool.finder.frame.inverse.T)
@@ -250,16 +257,20 @@ class Learner:
     def draw_pairs(self) -> Integers:
         """Random pairs of the same class, without constant images."""
         n_most = max(MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS * len(self.classes))
-        flat = is_flat(self.simple_images)
-        if flat.any() and self.settings.model == "gaussian":  # else the neighbours' alignment warns
-            warn_user(
-                f"{flat.sum()} of {len(flat)} samples are constant: they are not learned from.",
-                RuntimeWarning,
-            )
-        kept = np.flatnonzero(~flat)
+        flat, kept = self.are_flat, np.flatnonzero(~self.are_flat)
         pairs = random_pairs(self.codes[kept], self.settings.max_pairs or n_most)
         check_pair_count(len(pairs), "random pairs")
+        if flat.any() and self.settings.kind == "gaussian":  # else the neighbours' alignment warns
+            warn_user(
+                f"{flat.sum()} of {len(flat)} samples are constant: nothing is learned from them.",
+                RuntimeWarning,
+            )
         return kept[pairs]
+
+    @cached_property
+    def are_flat(self) -> NDArray[np.bool_]:
+        """Which of the images (n,) are constant."""
+        return is_flat(self.simple_images)
 
     @cached_property
     def simple_images(self) -> NDArray[np.float32]:
@@ -280,7 +291,7 @@ class Learner:
             self.space, self.simple_images, self.simple_images, edges=edges,
             prior=self.smooth_prior if pool is None else pool.learned_prior,
             similarity=settings.similarity if pool is None else pool.similarity,
-            sigma=settings.sigma,
+            sigma=settings.sigma if pool is None else "auto",
             method="map" if settings.method == "eb" else settings.method, seed=self.seed,
             max_steps=settings.max_steps,
             tolerance=LEARNING_TOLERANCE if settings.method == "eb" else SEARCH_TOLERANCE,
@@ -308,8 +319,8 @@ class Learner:
         finder = EvidenceFinder.for_images(
             self.smooth_prior, self.simple_images, edges,
             similarity=settings.similarity if similarity is None else similarity,
-            sigma=settings.sigma, max_steps=settings.max_steps, progress=self.progress,
-            n_threads=self.n_threads,
+            sigma=settings.sigma if similarity is None else "auto",
+            max_steps=settings.max_steps, progress=self.progress, n_threads=self.n_threads,
         )  # fmt: skip
         candidates = empirical_bayes.DISPLACEMENTS if settings.displacement == "auto" else ()
         with track(None, "estimating noise and scale", self.progress):
@@ -340,6 +351,6 @@ class Learner:
     ) -> TrainingPairs:
         """Posteriors of random pairs, scaled to warps from the centre of a class."""
         return TrainingPairs.of_posteriors(
-            pool.finder.frame, pool.finder.smooth_prior, learned, edges, self.codes[edges[:, 0]],
-            self.classes, scale=TO_CENTER,
+            pool.finder.frame, learned, edges, self.codes[edges[:, 0]], self.classes,
+            scale=TO_CENTER,
         )  # fmt: skip

@@ -86,8 +86,8 @@ def _warp(cells: tuple[int, ...]) -> None:
     edges = neighbor_pairs(samples)
     theta = 0.01 * normals(0, np.arange(len(edges)), space.dim)
     model = WarpModel.fit(space, {0: theta}, kind="template", edges={0: edges})
-    for kind in TYPES:
-        SampleSource(model, (samples.astype(kind), np.zeros(N, int))).make(0, N)
+    for dtype in TYPES:
+        SampleSource(model, (samples.astype(dtype), np.zeros(N, int))).make(0, N)
 
 
 PARTS = {"align": _align, "warp": _warp}

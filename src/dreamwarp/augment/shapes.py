@@ -165,17 +165,18 @@ class ShapeAugmenter:
             match="known" if known else "nearest", sigma=self.sigma,  # type: ignore[arg-type]
             max_points=self.max_points, max_steps=self.max_steps, progress=self.progress,
         )  # fmt: skip
+        chosen = prior.displacement
         if self.displacement == "auto":
             chosen = choose_displacement(evidence, self.edges_, prior, DISPLACEMENTS)
             factor = chosen / prior.displacement
-            prior = SmoothPrior(space, displacement=chosen, length=self.length)
-            frame, evidence = frame.scaled(factor), evidence.scaled(factor)
+            frame = frame.scaled(factor, prior.with_displacement(chosen))
+            evidence = evidence.scaled(factor)
         classes, codes = np.unique(labels, return_inverse=True)
         learned = learn_classes(evidence, np.eye(frame.rank), self.edges_, codes[sources])
         pairs = TrainingPairs.of_posteriors(
-            frame, prior, learned, self.edges_, codes[sources], classes.tolist()
+            frame, learned, self.edges_, codes[sources], classes.tolist()
         )
-        return pairs.fit(checked=True).with_settings(learned_displacement=prior.displacement)
+        return pairs.fit(checked=True).with_settings(learned_displacement=chosen)
 
     def sample(self, n: int, *, first: int = 0) -> ShapeSet:
         """Make the new shapes ``first`` to ``first + n - 1``; classes take turns."""

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from dreamwarp.core.defaults import BALANCES, Balance
 from dreamwarp.core.draws import MAX_SAMPLE_NUMBER, Seed, Stream, as_key, integers
-from dreamwarp.core.labels import check_label
+from dreamwarp.core.labels import check_label, list_labels
 from dreamwarp.core.samples import check_finite, check_layout, chunks
 from dreamwarp.core.validation import check_choice, check_factor, check_integer
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.model import WarpModel
-from dreamwarp.model.labels import encode, list_labels
+from dreamwarp.model.labels import encode
 from dreamwarp.model.strength import apply_strength, resolve_strength
 from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
 from dreamwarp.space.warp import Warp
@@ -141,12 +141,12 @@ class SampleSource:
         _check_axes(model, self.data)
         check_known_classes(model, self.data)
         check_finite(self.data.name, self.data.X)
-        classes, self.codes = np.unique(self.data.y, return_inverse=True)
+        self.codes = self.data.codes
         dtype = self.data.X.dtype.newbyteorder("=")
-        self.form = SampleForm(self.data.X.shape[1:], dtype, classes, self.data.affine)
+        self.form = SampleForm(self.data.X.shape[1:], dtype, self.data.classes, self.data.affine)
         fitted = model.settings.get("samples")
         self.knows_templates = (
-            model.kind != "template" or fitted is None or fitted == fingerprint_samples(self.data.X)
+            model.kind != "template" or fitted is None or fitted == self.samples_fingerprint
         )
         self._members = Members(self.codes)
 
@@ -261,12 +261,15 @@ class SampleSource:
         )
 
     @cached_property
+    def samples_fingerprint(self) -> str:
+        """See :func:`fingerprint_samples`."""
+        return fingerprint_samples(self.data.X)
+
+    @cached_property
     def data_fingerprint(self) -> str:
         """Hexadecimal SHA-256 of the samples and labels."""
-        X = self.data.X
-        digest = hashlib.sha256(
-            json.dumps([self.form.labels, X.shape, fingerprint_samples(X)]).encode()
-        )
+        parts = [self.form.labels, self.data.X.shape, self.samples_fingerprint]
+        digest = hashlib.sha256(json.dumps(parts).encode())
         digest.update(self.codes.astype("<i8").data)
         return digest.hexdigest()
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.align import SmoothPrior
 from dreamwarp.align.evidence import Frame
 from dreamwarp.align.prior import Prior
 from dreamwarp.core.labels import Label
@@ -49,20 +48,19 @@ class TrainingPairs:
     def of_posteriors(
         cls,
         frame: Frame,
-        prior: SmoothPrior,
         learned: empirical_bayes.ClassPosteriors,
         edges: Integers,
         pair_codes: Integers,
         classes: list[Label],
         scale: float = 1.0,
     ) -> TrainingPairs:
-        """Posteriors of pairs, with warps multiplied by ``scale``. ``prior``: that of ``frame``."""
+        """Posteriors of pairs, with warps multiplied by ``scale``."""
         matrix, share = scale * frame.matrix, scale**2
         posterior = PosteriorCovariances(learned.covariances, matrix, share * frame.rest)
         pairs = Pairs(learned.means @ matrix.T, np.ones(len(edges)), edges, posterior)
         hyper = HyperParameters(
             "gaussian", shrinkage=0.0, pool_pairs=learned.pool_pairs,
-            smooth_covariance=share * prior.covariance,
+            smooth_covariance=share * frame.covariance,
             smooth_pairs=empirical_bayes.count_smooth(frame.rank), min_pairs=MIN_PAIRS,
         )  # fmt: skip
         return cls(frame.space, split_by_class(pairs, pair_codes, classes), hyper)
@@ -107,10 +105,10 @@ def split_by_class(pairs: Pairs, pair_codes: Integers, classes: list[Label]) -> 
     }
 
 
-def check_pair_count(n_pairs: int, kind: str) -> None:
+def check_pair_count(n_pairs: int, what: str) -> None:
     """Raise if there are too few pairs to learn from."""
     if n_pairs < MIN_PAIRS:
         raise ValueError(
-            f"there must be at least {MIN_PAIRS} {kind} within classes, got {n_pairs}. Give more "
+            f"there must be at least {MIN_PAIRS} {what} within classes, got {n_pairs}. Give more "
             "samples per class. Constant samples do not count: they can't be aligned."
         )

@@ -8,17 +8,18 @@ If the improvement does not exceed one standard error, the strength is 0: no aug
 Otherwise, candidates are the strengths above 0 whose mean error is within ``CLOSE`` standard errors
 of the lowest, by paired differences. The candidate nearest to the expected strength is chosen. In
 simulations with the best strength at 0.7, 1 or 1.4, and 1 expected, this makes the excess error a
-fifth smaller than choosing the lowest error. With candidates within a whole standard error, it
-would be larger for few held-out samples.
+fifth smaller than choosing the lowest error does. If candidates were those within a whole standard
+error, the excess error would be larger for few held-out samples.
 
 The expected strength is 1, the learned scale, except for a nearest neighbour. There it falls with
 the number n of samples per class: warps fill the gaps between samples, like the kernels of a
 density estimate, whose best width is proportional to n^(-1 / (d + 4)) in d dimensions.
 
-A network's error depends on its training too, so the strength of the lowest error varies between
-seeds by more than standard errors over samples tell. For networks the strength of lowest error, by
-a parabola, is shrunk toward the default for networks. Candidates are within ``NETWORK_CLOSE``
-standard errors of the best, and the one nearest to that strength is chosen.
+A network's error depends on its training too, so the strength of lowest error varies more between
+seeds than standard errors over samples suggest. For networks, the strength of lowest error, located
+by a parabola, is therefore shrunk toward the default for networks. Candidates are the strengths
+within ``NETWORK_CLOSE`` standard errors of the best; the one nearest to the shrunk strength is
+chosen.
 """
 
 from __future__ import annotations
@@ -51,20 +52,22 @@ CLOSE, NETWORK_CLOSE = 0.5, 2.0
 # d + 4. From validation samples of MNIST: 1.4 is best with 10 samples per class, 1 to 1.4 with 100,
 # and 0.7 with 5,000.
 N_EXPECTED, EXPECTED_POWER = 500, 12
-# Networks do best with about NETWORK_FACTOR times the strength at which a nearest neighbour has the
-# lowest smoothed error, with NETWORK_SAMPLES samples per class, and with more if samples are fewer;
-# see :func:`network_strength`. For MNIST and Fashion-MNIST with 100 samples per class, and letters
-# with 10, an MLP did best at about 1.3, 0.8 and 3, and the lowest errors were at about 0.9, 0.6 and
-# 1.1, in draws apart from those of the study; see docs/experiments.md. The factor also compensates
-# for how a nearest neighbour is judged: with few copies and, by default, with warps of templates.
+# With NETWORK_SAMPLES samples per class, networks do best at about NETWORK_FACTOR times the
+# strength at which a nearest neighbour has its lowest smoothed error, and at more with fewer
+# samples; see :func:`network_strength`. For MNIST and Fashion-MNIST with 100 samples per class, and
+# letters with 10, an MLP did best at about 1.3, 0.8 and 3, and the lowest errors were at about 0.9,
+# 0.6 and 1.1, in draws apart from those of the study; see docs/experiments.md. The factor also
+# compensates for how a nearest neighbour is judged: with few copies and, by default, with warps of
+# templates.
 NETWORK_FACTOR, NETWORK_SAMPLES, NETWORK_POWER = 1.4, 100, 10
 # A nearest neighbour has its lowest smoothed error at about this fraction of the expected strength.
 LOWEST_FRACTION = 0.72
 # Standard deviations of logarithms of strengths: of the best for networks between data sets, and of
 # the one with the lowest error between draws of samples, beyond the standard error of one draw.
 NETWORK_SPREAD, LOWEST_SPREAD = 0.35, 0.2
-# The same of the lowest error of networks between seeds, for one held-out sample: 0.43 for the 100
-# held-out samples of the 8 x 8 digits, in three seeds.
+# Likewise of the strength of lowest error of networks, between seeds of their training, for one
+# held-out sample. It falls with the square root of their number: three seeds of the 8 x 8 digits
+# gave 0.43 with 100 held-out samples.
 TRAINING_SPREAD = 4.3
 # Smaller differences of errors are rounding.
 ROUNDING = 1e-12

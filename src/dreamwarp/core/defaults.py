@@ -18,9 +18,9 @@ BALANCES = get_args(Balance)
 DISPLACEMENT, LENGTH = 0.08, 0.25
 # Alignments: most steps per stage of a search (a resolution or noise level), most draws per chain.
 MAX_STEPS, MAX_DRAWS = 50, 1600
-# A search ends when a step is predicted to raise the log-posterior by less than this: far below its
-# variation of about d / 2 over the bulk of the posterior. Likewise for what is learned from many
-# pairs, where the search takes a quarter less time and ends 0.5 lower on average.
+# A search ends when the predicted gain of a step in log-posterior is less than this. Draws from the
+# posterior lie about d / 2 below its mode, so both values are small. With the second one, for
+# learning from many pairs, a search takes a quarter less time and ends 0.5 lower on average.
 SEARCH_TOLERANCE, LEARNING_TOLERANCE = 0.05, 0.25
 # Neighbour graph.
 N_NEIGHBORS = 5
@@ -31,6 +31,7 @@ DEFAULT_SHAPE_CELLS = {2: (4, 4), 3: (2, 2, 2)}
 # would be trained on samples less sharp than those they are used on; see docs/experiments.md. In
 # volumes, cubic interpolation takes 64 values instead of 8.
 NETWORK_INTERPOLATION: dict[int, Literal["linear", "cubic"]] = {1: "cubic", 2: "cubic", 3: "linear"}
-# Networks: power of the variances of a class's warps along their components. As learned (1), two to
-# four components have nearly all variance; see docs/experiments.md.
+# For networks, the variance λ along each component of a class's warps becomes λ to this power, up
+# to scale. As learned (power 1), two to four components have nearly all variance; see
+# docs/experiments.md.
 NETWORK_SPECTRUM_POWER = 0.5

@@ -57,7 +57,7 @@ class Stream(IntEnum):
     WARP = 0  # normals that make a θ
     MIXTURE = 1  # normals that combine the warps of a template
     TEMPLATE = 2  # the sample to warp
-    LABEL = 3  # of draws that no longer exist; numbers are never used again
+    LABEL = 3  # no longer used, and reserved
     APPLY = 4  # whether to warp at all
     ORDER = 5  # shuffling
     ALIGNMENT = 6  # proposals of Markov chains, and draws from the Laplace approximation

@@ -199,7 +199,7 @@ def gather(stencil, shape, line, rule, data, fill, places, target, work):
 
 @part
 def add_taps(stencil, weights, source, target, is_slope, work):
-    """Weighted sum of taps, written with differences to the middle tap.
+    """Weighted sum of taps, computed from their differences to the middle one.
 
     Weights sum to 1, slopes to 0. So equal taps give exactly their value, or a slope of 0.
     """

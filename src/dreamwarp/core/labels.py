@@ -17,6 +17,8 @@ TYPES = (str, int, bool)
 MAX_LABEL = 2**63 - 2
 # Integers below this are exact in float64.
 MAX_WHOLE = 2**53
+# Largest number of labels that a message lists.
+MAX_LISTED = 10
 
 
 def check_label(label: Any) -> Label:
@@ -34,6 +36,13 @@ def check_label(label: Any) -> Label:
             f"labels must not end in a zero character (\\0), which NumPy drops, got {plain!r}."
         )
     return plain
+
+
+def list_labels(labels: Any) -> str:
+    """Labels (n,) as text, at most ``MAX_LISTED`` of them."""
+    few = ", ".join(repr(check_label(label)) for label in labels[:MAX_LISTED])
+    more = len(labels) - MAX_LISTED
+    return f"{few} and {more} more" if more > 0 else few
 
 
 def as_labels(y: ArrayLike, n_samples: int, name: str = "`y`") -> NDArray[Any]:
@@ -64,13 +73,13 @@ def as_labels(y: ArrayLike, n_samples: int, name: str = "`y`") -> NDArray[Any]:
 
 def _as_plain(labels: NDArray[Any], name: str) -> NDArray[Any]:
     """Labels of dtype object as an array of a plain dtype."""
-    kinds = sorted({type(label).__name__ for label in labels})
+    types = sorted({type(label).__name__ for label in labels})
     words = {isinstance(label, str) for label in labels}
     plain = np.array(labels.tolist()) if len(words) == 1 else labels
     if plain.ndim != 1 or plain.dtype.kind == "O":
         raise ValueError(
             f"{name} must hold labels of one type, words or numbers, and none may be missing. "
-            f"Unknown label type: {' and '.join(kinds)}."
+            f"Unknown label type: {' and '.join(types)}."
         )
     return plain
 

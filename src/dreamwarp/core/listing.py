@@ -1,4 +1,4 @@
-"""Names of packages: what ``dir`` and tab completion list; imports at first use and of extras."""
+"""Public names of packages, for ``dir`` and tab completion; lazy imports; imports of extras."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def import_lazily(
 
 
 def import_extra(module: str, extra: str, what: str) -> Any:
-    """Import a module of an extra; ``what`` needs it, in the error if it is not installed."""
+    """Import a module of an extra. If it is missing, the error says that ``what`` needs it."""
     try:
         return import_module(module)
     except ImportError as error:

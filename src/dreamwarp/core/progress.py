@@ -154,7 +154,7 @@ def track(
 def tracked(
     items: Iterable[Item], total: int, title: str, progress: ProgressOption = None
 ) -> Iterator[Item]:
-    """Yield items, and count each once the next is asked for; see :func:`track`."""
+    """Yield items; each counts as done when the next one is requested. See :func:`track`."""
     with track(total, title, progress) as advance:
         for item in items:
             yield item
@@ -310,7 +310,7 @@ def describe_time(seconds: float) -> str:
 
 
 def without_callback(progress: ProgressOption) -> ProgressOption:
-    """The option, or False for a user's function, which counts other work."""
+    """``progress``, or False if it is a callback, which counts the main work only."""
     return False if callable(progress) else progress
 
 

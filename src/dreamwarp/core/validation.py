@@ -47,18 +47,28 @@ def check_integer(name: str, value: Any, lowest: int) -> int:
     return int(value)
 
 
+def is_real(value: Any) -> bool:
+    """Whether a value is a real number, and not a boolean."""
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def check_positive(name: str, value: Any, or_else: str = "") -> float:
+    """Return a float; raise unless above 0 and finite. Errors list ``or_else`` as allowed too."""
+    if not is_real(value) or not 0.0 < float(value) < np.inf:
+        raise ValueError(f"`{name}` must be a positive number{or_else}, got {value!r}.")
+    return float(value)
+
+
 def check_factor(name: str, value: Any, or_else: str = "") -> float:
-    """Return a float; raise if negative or not finite. ``or_else``: other accepted values."""
-    is_real = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_real or not 0.0 <= float(value) < np.inf:
+    """Return a float; raise if negative or not finite. ``or_else`` as above."""
+    if not is_real(value) or not 0.0 <= float(value) < np.inf:
         raise ValueError(f"`{name}` must be a finite, non-negative number{or_else}, got {value!r}.")
     return float(value)
 
 
 def check_fraction(name: str, value: Any, or_else: str = "") -> float:
-    """Return a float; raise unless it is from 0 to 1. ``or_else``: other accepted values."""
-    is_real = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_real or not 0.0 <= float(value) <= 1.0:
+    """Return a float; raise unless it is from 0 to 1. ``or_else`` as above."""
+    if not is_real(value) or not 0.0 <= float(value) <= 1.0:
         raise ValueError(f"`{name}` must be a number from 0 to 1{or_else}, got {value!r}.")
     return float(value)
 

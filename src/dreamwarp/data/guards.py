@@ -39,7 +39,7 @@ def check_file(path: str | os.PathLike[str]) -> Path:
 
 
 @contextmanager
-def reading_as(kind: str, name: object, errors: tuple[type[Exception], ...]) -> Iterator[None]:
+def reading_as(what: str, name: object, errors: tuple[type[Exception], ...]) -> Iterator[None]:
     """Turn a parser's errors within the block into a ValueError that names the file.
 
     Errors of the disk or of memory, and errors that name the file already, are passed on.
@@ -52,7 +52,7 @@ def reading_as(kind: str, name: object, errors: tuple[type[Exception], ...]) -> 
         if is_system_error or is_named or isinstance(error, MemoryError):
             raise
         raise ValueError(
-            f"`{name}` can't be read as {kind}: {error or type(error).__name__}. It may be "
+            f"`{name}` can't be read as {what}: {error or type(error).__name__}. It may be "
             "damaged: replace or remove it."
         ) from error
 

@@ -50,7 +50,7 @@ WEBDATASET = DataKind("WebDataset files", read_webdataset, ("fields", "resize", 
 SERIES = DataKind("time series", series.read_series, ("missing", "pad"))
 VOLUMES = DataKind("folders of NIfTI volumes", volumes.read_nifti_folder, ("resize",))
 MESHES = DataKind("folders of meshes", meshes.refuse_as_arrays)
-KINDS = (NAME, IDX, PICTURES, NPZ, NPY, PARQUET, WEBDATASET, SERIES, VOLUMES, MESHES)
+DATA_KINDS = (NAME, IDX, PICTURES, NPZ, NPY, PARQUET, WEBDATASET, SERIES, VOLUMES, MESHES)
 # Sets written by `generate`, by format.
 SET_KINDS = {
     "idx": IDX,
@@ -144,7 +144,7 @@ def load(
     kind = find_kind(source) if found is None else SET_KINDS[found.format]
     for name in options:
         if name not in kind.options:
-            takers = ", ".join(other.title for other in KINDS if name in other.options)
+            takers = ", ".join(other.title for other in DATA_KINDS if name in other.options)
             raise ValueError(
                 f"`--{name}` (`{name}`) is for {takers}; `{source}` is read as {kind.title}. Leave "
                 "it out."

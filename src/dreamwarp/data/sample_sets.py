@@ -25,7 +25,7 @@ from dreamwarp.data.guards import count_bytes
 from dreamwarp.space.resample import INTERPOLATIONS
 
 MANIFEST = "manifest.json"
-KIND, VERSION = "dreamwarp samples", 1
+MANIFEST_KIND, VERSION = "dreamwarp samples", 1
 # Larger than any valid manifest, even with the maximum number of shards and the longest class
 # names.
 MAX_BYTES = 64 * 2**20
@@ -50,7 +50,7 @@ class SampleSet:
     classes: list[Any]
 
     def restore(self, data: DataSet, *, is_resized: bool = False) -> DataSet:
-        """Samples and labels as generated, from data as read from the files."""
+        """The samples and labels that were generated, from ``data`` as its reader returned it."""
         n_axes = data.n_axes or 2
         is_float = is_resized and n_axes == 3  # volumes are interpolated
         found = (len(data.X), self.dtype if is_float else data.X.dtype.newbyteorder("="))
@@ -73,15 +73,14 @@ class SampleSet:
     def _restore_labels(self, data: DataSet) -> Any:
         """Labels of the manifest: folder names may represent integers."""
         known = {str(label): label for label in self.classes}
-        found, codes = np.unique(data.y, return_inverse=True)
-        names = [str(label) for label in found.tolist()]
+        names = [str(label) for label in data.classes.tolist()]
         unknown = [name for name in names if name not in known]
         if unknown:
             raise ValueError(
                 f"`{data.name}` must have only labels of its {MANIFEST}, got "
                 f"{brief(unknown[0])}. Remove files that do not belong to it, or make it again."
             )
-        return np.array([known[name] for name in names])[codes]
+        return np.array([known[name] for name in names])[data.codes]
 
 
 def find_set(folder: str | os.PathLike[str]) -> SampleSet | None:
@@ -135,7 +134,7 @@ def parse_record(title: object, content: bytes) -> Any:
 
 def is_record(record: Any) -> bool:
     """Whether this is a dreamwarp manifest."""
-    return isinstance(record, dict) and record.get("kind") == KIND
+    return isinstance(record, dict) and record.get("kind") == MANIFEST_KIND
 
 
 def check_record(title: object, record: Any) -> tuple[dict[str, Any], Any]:

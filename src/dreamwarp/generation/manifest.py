@@ -15,8 +15,8 @@ import numpy as np
 from dreamwarp.augment.source import SampleForm, SampleSource
 from dreamwarp.core.version import __version__
 from dreamwarp.data.sample_sets import (
-    KIND,
     MANIFEST,
+    MANIFEST_KIND,
     MAX_BYTES,
     VERSION,
     brief,
@@ -81,7 +81,7 @@ def new_manifest(source: SampleSource, plan: Plan, file_format: ShardFormat) -> 
 def write_manifest(store: Store, manifest: Manifest) -> None:
     """Write the manifest to a store, replacing an earlier one."""
     contents = {
-        "kind": KIND,
+        "kind": MANIFEST_KIND,
         "version": VERSION,
         "library_version": __version__,
         "settings": manifest.settings,

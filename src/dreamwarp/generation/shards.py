@@ -17,8 +17,8 @@ MAX_SHARDS = 10_000
 # Default limits of a shard, before compression. A killed run should lose only seconds of work.
 SHARD_SAMPLES, SHARD_BYTES = 100_000, 2**27
 
-# Values per block, of about 16 bytes each with intermediate results, and samples per block. Small
-# enough for a processor's cache, large enough that Python's overhead is small.
+# Largest numbers of values and of samples per block. With intermediate results a value takes about
+# 16 bytes: blocks fit into a processor's cache, and are so large that Python's overhead is small.
 BLOCK_VALUES, MAX_BLOCK = 2**20, 4096
 # Larger blocks are multiples of this, which is a multiple of the number of warps that kernels
 # process at a time.

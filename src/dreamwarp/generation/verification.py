@@ -36,8 +36,8 @@ def verify(
     manifest = read_manifest(store)
     states = check_all(store, manifest, progress, n_threads)
     missing, damaged = (
-        [number for number, state in enumerate(states) if state == kind]
-        for kind in ("missing", "damaged")
+        [number for number, state in enumerate(states) if state == fault]
+        for fault in ("missing", "damaged")
     )
     return Verification(manifest, missing, damaged)
 

@@ -7,7 +7,7 @@ empirical_bayes        covariances of highest marginal likelihood, and posterior
 selection              hyper-parameters of highest held-out likelihood
 fitting                a ``gaussian`` or ``template`` distribution for each class
 warpmodel              WarpModel: densities and draws (``draw_kernels``)
-files                  what is saved and loaded
+files, settings        what is saved and loaded, and which settings are valid
 """
 
 from dreamwarp.core.labels import Label

@@ -88,7 +88,7 @@ class Pool:
 
 
 class Fold(NamedTuple):
-    """Samples held out, the pairs with them, and what the pairs of the others say."""
+    """Held-out samples, the pairs with them, and what the pairs of the others determine."""
 
     held_out: NDArray[np.bool_]  # (n_samples,)
     test: Integers  # pairs of two held-out samples
@@ -256,12 +256,13 @@ class _PoolSearch:
     def choose_prior(self, displacements: Sequence[float]) -> None:
         """Choose the prior's displacement, and start again from the present alignments."""
         assert self.evidence is not None
-        prior = self.finder.smooth_prior
+        prior = self.finder.frame.prior
+        assert isinstance(prior, SmoothPrior)
         best = choose_displacement(
             self.evidence, self.edges, prior, displacements, weight=self.weight,
             n_threads=self.n_threads,
         )  # fmt: skip
-        prior = SmoothPrior(prior.space, displacement=best, length=prior.length)
+        prior = prior.with_displacement(best)
         self.finder = EvidenceFinder(self.finder.problem, prior, self.finder.images)
         self.pool_covariance, self.n_rounds = np.eye(self.finder.frame.rank), 0
 
@@ -274,7 +275,7 @@ def count_smooth(rank: int) -> float:
 def choose_first(edges: Integers, pair_codes: Integers, n_first: int = N_FIRST) -> Integers:
     """The subset of pairs to start with, balanced over classes.
 
-    If there are enough, only pairs within one half of the samples, so that samples can be held out.
+    If there are enough, only pairs of two samples of one fold: each is tested when it is held out.
     """
     within = np.sort(np.concatenate([test for _, test in split_by_sample(edges, N_FOLDS)]))
     if len(within) < min(n_first, len(edges) / 4):

@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ from dreamwarp.data.guards import check_file
 from dreamwarp.model.fitting import DISTRIBUTIONS, KINDS, ClassFit
 from dreamwarp.model.gaussian import Gaussian, Shapes
 from dreamwarp.model.labels import check_classes
+from dreamwarp.model.settings import AMOUNT, LARGEST_VALUE, SHARE, check_settings, is_number
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.basis import BOUNDARIES
 from dreamwarp.space.tessellation import MAX_AXES
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from dreamwarp.model.warpmodel import WarpModel
 
 Record = Mapping[str, Any]
+Part = TypeVar("Part")
 
 # Metadata entry that holds the description. There is only one: safetensors writes several in random
 # order, and equal models should give equal files.
@@ -47,8 +49,6 @@ FORMER_KINDS = ("kde",)
 # Largest number of characters of a description: enough for 100,000 classes, and half of what
 # safetensors reads.
 MAX_DESCRIPTION = 2**25
-# Sums of squares of larger numbers may overflow float64.
-LARGEST_VALUE = 1e100
 # Fields of the description, and their types. The fingerprint covers all but the versions.
 DESCRIBED: dict[str, type] = {
     "space": dict, "settings": dict, "strength": float, "pool": dict, "classes": list,
@@ -91,10 +91,10 @@ def save_model(model: WarpModel, path: str | os.PathLike[str]) -> None:
 def describe(model: WarpModel) -> dict[str, Any]:
     """All of a model but its arrays: the fields in ``DESCRIBED``."""
     classes = []
-    for label in model.classes:
+    for label, part in zip(model.classes, model.distributions, strict=True):
         fit = model.fits[label]
         record = {"label": label, **asdict(fit)}
-        classes.append(record | ({} if fit.fell_back else describe_part(model.distribution(label))))
+        classes.append(record | ({} if fit.fell_back else describe_part(part)))
     return {
         "space": {"cells": list(model.space.cells), "boundary": model.space.boundary},
         "settings": model.settings,
@@ -110,17 +110,25 @@ def describe_part(part: Gaussian) -> dict[str, Any]:
 
 
 def arrays_of(model: WarpModel) -> dict[str, NDArray[Any]]:
-    """The arrays of a model by their names in a file: classes by number, and the pool."""
-    parts = {
-        str(number): model.distribution(label)
-        for number, label in enumerate(model.classes)
-        if not model.fits[label].fell_back
-    }
+    """The arrays of a model by their names in a file."""
+    fell_back = [model.fits[label].fell_back for label in model.classes]
+    parts = _by_prefix(model.distributions, fell_back, model.pooled)
     return {
         f"{prefix}.{name}": np.ascontiguousarray(getattr(part, name))
-        for prefix, part in (parts | {"pool": model.pooled}).items()
+        for prefix, part in parts.items()
         for name in part.shapes
     }
+
+
+def _by_prefix(parts: Iterable[Part], fell_back: Iterable[bool], pool: Part) -> dict[str, Part]:
+    """Distributions by the prefix of their arrays."""
+    numbered = enumerate(zip(parts, fell_back, strict=True))
+    return {_prefix(k, fell): part for k, (part, fell) in numbered} | {"pool": pool}
+
+
+def _prefix(number: int, fell_back: bool) -> str:
+    """Prefix of the arrays of a class: its number, or that of the pool if it fell back to it."""
+    return "pool" if fell_back else str(number)
 
 
 def hash_contents(description: Record, arrays: Mapping[str, NDArray[Any]]) -> str:
@@ -177,7 +185,7 @@ def _read(file: Path) -> WarpModel:
         raise _Damage("its contents do not match its fingerprint, so it was damaged")
     distributions, fits = {}, {}
     for number, record in enumerate(description["classes"]):
-        distributions[record["label"]] = parts.get(str(number), parts["pool"])
+        distributions[record["label"]] = parts[_prefix(number, record["fell_back"])]
         fits[record["label"]] = ClassFit(**{name: record[name] for name in FIT_FIELDS})
     found = WarpModel(
         make_space(description["space"], dim), distributions, parts["pool"], fits,
@@ -213,14 +221,14 @@ def _read_description(file: Path, metadata: Mapping[str, str]) -> Record:
 
 def _parts(description: Record) -> dict[str, Any]:
     """The descriptions of the distributions by the prefix of their arrays."""
-    own = {str(k): part for k, part in enumerate(description["classes"]) if not part["fell_back"]}
-    return {"pool": description["pool"]} | own
+    classes = description["classes"]
+    return _by_prefix(classes, (record["fell_back"] for record in classes), description["pool"])
 
 
 def _make_part(prefix: str, record: Record, arrays: Mapping[str, NDArray[Any]]) -> Gaussian:
-    kind = DISTRIBUTIONS[record["kind"]]
-    fields = {name: arrays[f"{prefix}.{name}"] for name in kind.shapes}
-    part = kind(**fields, **{name: record["parameters"][name] for name in kind.scalars})
+    form = DISTRIBUTIONS[record["kind"]]
+    fields = {name: arrays[f"{prefix}.{name}"] for name in form.shapes}
+    part = form(**fields, **{name: record["parameters"][name] for name in form.scalars})
     try:
         part.check()
     except ValueError as error:
@@ -249,18 +257,19 @@ def _check_description(file: Path, description: Record) -> None:
         )
     if settings.get("kind") not in KINDS:
         raise _Damage(f"its kind {settings.get('kind')!r:.40} is unknown")
-    for name, value in settings.items():
-        if not isinstance(value, str) and not _is_number(value):
-            raise _Damage(f"its setting {name!r:.40} is neither a word nor a number")
-    for_networks = settings.get("network_strength", 1.0)
-    if not _is_number(for_networks) or for_networks < 0.0:
-        raise _Damage(f"its strength for networks is {for_networks!r:.40}")
+    try:
+        check_settings(settings)
+    except ValueError as error:
+        raise _Damage(str(error).rstrip(".")) from None
     if description["strength"] < 0.0:
         raise _Damage(f"its strength is {description['strength']}")
     _check_part("the pool", description["pool"], "gaussian")
     for number, record in enumerate(description["classes"]):
         where = f"class number {number}"
         _check_fields(where, record, {"label": object, **FIT_FIELDS})
+        for name, rule in (("n_pairs", AMOUNT), ("shrinkage", SHARE), ("pooling", SHARE)):
+            if not rule.allows(record[name]):
+                raise _Damage(f"{name!r} of {where} is {record[name]}")
         if not record["fell_back"]:
             _check_part(where, record, settings["kind"])
     try:
@@ -280,16 +289,13 @@ def _check_fields(where: str, record: Any, wanted: Mapping[str, type]) -> None:
     """Raise unless a record has fields of these types; ``object``: of any type."""
     if not isinstance(record, dict):
         raise _Damage(f"{where} is not described")
-    for name, kind in wanted.items():
+    for name, of_type in wanted.items():
         if name not in record:
             raise _Damage(f"{where} lacks a {name!r}")
         value = record[name]
-        if not (kind is object or (_is_number(value) if kind is float else type(value) is kind)):
+        is_of_type = is_number(value) if of_type is float else type(value) is of_type
+        if of_type is not object and not is_of_type:
             raise _Damage(f"{name!r} of {where} is {value!r:.40}")
-
-
-def _is_number(value: Any) -> bool:
-    return type(value) in (int, float) and -LARGEST_VALUE <= value <= LARGEST_VALUE
 
 
 def _check_arrays(stored: Any, description: Record) -> int:
@@ -310,17 +316,17 @@ def _check_arrays(stored: Any, description: Record) -> int:
 def _check_shapes(prefix: str, shapes: Shapes, stored: Any) -> int:
     """Raise if dtypes or shapes do not match; return d."""
     sizes: dict[str, int] = {}
-    for name, (kind, *words) in shapes.items():
+    for name, (dtype, *words) in shapes.items():
         array = stored.get_slice(f"{prefix}.{name}")
-        got_kind, got = array.get_dtype(), array.get_shape()
+        got_dtype, got = array.get_dtype(), array.get_shape()
         expected = [
             sizes.setdefault(word, size) if isinstance(word, str) else word
             for word, size in zip(words, got, strict=False)
         ]
-        if got_kind != kind or len(got) != len(words) or got != expected or 0 in got:
+        if got_dtype != dtype or len(got) != len(words) or got != expected or 0 in got:
             raise _Damage(
-                f"array '{prefix}.{name}' should be {kind} of shape "
-                f"({', '.join(map(str, words))}), got {got_kind} of {tuple(got)!s:.80}"
+                f"array '{prefix}.{name}' should be {dtype} of shape "
+                f"({', '.join(map(str, words))}), got {got_dtype} of {tuple(got)!s:.80}"
             )
     return sizes["dim"]
 

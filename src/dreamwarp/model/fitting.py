@@ -20,6 +20,8 @@ from dreamwarp.model.template import TemplateMixture
 
 DISTRIBUTIONS: dict[str, type[Gaussian]] = {cls.kind: cls for cls in (Gaussian, TemplateMixture)}
 KINDS = tuple(DISTRIBUTIONS)
+# Formulas for the shrinkage.
+FORMULAS = ("oas", "ledoit-wolf")
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 A sample that is kept is the template of every pair that it has with a held-out one. The pair's warp
 follows either the template's mixture, of its warps toward kept neighbours, or the Gaussian of the
-class; both are learned without the held-out samples. The one with the larger marginal likelihood
-explains warps that it has not seen better.
+class; both are learned without the held-out samples. The one with the larger marginal likelihood is
+the better model of unseen warps.
 """
 
 from __future__ import annotations

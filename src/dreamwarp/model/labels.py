@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.core.labels import MAX_LABEL, Label, check_label
+from dreamwarp.core.labels import MAX_LABEL, Label, check_label, list_labels
 
-# Largest number of labels that an error lists.
-MAX_LISTED = 10
 # Remedies for an unknown label.
 USE_POOL = 'Use unknown="pool" for the warps of all classes.'
 USE_NONE = "Use label=None for the warps of all classes."
@@ -23,9 +21,9 @@ def check_classes(labels: Iterable[Any]) -> tuple[Label, ...]:
     classes = tuple(check_label(label) for label in labels)
     if not classes:
         raise ValueError("there must be at least one class, got none.")
-    kinds = sorted({type(label).__name__ for label in classes})
-    if len(kinds) > 1:
-        raise TypeError(f"labels must be of one type, got {' and '.join(kinds)}. Convert them.")
+    types = sorted({type(label).__name__ for label in classes})
+    if len(types) > 1:
+        raise TypeError(f"labels must be of one type, got {' and '.join(types)}. Convert them.")
     if len(set(classes)) < len(classes):
         twice = next(label for label in classes if classes.count(label) > 1)
         raise ValueError(f"labels must differ, got {twice!r} twice.")
@@ -37,7 +35,7 @@ def encode(labels: Any, classes: Sequence[Label]) -> NDArray[np.int64]:
 
     True and 1 are the same label, and False and 0.
     """
-    kind, values = type(classes[0]), np.asarray(labels)
+    are_words, values = type(classes[0]) is str, np.asarray(labels)
     if values.ndim != 1:
         raise ValueError(f"`labels` must have shape (n,), got {values.shape}.")
     if values.dtype == object or (isinstance(labels, list | tuple) and values.dtype.kind == "U"):
@@ -49,12 +47,12 @@ def encode(labels: Any, classes: Sequence[Label]) -> NDArray[np.int64]:
             f"`labels` must be strings, integers or booleans, got dtype {values.dtype}. "
             "Convert float labels with y.astype(int)."
         )
-    if (kind is str) != (values.dtype.kind == "U"):
+    if are_words != (values.dtype.kind == "U"):
         return np.full(len(values), -1)
     if values.dtype.kind == "u":  # no label is larger than MAX_LABEL
         values = np.minimum(values, np.uint64(MAX_LABEL + 1))
     known = np.array(classes)
-    if kind is not str:
+    if not are_words:
         values, known = values.astype(np.int64), known.astype(np.int64)
     order = np.argsort(known)
     places = order[np.minimum(np.searchsorted(known[order], values), len(known) - 1)]
@@ -75,10 +73,3 @@ def refuse_unknown(label: Any, classes: Sequence[Label], remedy: str = USE_POOL)
     """Raise for an unknown label."""
     known = list_labels(classes)
     raise ValueError(f"label {label!r} is not one of the model's classes, {known}. {remedy}")
-
-
-def list_labels(labels: Any) -> str:
-    """Labels (n,) as text, at most ``MAX_LISTED`` of them."""
-    few = ", ".join(repr(check_label(label)) for label in labels[:MAX_LISTED])
-    more = len(labels) - MAX_LISTED
-    return f"{few} and {more} more" if more > 0 else few

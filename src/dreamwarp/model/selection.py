@@ -36,7 +36,7 @@ N_FOLDS = 5
 MAX_PAIRS = 1500
 MAX_CLASSES, MIN_CLASSES = 20, 3
 
-# Candidates. If nothing can be held out, the first number of class pairs is used.
+# Candidates. If nothing can be held out, the first entry of CLASS_PAIRS is used.
 SHRINKAGES: tuple[float | str, ...] = (0.0, "oas", "ledoit-wolf")
 # Candidates for ν / d. The pooled covariance counts as ν pairs in each class.
 POOL_PAIRS_PER_DIMENSION = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, np.inf)

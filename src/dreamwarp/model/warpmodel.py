@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from functools import cached_property
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -15,8 +14,15 @@ from dreamwarp.align.prior import mass_matrix
 from dreamwarp.core.compiled import limit_algebra
 from dreamwarp.core.draws import Seed, as_key, check_numbers
 from dreamwarp.core.labels import Label, check_label
-from dreamwarp.core.validation import check_choice, check_factor, check_fraction, check_integer
+from dreamwarp.core.validation import (
+    check_choice,
+    check_factor,
+    check_fraction,
+    check_integer,
+    check_positive,
+)
 from dreamwarp.model.fitting import (
+    FORMULAS,
     KINDS,
     ClassFit,
     HyperParameters,
@@ -35,6 +41,7 @@ from dreamwarp.model.gaussian import (
 from dreamwarp.model.labels import USE_NONE, encode, label_key, refuse_unknown
 from dreamwarp.model.pairs import check_pairs
 from dreamwarp.model.selection import choose_hyperparameters
+from dreamwarp.model.settings import check_settings
 from dreamwarp.model.strength import NETWORK_STRENGTH
 from dreamwarp.space import WarpSpace
 
@@ -45,8 +52,6 @@ Kind = Literal["gaussian", "template"]
 Unknown = Literal["error", "pool"]
 
 NO_TEMPLATE = -1
-# Formulas for the shrinkage.
-FORMULAS = ("oas", "ledoit-wolf")
 
 
 class WarpModel:
@@ -75,6 +80,8 @@ class WarpModel:
         a ``ShapeAugmenter`` has its options ``n_neighbors``, ``sigma``, ``displacement``,
         ``length`` and ``normalize``, and what it chose, ``learned_sigma`` and
         ``learned_displacement``.
+    distributions : tuple of Gaussian
+        One per class, in the order of ``classes``.
     pooled : Gaussian
         The distribution for all classes.
     strength : float
@@ -102,9 +109,9 @@ class WarpModel:
         self.classes = tuple(distributions)
         self.pooled = pooled
         self.fits = dict(fits)
-        self.settings = dict(settings)
+        self.settings = check_settings(settings)
         self.strength = strength
-        self._distributions = dict(distributions)
+        self.distributions = tuple(distributions.values())
 
     @classmethod
     def fit(
@@ -214,7 +221,7 @@ class WarpModel:
         code = int(encode([check_label(label)], self.classes)[0])
         if code < 0:
             refuse_unknown(label, self.classes, USE_NONE)
-        return self._distributions[self.classes[code]]
+        return self.distributions[code]
 
     @property
     def network_strength(self) -> float:
@@ -226,7 +233,7 @@ class WarpModel:
         return self._copy(self.settings, check_factor("strength", strength))
 
     def with_settings(self, **more: str | float) -> WarpModel:
-        """A copy with more settings."""
+        """A copy with more settings, which are words or numbers."""
         return self._copy(self.settings | more, self.strength)
 
     def flattened(self, power: float) -> WarpModel:
@@ -251,15 +258,15 @@ class WarpModel:
             return self
         with limit_algebra():
             factor = triangular_factor(mass_matrix(self.space))
-            parts = {y: part.flattened(factor, power) for y, part in self._distributions.items()}
+            parts = [part.flattened(factor, power) for part in self.distributions]
             pooled = self.pooled.flattened(factor, power)
         settings = self.settings | {"power": power * float(self.settings.get("power", 1.0))}
-        return WarpModel(self.space, parts, pooled, self.fits, settings, self.strength)
+        by_class = dict(zip(self.classes, parts, strict=True))
+        return WarpModel(self.space, by_class, pooled, self.fits, settings, self.strength)
 
     def _copy(self, settings: Mapping[str, Any], strength: float) -> WarpModel:
-        return WarpModel(
-            self.space, self._distributions, self.pooled, self.fits, settings, strength
-        )
+        by_class = dict(zip(self.classes, self.distributions, strict=True))
+        return WarpModel(self.space, by_class, self.pooled, self.fits, settings, strength)
 
     def __repr__(self) -> str:
         return (
@@ -338,7 +345,7 @@ class WarpModel:
         for code, start, end in zip(present, starts, [*starts[1:], n], strict=False):
             chosen = order[start:end]
             label = None if code < 0 else self.classes[code]
-            part = self.pooled if label is None else self._distributions[label]
+            part = self.pooled if code < 0 else self.distributions[code]
             batch = Batch(
                 numbers=numbers[chosen], rows=chosen, templates=known[chosen], out=out,
                 n_threads=n_threads,
@@ -409,9 +416,6 @@ def _check_share(name: str, value: Any, formulas: tuple[str, ...] = ()) -> Any:
 
 
 def _check_positive(name: str, value: Any) -> float | None:
-    """Return a finite number above 0, or None for "auto"; raise if it is neither."""
-    if isinstance(value, str) and value == "auto":
-        return None
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0.0 < float(value) < np.inf:
-        raise ValueError(f'`{name}` must be a number above 0, or "auto", got {value!r}.')
-    return float(value)
+    """Return a positive number, or None for "auto"; raise if it is neither."""
+    is_auto = isinstance(value, str) and value == "auto"
+    return None if is_auto else check_positive(name, value, or_else=', or "auto"')

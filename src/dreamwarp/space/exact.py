@@ -131,7 +131,7 @@ def first_crossing(series, order, f, end):
 
 @part
 def next_segment(mesh, velocities, region, weights, time_left, matrix, terms, series):
-    """Length of the path to the end of its time, of its cell or of the series' range.
+    """Length of the path until its time, its cell or the range of its series ends.
 
     Returns (length, order of the series, face crossed or -1). ``weights`` are not changed.
     """

@@ -32,8 +32,8 @@ from dreamwarp.space.passes import (
     row_length,
 )
 
-# Float32 rounding error of a path before it grows, in the unit domain and per unit of speed, for 1,
-# 2 and 3 axes: slightly above the largest error measured.
+# Coefficients of the rounding error in ``step_lengths``, for 1, 2 and 3 axes: slightly above the
+# largest error measured.
 ROUNDING = (2.5e-7, 2e-7, 7e-7)
 # Points per task. Each task builds the table of its θ; for this many points its cost is negligible.
 CHUNK = 4096

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 # Memory for one block of samples: enough to keep all threads busy, and small enough that positions
 # are still in the cache when samples are interpolated there.
 BLOCK_BYTES = 16 * 2**20
-# Points of a sample that are processed at a time, and largest sample whose pixels stay located. In
-# 3-D, locating a pixel takes as long as following it. A located pixel takes 40 bytes.
+# Points of a sample that are processed at a time, and largest number of pixels whose starts are
+# cached: in 3-D, finding the start of a path takes as long as following it. A start takes 40 bytes.
 BLOCK_POINTS, KEPT_POINTS = 2**20, 2**19
 # Largest error of the fast flow in pixels: invisible after resampling.
 PIXEL_TOLERANCE = 0.05
@@ -281,8 +281,8 @@ class Warp:
                 f"{ndim} spatial axes, as many as the space has, got {array.shape}."
             )
         check_spatial_shape(spatial)
-        # One image with channels last looks like a batch of images with few columns. Not so for
-        # signals, and volumes may have few slices.
+        # An image with channels last looks like a batch of images with few columns. Only images are
+        # checked: a signal does not look like a batch, and volumes may have few slices.
         is_batch = self.theta.ndim == 2 and len(lead) == 1 and len(self) in (1, lead[0])
         may_be_one = ndim == 2 and len(lead) > 0 and not is_batch
         if may_be_one and are_channels_last(array.shape[-ndim - 1 :], ndim):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.compiled import count_chunks, spread
 from dreamwarp.core.lanes import FIELDS
-from dreamwarp.core.validation import as_finite_array, check_choice, warn_user
+from dreamwarp.core.validation import as_finite_array, check_choice, check_positive, warn_user
 from dreamwarp.space.basis import BOUNDARIES, Basis, build_basis
 from dreamwarp.space.fields import Array, Fields, Floats
 from dreamwarp.space.mesh import Mesh, build_mesh
@@ -445,14 +444,13 @@ def _check_cells(cells: Any) -> tuple[int, ...]:
 def check_tolerance(method: Method, tolerance: float) -> float:
     """Return ``tolerance`` as float; raise if the method is unknown or can't keep it."""
     check_choice("method", method, ("fast", "exact"))
-    if not isinstance(tolerance, Real) or not 0.0 < float(tolerance) < np.inf:
-        raise ValueError(f"`tolerance` must be a positive number, got {tolerance!r}.")
-    if method == "fast" and tolerance < MIN_TOLERANCE:
+    number = check_positive("tolerance", tolerance)
+    if method == "fast" and number < MIN_TOLERANCE:
         raise ValueError(
             f"`tolerance` must be at least {MIN_TOLERANCE:g}, the precision of float32, got "
             f'{tolerance!r}. Use method="exact" for smaller errors.'
         )
-    return float(tolerance)
+    return number
 
 
 def _check_paths(name: str, values: ArrayLike, shape: tuple[int, ...], single: bool) -> Floats:

@@ -11,18 +11,18 @@ from dreamwarp.generation.formats.npz import NpzFormat
 from dreamwarp.generation.formats.parquet import ParquetFormat
 from dreamwarp.generation.formats.webdataset import WebDatasetFormat
 
-KINDS = (IdxFormat, NpzFormat, ParquetFormat, WebDatasetFormat, FolderFormat, NiftiFormat)
-FORMATS: dict[str, type[ShardFormat]] = {kind.name: kind for kind in KINDS}
+CLASSES = (IdxFormat, NpzFormat, ParquetFormat, WebDatasetFormat, FolderFormat, NiftiFormat)
+FORMATS: dict[str, type[ShardFormat]] = {each.name: each for each in CLASSES}
 
 __all__ = ["FORMATS", "ShardFormat", "make_format"]
 
 
 def make_format(name: str, form: SampleForm) -> ShardFormat:
     """The format with a name; ValueError, naming alternatives, if it can't hold the samples."""
-    kind = FORMATS[check_choice("format", name, tuple(FORMATS))]
-    fault = kind.find_fault(form)
+    chosen = FORMATS[check_choice("format", name, tuple(FORMATS))]
+    fault = chosen.find_fault(form)
     if fault is not None:
         *most, last = (repr(other.name) for other in FORMATS.values() if not other.find_fault(form))
         others = f"{', '.join(most)} or {last}" if most else last
         raise ValueError(f"format {name!r} {fault}. Use format {others}.")
-    return kind(form)
+    return chosen(form)

@@ -27,7 +27,7 @@ class ShardFormat(ABC):
     name: ClassVar[str]
     stem: ClassVar[str] = "shard"  # of the names of files
     suffix: ClassVar[str]
-    is_plain: ClassVar[bool] = False  # whether values and labels take their size in memory
+    is_plain: ClassVar[bool] = False  # whether files hold values and labels uncompressed
 
     def __init__(self, form: SampleForm) -> None:
         self.form = form

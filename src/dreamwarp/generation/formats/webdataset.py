@@ -27,8 +27,7 @@ NAME, SIZE, CHECKSUM = slice(0, 100), slice(124, 135), slice(148, 156)
 OWNER, TIME = EMPTY[NAME.stop : SIZE.start], EMPTY[SIZE.stop : CHECKSUM.start]
 REST = EMPTY[CHECKSUM.stop :]
 EMPTY_SUM = sum(OWNER) + sum(TIME) + sum(b" " * 8) + sum(REST)
-# Largest size of a sample. Headers hold sizes up to 8 GiB; the other half is for what encoding
-# adds.
+# Largest size of a sample. Headers hold sizes up to 8 GiB, and encoding may make a sample larger.
 MAX_BYTES = 2**32
 
 
