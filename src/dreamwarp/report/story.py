@@ -231,8 +231,8 @@ def add_alignments(page: Page, study: Study) -> None:
         )
     page.figure(
         aligned.draw_gallery(study),
-        f"The worst pairs on top, then from typical to good. {_describe_difference(study)} Warp "
-        "size: about 1 for random warps of the class.",
+        f"{_describe_order(study)} {_describe_difference(study)} Warp size: about 1 for random "
+        "warps of the class.",
         is_photo=study.subject.is_photo,
     )
 
@@ -482,6 +482,14 @@ def _describe_field(study: Study) -> str:
         "where each time goes, later times higher, compared with no warp (faint); source, warped, "
         "and the target behind it (faint)."
     )
+
+
+def _describe_order(study: Study) -> str:
+    """Which pairs ``aligned.draw_gallery`` shows, from top to bottom."""
+    worst, typical = aligned.choose_pairs(study, None, aligned.N_PAIRS)
+    if len(typical):
+        return "The worst pairs on top, then from typical to good."
+    return "All pairs, the worst on top." if len(worst) > 1 else "The only pair."
 
 
 def _describe_difference(study: Study) -> str:
