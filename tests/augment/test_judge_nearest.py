@@ -159,9 +159,10 @@ def test_a_verdict_says_what_it_found() -> None:
     verdict = compare(without, better, SETUP)
     assert verdict.helps and verdict.interval[0] < verdict.improvement < verdict.interval[1]
     assert verdict.improvement == pytest.approx(0.15)
-    assert (verdict.error_without, verdict.error_with) == pytest.approx((0.2, 0.05))
-    assert str(verdict).startswith("augmentation helps: smoothed error of")
-    assert "20.0 % without warped samples, 5.0 % with 40 warped copies" in str(verdict)
+    assert (verdict.error_without, verdict.error_with) == pytest.approx((0.22, 0.04))
+    assert str(verdict).startswith("augmentation helps: error of")
+    assert "22.0 % without warped samples, 4.0 % with 40 warped copies" in str(verdict)
+    assert "smoothed error, which decides, goes from 20.0 % to 5.0 % (95 %" in str(verdict)
     assert "of each of 80 others" in str(verdict) and verdict.n_copies == 40
     assert "averaged" not in str(verdict)
     assert "averaged down to 32 x 20" in str(
@@ -211,11 +212,12 @@ def test_a_verdict_agrees_with_the_errors_by_strength() -> None:
         errors = Errors(smooth, (smooth > 0.3) * 1.0)
         judged = conclude(race_of([errors] * 2), SETUP._replace(copies=(5, 10)))
         verdict, words = judged.verdict, str(judged)
-        assert verdict.error_without == pytest.approx(judged.errors[0.0])
-        assert verdict.improvement == pytest.approx(verdict.error_without - verdict.error_with)
-        without = in_percent(judged.errors[0.0])
-        assert f"is {without} without warped samples" in words
-        assert f"by strength: 0: {without}" in words
+        assert verdict.error_without == pytest.approx((smooth[0] > 0.3).mean())
+        assert f"is {in_percent(verdict.error_without)} without warped samples" in words
+        without = judged.errors[0.0]
+        change = f"{in_percent(without)} to {in_percent(without - verdict.improvement)}"
+        assert f"smoothed error, which decides, goes from {change} (95 %" in words
+        assert f"Smoothed errors by strength: 0: {in_percent(without)}" in words
         assert f"Strength {judged.strength:g}" in words
         assert "at strengths chosen on other held-out samples" in words
 

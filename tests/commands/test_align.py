@@ -197,9 +197,22 @@ def test_volumes_are_aligned_and_drawn(capsys: Any, folder: Path, monkeypatch: A
     assert (folder / "align.png").exists()
 
 
+def test_samples_of_a_set_are_read_with_its_options(
+    capsys: Any, folder: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(dw, "align_pairs", no_good)
+    (folder / "waves.txt").write_text("1 2 3 4\n1 3 4 5 7\n")
+    pair = ["waves.txt:0", "waves.txt:1"]
+    assert run("align", *pair) == 1
+    assert "Use `--pad edge`" in capsys.readouterr().err
+    assert run("align", *pair, "--pad", "stretch", "-o", "waves.png") == 0
+    assert (folder / "waves.png").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["a.png", "b.png", "--resize", "8x8"], r"`--resize` is for samples of a data set"),
         (["a.png", "none.png"], r"`none\.png` does not exist"),
         (["a.png", "."], r"`\.` is a folder"),
         (["text.png", "b.png"], r"`text\.png` can't be read as a PNG, JPEG, TIFF or WebP"),

@@ -67,5 +67,11 @@ def pixels(picture: dict[str, Any]) -> Any:
     return np.frombuffer(base64.b64decode(picture["data"]), np.uint8).reshape(picture["shape"])
 
 
+def shades(values: Any) -> Any:
+    """The shades of values of the volumes, from 0 to 255."""
+    scaled = np.clip(scene("volume").kind.subject.look.scale(values), 0.0, 1.0)
+    return np.rint(255.0 * scaled).astype(np.uint8)
+
+
 def numbers(text: str, *shape: int) -> Any:
     return np.frombuffer(base64.b64decode(text), "<f4").reshape(shape)

@@ -16,7 +16,7 @@ from dreamwarp.data import ShapeSet, write_mesh
 from dreamwarp.explore.arrays import View
 from dreamwarp.explore.meshes import Surface, simplify
 from dreamwarp.explore.scene import Scene
-from tests.explore.cases import N_PER_CLASS, numbers, pixels, scene
+from tests.explore.cases import N_PER_CLASS, numbers, pixels, scene, shades
 
 
 def theta_of(code: int, coefficients: list[float], strength: float, kind: str = "image") -> Any:
@@ -119,11 +119,6 @@ def test_the_python_makes_what_is_shown(tmp_path: Path) -> None:
 def test_what_is_not_there(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call(scene())
-
-
-def shades(values: Any) -> Any:
-    scaled = np.clip(scene("volume").kind.subject.look.scale(values), 0.0, 1.0)
-    return np.rint(255.0 * scaled).astype(np.uint8)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

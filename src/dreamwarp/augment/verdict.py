@@ -84,13 +84,14 @@ class Verdict:
     probably : bool
         Whether the improvement exceeds one standard error; if so, warps are used.
     improvement : float
-        ``error_without - error_with``.
+        Reduction of the mean error by warped samples. For networks and the nearest-neighbour
+        classifier these are smoothed errors, like ``Judgement.errors``, which differ from
+        ``error_without`` and ``error_with``.
     interval : (low, high)
         95 % confidence interval of the improvement, by Student's t for paired differences.
     error_without, error_with : float
-        Mean errors on held-out samples without and with warped samples, the latter at cross-fitted
-        strengths; smoothed for networks and the nearest-neighbour classifier, like
-        ``Judgement.errors``. NaN if nothing could be held out.
+        Fractions of held-out samples that are misclassified without and with warped samples, the
+        latter at cross-fitted strengths; NaN if nothing could be held out.
     n_held_out : int
         Number of held-out samples.
     n_copies : int
@@ -102,8 +103,8 @@ class Verdict:
     message : str
         The verdict in words.
     is_errorless : bool
-        Whether every held-out sample is classified correctly without warped samples. Then there is
-        nothing to gain, though warps are used if they reduce the smoothed error.
+        Whether ``error_without`` is 0. Then there is nothing to gain, though warps are used if they
+        reduce the smoothed error.
     """
 
     helps: bool
@@ -307,7 +308,8 @@ def conclude(race: Race, setup: Setup) -> Judgement:
     places = cross_choose(errors.smooth, strengths, setup.expected)
     verdict = compare(errors.at(none), errors.at(places), setup, len(strengths) - 1)
     chosen = _choose_strength(race, setup) if verdict.probably else 0.0
-    n_enough, words = None, [verdict.message, _explain_strength(chosen, verdict, setup)]
+    words = [verdict.message, _explain_strength(chosen, verdict, means[0.0], setup)]
+    n_enough = None
     if verdict.probably and not verdict.is_errorless:
         if len(setup.copies) > 1:
             n_enough = count_enough([some.smooth for some in race.found[chosen]], setup.copies)
@@ -328,16 +330,21 @@ def _choose_strength(race: Race, setup: Setup) -> float:
     return list(warped)[choose_place(found, list(warped), target, NETWORK_CLOSE)]
 
 
-def _explain_strength(chosen: float, verdict: Verdict, setup: Setup) -> str:
-    """Say which strength is chosen, and why if the conclusion does not tell."""
-    error = _name_error(setup)
+def _explain_strength(chosen: float, verdict: Verdict, before: float, setup: Setup) -> str:
+    """Say which strength is chosen, and why if the conclusion does not tell.
+
+    ``before`` is the mean error without warps, smoothed if errors are.
+    """
+    error = "smoothed error" if setup.is_smooth else "error"
     if not chosen:
         return (
             f"Strength 0, no warps, is chosen: warps do not reduce the {error} by more than one "
             "standard error."
         )
-    reason = f", since warps reduce the {error}" if verdict.is_errorless else ""
-    return f"Strength {chosen:g} is chosen{reason}."
+    if not verdict.is_errorless:
+        return f"Strength {chosen:g} is chosen."
+    change = f"{in_percent(before)} to {in_percent(before - verdict.improvement)}"
+    return f"Strength {chosen:g} is chosen, since warps reduce the {error}, from {change}."
 
 
 def _advise(race: Race, setup: Setup, n_enough: int | None) -> Iterator[str]:
@@ -401,30 +408,33 @@ def compare(without: Errors, with_warps: Errors, setup: Setup, n_strengths: int 
 
     Rows are averaged: they are divisions of the same samples, which choose from ``n_strengths``.
     """
-    before, after = (float(errors.smooth.mean()) for errors in (without, with_warps))
+    smooth = [float(errors.smooth.mean()) for errors in (without, with_warps)]
+    wrong = [float(errors.wrong.mean()) for errors in (without, with_warps)]
     differences = without.smooth.mean(axis=0) - with_warps.smooth.mean(axis=0)
     differences[np.abs(differences) < ROUNDING] = 0.0  # rounding of means over rows
     low, high = mean_interval(differences)
     improvement, n = float(differences.mean()), len(differences)
     probably = improvement > standard_error(differences)
-    is_errorless = not without.wrong.any()
-    name, on = _name_error(setup), f"on {n} held-out training samples"
+    is_errorless = wrong[0] == 0.0
+    on = f"on {n:,} held-out training samples"
     if is_errorless:
-        start = (
-            f"nothing to gain: {setup.judge} makes no error {on} without warped samples. Its {name}"
-        )
+        message = f"nothing to gain: {setup.judge} makes no error {on} without warped samples."
     else:
-        start = f"{_draw_conclusion(low, high, probably)}: {name} of {setup.judge} {on}"
-    message = (
-        f"{start} is {in_percent(before)} without warped samples, {in_percent(after)} with "
-        f"{_describe_warped(setup, n_strengths)} (95 % interval of the reduction: "
-        f"{in_points(low)} to {in_points(high)} points)."
-    )
+        before, after = map(in_percent, wrong)
+        interval = f"(95 % interval of the reduction: {in_points(low)} to {in_points(high)} points)"
+        message = (
+            f"{_draw_conclusion(low, high, probably)}: error of {setup.judge} {on} is {before} "
+            f"without warped samples, {after} with {_describe_warped(setup, n_strengths)}"
+        )
+        if setup.is_smooth:
+            before, after = map(in_percent, smooth)
+            message += f". The smoothed error, which decides, goes from {before} to {after}"
+        message += f" {interval}."
     if setup.shape is not None:
         size = " x ".join(map(str, setup.shape))
         message += f" Samples were averaged down to {size} for this."
     return Verdict(
-        low > 0.0 and not is_errorless, probably, improvement, (low, high), before, after, n,
+        low > 0.0 and not is_errorless, probably, improvement, (low, high), wrong[0], wrong[1], n,
         max(setup.copies, default=0), None, message, is_errorless,
     )  # fmt: skip
 
@@ -450,10 +460,6 @@ def _describe_warped(setup: Setup, n_strengths: int) -> str:
         warped = f"{n} warped {'copies' if n > 1 else 'copy'} of {others}"
     more = ", at strengths chosen on other held-out samples" if n_strengths > 1 else ""
     return warped + more
-
-
-def _name_error(setup: Setup) -> str:
-    return "smoothed error" if setup.is_smooth else "error"
 
 
 def mean_interval(differences: Array) -> tuple[float, float]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dreamwarp import Alignments, WarpSpace
 
 
+@options.reads_data
 def align(
     source: Annotated[
         str,
@@ -53,8 +54,12 @@ def align(
         Path | None, options.output(help="File for the warp's parameters: .json or .npy.")
     ] = None,
     overwrite: options.Overwrite = False,
+    *,
+    reading: options.Reading,
 ) -> None:
     """Align a sample to another; draw both, the warp and the remaining difference.
+
+    Options about data are for samples of a data set, DATA:K.
 
     [bold]Examples[/bold]
 
@@ -62,6 +67,7 @@ def align(
     dreamwarp align a.png b.png --method hmc --cells 6x6 --output out/pair.svg --theta pair.json
     dreamwarp align heart1.npy heart2.npy
     dreamwarp align GunPoint/:0 GunPoint/:7
+    dreamwarp align vowels_TRAIN.ts:0 vowels_TRAIN.ts:7 --pad stretch
     dreamwarp align scan1.nii.gz scan2.nii.gz --similarity mi
     """
     from dreamwarp import SmoothPrior, WarpSpace, align_pairs
@@ -76,7 +82,16 @@ def align(
     for path in (output, theta):
         if path is not None and not overwrite:
             refuse_existing(path)
-    (first, n_axes, affine), (second, _, _) = read_sample(source), read_sample(target)
+    places = split_place(source), split_place(target)
+    if reading.options and places == (None, None):
+        raise ValueError(
+            f"`--{next(iter(reading.options))}` is for samples of a data set, such as DATA:0, got "
+            f"the files `{source}` and `{target}`. Leave it out."
+        )
+    (first, n_axes, affine), (second, _, _) = (
+        read_file(name) if place is None else read_of_set(*place, reading.options)
+        for name, place in zip((source, target), places, strict=True)
+    )
     space, pair = WarpSpace(cells or DEFAULT_CELLS[n_axes], boundary), (first, second)
     for place, values in zip((source, target), pair, strict=True):
         check_sample(place, values, space.ndim)
@@ -126,26 +141,39 @@ def write_theta(path: Path, space: WarpSpace, result: Alignments, method: str) -
         temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-def read_sample(place: str) -> tuple[NDArray[Any], int, NDArray[np.float64] | None]:
-    """Read a sample: a file, or ``DATA:K`` for one of a data set.
+# A sample, the number of its spatial axes and, of a NIfTI volume, the affine.
+Sample = tuple[NDArray[Any], int, NDArray[np.float64] | None]
 
-    Also returns the number of spatial axes and, of a NIfTI volume, the affine.
-    """
-    from dreamwarp.data import load, read_image, read_volume
-    from dreamwarp.data.dataset import count_spatial_axes, guess_axes
+
+def split_place(place: str) -> tuple[str, int] | None:
+    """The data set and the number of a sample ``DATA:K``; None if it names a file."""
+    name, _, number = place.rpartition(":")
+    is_of_set = name and number.isdecimal() and not Path(place).exists()
+    return (name, int(number)) if is_of_set else None
+
+
+def read_of_set(name: str, number: int, reading: dict[str, Any]) -> Sample:
+    """Read a sample of the training part of a data set."""
+    from dreamwarp.data import load
+    from dreamwarp.data.dataset import count_spatial_axes
+
+    data = load(name, **reading)
+    if number >= len(data.X):
+        raise ValueError(
+            f"`{name}:{number}` must name one of the {len(data.X):,} training samples of "
+            f"`{name}`, 0 to {len(data.X) - 1}."
+        )
+    return np.asarray(data.X[number]), count_spatial_axes(data), data.affine
+
+
+def read_file(place: str) -> Sample:
+    """Read a picture, a volume or an array."""
+    from dreamwarp.data import read_image, read_volume
+    from dreamwarp.data.dataset import guess_axes
     from dreamwarp.data.numpy_files import read_npy
     from dreamwarp.data.volumes import SUFFIXES
 
     path = Path(place)
-    data_name, _, number = place.rpartition(":")
-    if data_name and number.isdecimal() and not path.exists():
-        data = load(data_name)
-        if int(number) >= len(data.X):
-            raise ValueError(
-                f"`{place}` must name one of the {len(data.X):,} training samples of "
-                f"`{data_name}`, 0 to {len(data.X) - 1}."
-            )
-        return np.asarray(data.X[int(number)]), count_spatial_axes(data), data.affine
     if path.name.lower().endswith(SUFFIXES):
         values, grid = read_volume(path)
         return values, 3, grid.affine

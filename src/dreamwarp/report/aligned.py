@@ -29,6 +29,8 @@ Integers = NDArray[np.int64]
 
 # What the panel of the moved grid shows, by the number of axes.
 GRID = {1: "where each time goes", 2: "moved grid", 3: "moved grid"}
+# Pairs in a gallery.
+N_PAIRS = 8
 # Posterior draws used for the spread: its standard error is then below 4 %.
 MAX_DRAWS = 400
 SPREAD = LinearSegmentedColormap.from_list("spread", ["white", figures.MARKS[3]])
@@ -105,7 +107,7 @@ def draw_alignment(
     panels = _list_panels(space, *pair, alignments.theta[index], look)
     if alignments.chains:
         spread = displacement_spread(space, alignments.chains[index].reshape(-1, space.dim), shape)
-        unit = ("samples", "pixels", "voxels")[space.ndim - 1]
+        unit = ("time steps", "pixels", "voxels")[space.ndim - 1]
         title = f"spread, up to {spread.max():.2g} {unit}"
         limits = 0.0, float(spread.max()) or 1.0
         panels[title] = partial(
@@ -215,7 +217,7 @@ def draw_best(study: Study, *, label: Any = None) -> Figure:
     return draw_field(study.model.space, source, target, theta, look=look)
 
 
-def draw_gallery(study: Study, *, label: Any = None, n: int = 8) -> Figure:
+def draw_gallery(study: Study, *, label: Any = None, n: int = N_PAIRS) -> Figure:
     """Draw pairs before and after alignment, worst first: the paper's figure 3.
 
     Half of the pairs have the largest remaining differences; the others range from typical to best.

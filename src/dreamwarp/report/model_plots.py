@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import LogLocator, NullLocator, PercentFormatter
 from numpy.typing import NDArray
 
 from dreamwarp.augment.verdict import Judgement
@@ -52,14 +52,18 @@ def draw_spectrum(model: WarpModel) -> Figure:
         left.plot(numbers, found.standard_deviations[:n], label=name, **style)
         right.plot(numbers, found.share.cumsum()[:n], **style)
     left.set_yscale("log")
-    left.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    left.yaxis.set_major_formatter("{x:g}")
-    left.yaxis.set_minor_locator(NullLocator())
+    scales = [left.yaxis]
+    for axes in (left, right):
+        axes.set_xscale("log")  # classes differ in the first components
+        scales.append(axes.xaxis)
+    for scale in scales:
+        scale.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        scale.set_major_formatter("{x:g}")
+        scale.set_minor_locator(NullLocator())
     right.set_ylim(0.0, 1.02)
     right.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     for axes, name in ((left, "standard deviation"), (right, "fraction of variance, cumulative")):
         figures.style_axes(axes, "principal component", name)
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     figure.legend(
         loc="outside right upper", fontsize=8, frameon=False, labelcolor=figures.INK,
         title="class", title_fontsize=8, handlelength=3.0,
@@ -156,6 +160,6 @@ def draw_strength(judgement: Judgement, *, with_verdict: bool = True) -> Figure:
         )  # fmt: skip
     axes.set_ylim(0.0, 1.12 * max(e + s for e, s in zip(errors, spreads, strict=True)) or 1.0)
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    how = ", smoothed" if judgement.is_smooth else ""
-    figures.style_axes(axes, "strength of warps (0: none)", f"error{how}")
+    how = "smoothed error" if judgement.is_smooth else "error"
+    figures.style_axes(axes, "strength of warps (0: none)", how)
     return figure

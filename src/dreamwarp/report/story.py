@@ -158,8 +158,9 @@ def add_components(page: Page, study: Study) -> None:
     page.subheading("How much each class varies")
     page.figure(
         model_plots.draw_spectrum(model),
-        "Left: standard deviation of warps along each component, on a logarithmic scale. Right: "
-        "fraction of the variance that this component and those before it explain.",
+        "Left: standard deviation of warps along each component. Right: fraction of the variance "
+        "that this component and those before it explain. Scales are logarithmic, except for the "
+        "fraction.",
     )
     columns = ("class", "samples", "pairs", "first component", "components for 90 %")
     page.table(
@@ -230,8 +231,8 @@ def add_alignments(page: Page, study: Study) -> None:
         )
     page.figure(
         aligned.draw_gallery(study),
-        f"The worst pairs on top, then from typical to good. {_describe_difference(study)} Warp "
-        "size: about 1 for random warps of the class.",
+        f"{_describe_order(study)} {_describe_difference(study)} Warp size: about 1 for random "
+        "warps of the class.",
         is_photo=study.subject.is_photo,
     )
 
@@ -270,13 +271,14 @@ def add_strength(page: Page, study: Study) -> None:
         how = ", chosen for a nearest neighbour" if is_chosen else ", set after the fit"
         smoothed = (
             " Smoothed: a held-out sample counts as part of an error if the nearest samples of its "
-            "own and of another class are almost equally far."
+            "own and of another class are almost equally far. That needs fewer samples to tell "
+            "strengths apart."
         )
         page.figure(
             model_plots.draw_strength(judgement, with_verdict=False),
             "Error of a nearest neighbour on held-out samples by strength of the warps, with "
-            "standard errors. The verdict's error with warps differs a little, because its "
-            f"strengths are chosen on other samples.{smoothed if judgement.is_smooth else ''}",
+            "standard errors. In the verdict, strengths are chosen on other samples, so the error "
+            f"with warps differs a little.{smoothed if judgement.is_smooth else ''}",
             alternative=f"Error by strength: {judgement.list_errors()}.",
         )
     page.text(
@@ -480,6 +482,14 @@ def _describe_field(study: Study) -> str:
         "where each time goes, later times higher, compared with no warp (faint); source, warped, "
         "and the target behind it (faint)."
     )
+
+
+def _describe_order(study: Study) -> str:
+    """Which pairs ``aligned.draw_gallery`` shows, from top to bottom."""
+    worst, typical = aligned.choose_pairs(study, None, aligned.N_PAIRS)
+    if len(typical):
+        return "The worst pairs on top, then from typical to good."
+    return "All pairs, the worst on top." if len(worst) > 1 else "The only pair."
 
 
 def _describe_difference(study: Study) -> str:

@@ -499,7 +499,8 @@ async function begin() {
   document.body.classList.add(model.kind, model.is_ink ? "ink" : "photo");
   if (model.shape && [3, 4].includes(model.shape[0])) document.body.classList.remove("ink");
   const total = model.classes.reduce((sum, { count }) => sum + count, 0);
-  $("about").textContent = `${model.model} · ${model.data}: ${total.toLocaleString("en")} ${model.plural} of ${model.size} in ${model.classes.length} classes · ${model.cells.join(" × ")} cells`;
+  const lanes = (model.lanes || []).length, channels = lanes ? `, ${lanes < model.shape[0] ? `${lanes} of ` : ""}${model.shape[0]} channels` : "";
+  $("about").textContent = `${model.model} · ${model.data}: ${total.toLocaleString("en")} ${model.plural} of ${model.size}${channels} in ${model.classes.length} classes · ${model.cells.join(" × ")} cells`;
   state.strength = Math.min(3, model.strength);
   $("strength").value = state.strength;
   $("strength-value").textContent = state.strength.toFixed(2);
