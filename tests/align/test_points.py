@@ -34,6 +34,19 @@ def test_sigma_is_estimated() -> None:
     assert 0.006 < found.sigma < 0.014
 
 
+def test_every_pair_may_be_matched_in_its_own_way() -> None:
+    shuffled = RNG.permutation(MOVED[1])
+    found = align_points(
+        SPACE, [POINTS] * 2, [MOVED[0], shuffled], match=["known", "nearest"], progress=False
+    )
+    alone = [
+        align_points(SPACE, [POINTS], [target], match=word, progress=False)
+        for target, word in ((MOVED[0], "known"), (shuffled, "nearest"))
+    ]
+    np.testing.assert_allclose(found.theta, np.concatenate([each.theta for each in alone]))
+    assert found.sigma == pytest.approx(np.sqrt(np.mean([each.sigma**2 for each in alone])))
+
+
 def test_identical_points_stay() -> None:
     found = align_points(SPACE, [POINTS], [POINTS], progress=False)
     assert np.abs(found.theta).max() < 1e-6 and found.loss_after[0] < 1e-20
@@ -57,6 +70,7 @@ def test_chamfer_distance_against_all_distances() -> None:
         ([np.zeros((4, 3))], [POINTS], {}, r"`sources\[0\]` must have shape \(m, 2\)"),
         ([POINTS[:9]], [POINTS], {"match": "known"}, "equal numbers of points.*'nearest'"),
         ([POINTS], [POINTS], {"match": "icp"}, "`match` must be one of"),
+        ([POINTS], [POINTS], {"match": ["known"] * 2}, "one for each of 1 pairs, got 2"),
         ([POINTS], [POINTS], {"sigma": 0.0}, "`sigma` must be a positive number"),
         ([POINTS], [POINTS], {"prior": SmoothPrior(WarpSpace((2, 2)))}, "`prior` must be over"),
     ],

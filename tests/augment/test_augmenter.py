@@ -481,13 +481,15 @@ def test_cells_that_do_not_suit_the_samples_are_noticed() -> None:
     slices = np.ones((20, 1, 12, 12))
     with pytest.raises(ValueError, match=r"1 x 12 x 12 pixels.* cells=\(4, 4\) for images"):
         dw.Augmenter(cells=(2, 2, 2), progress=stop).fit(slices, np.arange(20) % 2)
-    with (
-        pytest.warns(
-            UserWarning, match=r"12 x 12 pixels .*fewer .* cells \(2 x 13\).*fewer `cells`"
-        ),
-        pytest.raises(RuntimeError, match="stop here"),
+    for cells, X, message in (
+        ((2, 13), slices[:, 0], "2 x 13 cells for samples of 12 x 12 pixels"),
+        ((40, 40), np.ones((20, 28, 28)), "40 x 40 cells for samples of 28 x 28 pixels"),
+        ((513,), series, "513 cells for samples of 512 pixels"),
+        ((40, 40), np.ones((20, 64, 64)), r"at most 2,000 parameters.*got 6,562 for 40 x 40 cells"),
+        ((6, 6, 6), np.ones((20, 8, 8, 8)), r"got 3,945 for 6 x 6 x 6 cells.*such as 3x3x3"),
     ):
-        quick(cells=(2, 13), progress=stop).fit(*warped_shapes())
+        with pytest.raises(ValueError, match=message):
+            dw.Augmenter(cells=cells, progress=stop).fit(X, np.arange(20) % 2)
 
 
 def test_one_class_can_be_sampled_but_not_judged() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from dreamwarp import ShapeAugmenter, Warp, WarpSpace
 from dreamwarp.augment.learning import Settings
-from dreamwarp.augment.shapes import sample_shapes, warp_mesh
+from dreamwarp.augment.shapes import find_known, sample_shapes, warp_mesh
 from dreamwarp.data import Box, ShapeSet, load_shapes
 from dreamwarp.generation.shape_files import write_shapes
 
@@ -86,6 +86,30 @@ def test_classes_with_few_pairs_are_named() -> None:
         ShapeAugmenter(progress=False).fit(X[:3], np.zeros(3, int))
 
 
+def test_correspondence_is_found_class_by_class() -> None:
+    """Class 1 has sets of several sizes; class 0 is matched by index all the same."""
+    X, y = ellipses()
+    some = [x[k % 3 :] if label else x for k, (x, label) in enumerate(zip(X, y, strict=True))]
+    shapes = ShapeSet.of(some, y)
+    assert find_known(shapes, "auto").tolist() == (y == 0).tolist()
+    augmenter = ShapeAugmenter(cells=(2, 2), n_neighbors=2, progress=False).fit(shapes)
+    alone = ShapeAugmenter(cells=(2, 2), n_neighbors=2, sigma="auto", progress=False)
+    alone.fit(ShapeSet.of(X[y == 0], y[y == 0]))
+    own = y[augmenter.edges_[:, 0]] == 0
+    within = Warp(augmenter.model_.space, augmenter.alignments_.theta[own])
+    np.testing.assert_allclose(
+        within.points(augmenter.shapes_.unit_points()[0]),
+        Warp(alone.model_.space, alone.alignments_.theta).points(alone.shapes_.unit_points()[0]),
+        atol=0.01,
+    )
+    assert augmenter.model_.settings["match"] == "auto"
+    assert "learned_sigma" not in augmenter.model_.settings  # there are two
+    with pytest.raises(ValueError, match=r"class 1 must have shapes of equal numbers.*22 to 24"):
+        ShapeAugmenter(match="known").fit(shapes)
+    with pytest.raises(ValueError, match="`match` must be one of"):
+        ShapeAugmenter(match="icp").fit(shapes)
+
+
 def test_wrong_use() -> None:
     X, y = ellipses()
     with pytest.raises(ValueError, match="Call `fit` first"):
@@ -94,6 +118,8 @@ def test_wrong_use() -> None:
         ShapeAugmenter().fit(X)
     with pytest.raises(ValueError, match="`cells` must have 2 numbers"):
         ShapeAugmenter(cells=(2, 2, 2)).fit(X, y)
+    with pytest.raises(ValueError, match=r"at most 2,000 parameters.*got 3,322 for 20 x 40 cells"):
+        ShapeAugmenter(cells=(20, 40)).fit(X, y)
     with pytest.raises(ValueError, match="two shapes to align"):
         ShapeAugmenter().fit(X[:2], y[:2])
 

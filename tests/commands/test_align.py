@@ -53,6 +53,16 @@ def folder(tmp_path: Path, monkeypatch: Any) -> Path:
     return tmp_path
 
 
+def test_a_pair_that_no_warp_explains_is_told_so(capsys: Any) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("c.npy", "d.npy"):
+        np.save(name, rng.normal(size=40).cumsum())
+    assert run("align", "c.npy", "d.npy") == 0
+    assert "no likely warp explains the difference" in capsys.readouterr().out
+    assert run("align", "a.npy", "b.npy", "--overwrite") == 0
+    assert "no likely warp" not in capsys.readouterr().out
+
+
 def test_two_pictures(capsys: Any, folder: Path) -> None:
     assert run("align", "a.png", "b.png") == 0
     words = capsys.readouterr()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -75,6 +77,47 @@ def test_names_of_meshes_may_be_in_capitals(tmp_path: Path) -> None:
     assert run("fit", source, "-o", model) == 0
     assert run("sample", model, source, "-n", "2", "-o", str(tmp_path / "out")) == 0
     assert len(list((tmp_path / "out" / "box").glob("*.stl"))) == 2
+
+
+def test_one_mesh_is_aligned_to_another(tmp_path: Path, capsys: Any, monkeypatch: Any) -> None:
+    trimesh = pytest.importorskip("trimesh", reason="meshes need trimesh")
+    monkeypatch.chdir(tmp_path)
+    ball = trimesh.creation.icosphere(subdivisions=2)
+    for k, factors in enumerate(((50.0, 50.0, 50.0), (60.0, 45.0, 50.0))):
+        mesh = ball.copy()
+        mesh.vertices = ball.vertices * factors
+        (tmp_path / "set" / "egg").mkdir(parents=True, exist_ok=True)
+        mesh.export(tmp_path / "set" / "egg" / f"{k}.ply")
+    coarse = trimesh.creation.icosphere(subdivisions=1, radius=50.0)
+    coarse.export(tmp_path / "coarse.stl")
+    for arguments, how in (
+        (("set/egg/0.ply", "set/egg/1.ply", "--theta", "pair.json"), "by number"),
+        (("set:0", "set:1", "--match", "nearest"), "to the nearest"),
+        (("set:0", "coarse.stl"), "to the nearest"),
+    ):
+        assert run("align", *arguments, "-o", "pair.png", "--overwrite") == 0
+        words = capsys.readouterr().out
+        assert f"vertices matched {how}, " in words and "\nconverged\n" in words
+        before, after = re.search(r"distance from (\S+) to (\S+) of the box", words).groups()
+        assert float(after) < 0.3 * float(before) or how != "by number"
+        assert Path("pair.png").read_bytes().startswith(b"\x89PNG")
+    assert (
+        len(json.loads(Path("pair.json").read_text())["theta"]) == WarpSpace((2,) * 3, "free").dim
+    )
+    np.save("a.npy", np.sin(np.arange(40.0)))
+    for arguments, code, message in (
+        (
+            ("set:0", "set:2"),
+            1,
+            r"`set:2` must name one of the 2 training samples of `set`, 0 to 1",
+        ),
+        (("set:0", "a.npy"), 1, "must both be meshes, or neither"),
+        (("set:0", "coarse.stl", "--match", "known"), 1, "equal numbers of points"),
+        (("set:0", "set:1", "--method", "hmc"), 2, "--method does not apply to meshes"),
+        (("a.npy", "a.npy", "--match", "known"), 2, "--match applies to meshes only"),
+    ):
+        assert run("align", *arguments) == code
+        one_line(capsys, message)
 
 
 def test_meshes_in_meshes_out(tmp_path: Path, capsys: Any) -> None:

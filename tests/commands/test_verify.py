@@ -71,6 +71,13 @@ def test_what_is_no_set_is_one_line_and_code_1(tmp_path: Path, capsys: Any) -> N
         one_line(capsys, message)
 
 
+def test_meshes_have_no_hashes(tmp_path: Path, capsys: Any) -> None:
+    (tmp_path / "bone").mkdir()
+    (tmp_path / "bone" / "1.ply").touch()
+    assert run("verify", str(tmp_path)) == 1
+    one_line(capsys, r"` holds meshes, which are written without hashes.*`--resume`")
+
+
 def test_wrong_use_is_one_line_and_code_2(capsys: Any) -> None:
     assert run("verify", "") == 2
     one_line(capsys, r"Invalid value for 'OUT': it must not be empty")

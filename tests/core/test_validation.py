@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dreamwarp.core.validation import check_resolution, warn_of_fine_cells
+from dreamwarp.core.validation import check_resolution
 
 
 @pytest.mark.parametrize(
@@ -14,7 +14,6 @@ def test_samples_with_a_pixel_for_every_cell_will_do(
     shape: tuple[int, ...], cells: tuple[int, ...]
 ) -> None:
     check_resolution("X", shape, cells)
-    warn_of_fine_cells(shape, cells)
 
 
 @pytest.mark.parametrize(
@@ -36,9 +35,17 @@ def test_an_axis_of_one_pixel_can_t_be_warped(
         check_resolution("sources", shape, cells)
 
 
-def test_cells_finer_than_pixels_are_warned_of() -> None:
-    for shape in ((9, 8, 8), (9, 3, 64, 8)):
-        with pytest.warns(
-            UserWarning, match=r"8 pixels .*fewer .* cells \(32 x 32\).*Use fewer `cells`"
-        ):
-            warn_of_fine_cells(shape, (32, 32))
+@pytest.mark.parametrize(
+    ("shape", "cells", "message"),
+    [
+        ((9, 28, 28), (40, 40), "40 x 40 cells for samples of 28 x 28 pixels.*such as 4x4"),
+        ((9, 3, 64, 8), (8, 9), "8 x 9 cells for samples of 64 x 8 pixels"),
+        ((9, 150), (151,), "151 cells for samples of 150 pixels.*such as 10"),
+        ((9, 8, 8, 8), (3, 9, 3), "3 x 9 x 3 cells .*such as 3x3x3"),
+    ],
+)
+def test_cells_finer_than_pixels_are_refused(
+    shape: tuple[int, ...], cells: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_resolution("X", shape, cells)

@@ -93,7 +93,7 @@ def test_a_folder_of_meshes_has_one_box(tmp_path: Path) -> None:
         (tmp_path / label).mkdir()
         with_vertices(ball, ball.vertices * scale).export(tmp_path / label / "1.ply")
     shapes = load_shapes(tmp_path)
-    assert shapes.y.tolist() == ["large", "small"] and shapes.corresponds
+    assert shapes.y.tolist() == ["large", "small"] and shapes.correspond(range(len(shapes)))
     large, small = shapes.unit_points()
     np.testing.assert_allclose([large.min(), large.max()], [0.1, 0.9])
     np.testing.assert_allclose(small - 0.5, (large - 0.5) / 3.0, atol=1e-7)
@@ -108,8 +108,8 @@ def test_a_folder_of_meshes_has_one_box(tmp_path: Path) -> None:
 def test_landmarks_as_arrays() -> None:
     rng = np.random.default_rng(0)
     shapes = ShapeSet.of(rng.normal(size=(4, 10, 2)), [0, 0, 1, 1])
-    assert shapes.ndim == 2 and len(shapes) == 4 and shapes.corresponds
-    assert not ShapeSet.of([rng.normal(size=(m, 2)) for m in (4, 5)], [0, 0]).corresponds
+    assert shapes.ndim == 2 and len(shapes) == 4 and shapes.correspond(range(len(shapes)))
+    assert not ShapeSet.of([rng.normal(size=(m, 2)) for m in (4, 5)], [0, 0]).correspond([0, 1])
     assert Box.around(np.zeros((1, 3))).size == 1.0
     with pytest.raises(ValueError, match=r"points\[0\]` must have shape"):
         ShapeSet.of(rng.normal(size=(2, 10, 5)), [0, 0])

@@ -71,6 +71,20 @@ def test_signals_and_volumes_with_channels(cells: tuple[int, ...], shape: tuple[
     assert set(choice.errors) == {0.0, 1.0}
 
 
+def test_networks_of_series_get_one_thread(monkeypatch: Any) -> None:
+    seen, average = set(), choosing._Run._average
+
+    def record(run: Any, weight: float) -> None:
+        seen.add(torch.get_num_threads())
+        average(run, weight)
+
+    monkeypatch.setattr(choosing._Run, "_average", record)
+    torch.set_num_threads(2)
+    X, y = np.random.default_rng(0).random((24, 20)), np.arange(24) % 3
+    choose_strength(make_model(cells=(3,)), X, y, strengths=[1.0], **QUICK)
+    assert seen == {1} and torch.get_num_threads() == 2
+
+
 # -- the choice
 
 

@@ -49,7 +49,6 @@ from dreamwarp.core.validation import (
     check_factor,
     check_integer,
     check_resolution,
-    warn_of_fine_cells,
     warn_user,
 )
 from dreamwarp.space import WarpSpace
@@ -194,9 +193,8 @@ def set_up(
 
     ``options``: other attributes of the problem.
     """
-    cells, spatial = prior.space.cells, shape[2:]
-    check_resolution("sources", shape, cells)
-    warn_of_fine_cells(shape, cells)
+    spatial = shape[2:]
+    check_resolution("sources", shape, prior.space.cells)
     chosen, calibrated = _choose_similarity(similarity, sigma, spatial)
     coordinates = VertexCoordinates(prior.space)
     problem = Problem(

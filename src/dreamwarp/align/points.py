@@ -55,7 +55,7 @@ class PointAlignments:
         Mean squared distance of matched points, without and with the warp.
     converged : (n,)
     sigma : float
-        Standard deviation of a coordinate of a matched point.
+        Standard deviation of a coordinate of a matched point; the root mean square over pairs.
     """
 
     theta: Array
@@ -73,7 +73,7 @@ def align_points(
     sources: Sequence[ArrayLike] | NDArray[Any],
     targets: Sequence[ArrayLike] | NDArray[Any],
     *,
-    match: Match = "auto",
+    match: Match | Sequence[Match] = "auto",
     prior: Prior | None = None,
     sigma: float | Literal["auto"] = "auto",
     max_points: int = 400,
@@ -87,15 +87,17 @@ def align_points(
     space : WarpSpace
     sources, targets : sequences of (m_k, ndim)
         In the unit domain.
-    match : {"auto", "known", "nearest"}
+    match : {"auto", "known", "nearest"}, or a sequence of these
         ``"known"``: point k of a source belongs to point k of its target. ``"nearest"``: each point
         belongs to the nearest point of the other set, in both directions (Chamfer distance).
-        ``"auto"``: ``"known"`` if the sets of every pair have equal numbers of points.
+        ``"auto"``: ``"known"`` if the sets of every pair have equal numbers of points. A sequence
+        has one for each pair.
     prior : Prior, optional
         Default: ``SmoothPrior(space)``.
     sigma : float or "auto"
         Standard deviation of a coordinate of a matched point, as a fraction of the domain.
-        ``"auto"`` estimates it from some of the pairs.
+        ``"auto"`` estimates it from some of the pairs; if only some have known correspondence, from
+        these and from the others.
     max_points : int
         Larger sets are reduced to this many points, evenly spaced by index.
     max_steps : int
@@ -113,32 +115,31 @@ def measure_points(
     sources: Sequence[ArrayLike] | NDArray[Any],
     targets: Sequence[ArrayLike] | NDArray[Any],
     *,
-    match: Match = "auto",
+    match: Match | Sequence[Match] = "auto",
     sigma: float | Literal["auto"] = "auto",
     max_points: int = 400,
     max_steps: int = 50,
     progress: ProgressOption = None,
 ) -> tuple[PointAlignments, Evidence]:
     """Align pairs as :func:`align_points` does, and compute their evidence at the modes."""
-    check_choice("match", match, MATCHES)
     max_points = check_integer("max_points", max_points, 1)
     max_steps = check_integer("max_steps", max_steps, 1)
     pairs = _check_pairs(frame.space, sources, targets)
-    if match == "auto":
-        match = "known" if all(s.shape == t.shape for s, t in pairs) else "nearest"
-    elif match == "known":
-        _check_counts(pairs)
-    # Known pairs keep equal indices. Otherwise a target keeps more points, so that every source
-    # point has one nearby.
-    n_target = max_points if match == "known" else 4 * max_points
-    pairs = [(thin(s, max_points), thin(t, n_target)) for s, t in pairs]
-    searches = [_Search(frame, s, t, match == "known", max_steps) for s, t in pairs]
+    searches = []
+    for is_known, (source, target) in zip(_choose_known(pairs, match), pairs, strict=True):
+        # Known pairs keep equal indices. Otherwise a target keeps more points, so that every source
+        # point has one nearby.
+        near = thin(target, max_points if is_known else 4 * max_points)
+        searches.append(_Search(frame, thin(source, max_points), near, is_known, max_steps))
     # Matrices are small: threads of the linear algebra would mostly wait for each other.
     with silenced(progress), limit_algebra():
         noise = check_sigma(sigma)
-        if noise == "auto":
-            noise = _estimate_sigma(searches, progress)
-        return _align_all(frame, searches, noise, progress)
+        levels = np.full(len(searches), np.nan if noise == "auto" else noise)
+        for kind in (True, False) if noise == "auto" else ():
+            own = [k for k, search in enumerate(searches) if search.is_known is kind]
+            if own:
+                levels[own] = _estimate_sigma([searches[k] for k in own], progress)
+        return _align_all(frame, searches, levels, progress)
 
 
 def chamfer_distance(first: Array, second: Array) -> float:
@@ -152,13 +153,13 @@ def chamfer_distance(first: Array, second: Array) -> float:
 
 
 def _align_all(
-    frame: Frame, searches: list[_Search], sigma: float, progress: ProgressOption
+    frame: Frame, searches: list[_Search], levels: Array, progress: ProgressOption
 ) -> tuple[PointAlignments, Evidence]:
     n = len(searches)
     before, after, converged = np.zeros(n), np.zeros(n), np.zeros(n, bool)
     zero, parts = np.zeros(frame.rank), []
     with track(n, "aligning points", progress) as advance:
-        for k, search in enumerate(searches):
+        for k, (search, sigma) in enumerate(zip(searches, levels.tolist(), strict=True)):
             found = search.run(sigma)
             before[k], after[k] = search.loss(zero), search.loss(found.u)
             # Matches may get worse in the last step; the identity is better then.
@@ -172,8 +173,8 @@ def _align_all(
             "result. A larger `max_steps` may help.",
             RuntimeWarning,
         )
-    evidence = Evidence.join(parts)
-    return PointAlignments(evidence.theta, before, after, converged, sigma), evidence
+    evidence, mean = Evidence.join(parts), float(np.sqrt(np.mean(levels**2)))
+    return PointAlignments(evidence.theta, before, after, converged, mean), evidence
 
 
 def _estimate_sigma(searches: list[_Search], progress: ProgressOption) -> float:
@@ -212,7 +213,7 @@ class _Search:
         self, frame: Frame, source: Array, target: Array, is_known: bool, max_steps: int
     ) -> None:
         self.frame, self.source, self.target = frame, source, target
-        self.max_steps = max_steps
+        self.is_known, self.max_steps = is_known, max_steps
         self.tree = None if is_known else cKDTree(target)
 
     def run(self, sigma: float) -> Found:
@@ -338,13 +339,23 @@ def _check_set(space: WarpSpace, name: str, points: ArrayLike) -> Array:
     return array
 
 
-def _check_counts(pairs: list[tuple[Array, Array]]) -> None:
-    for k, (source, target) in enumerate(pairs):
-        if source.shape != target.shape:
+def _choose_known(pairs: list[tuple[Array, Array]], match: Match | Sequence[Match]) -> list[bool]:
+    """Whether the correspondence of each pair is known."""
+    words = [match] * len(pairs) if isinstance(match, str) else list(match)
+    for word in words:
+        check_choice("match", word, MATCHES)
+    if len(words) != len(pairs):
+        raise ValueError(
+            f"`match` must be one word, or one for each of {len(pairs)} pairs, got {len(words)}."
+        )
+    are_equal = [source.shape == target.shape for source, target in pairs]
+    for k, (word, (source, target)) in enumerate(zip(words, pairs, strict=True)):
+        if word == "known" and not are_equal[k]:
             raise ValueError(
                 f"`sources[{k}]` and `targets[{k}]` must have equal numbers of points for "
                 f"match='known', got {len(source)} and {len(target)}. Use match='nearest'."
             )
+    return [word == "known" or (word == "auto" and all(are_equal)) for word in words]
 
 
 def thin(points: Array, most: int) -> Array:

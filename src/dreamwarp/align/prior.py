@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.core.compiled import limit_algebra
 from dreamwarp.core.defaults import DISPLACEMENT, LENGTH
-from dreamwarp.core.validation import check_integer, is_real
+from dreamwarp.core.validation import check_integer, check_parameters, is_real
 from dreamwarp.space import WarpSpace
 
 Array = NDArray[np.float64]
@@ -393,7 +393,11 @@ def _read_only(array: Array) -> Array:
 
 
 def check_prior(space: WarpSpace, prior: Prior | None) -> Prior:
-    """Return ``prior``, by default a SmoothPrior; raise if it is not a prior over the space."""
+    """Return ``prior``, by default a SmoothPrior; raise if it is not a prior over the space.
+
+    Raises for spaces too large to align in, too.
+    """
+    check_parameters(space.cells, space.dim)
     if prior is None:
         return SmoothPrior(space)
     if not isinstance(prior, Prior):

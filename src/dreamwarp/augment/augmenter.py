@@ -34,7 +34,13 @@ from dreamwarp.core.samples import (
     check_layout,
     unflatten,
 )
-from dreamwarp.core.validation import check_choice, check_integer, check_resolution, warn_user
+from dreamwarp.core.validation import (
+    check_choice,
+    check_integer,
+    check_parameters,
+    check_resolution,
+    warn_user,
+)
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.model.labels import encode, refuse_unknown
 from dreamwarp.model.strength import check_strength, resolve_strength
@@ -627,6 +633,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
                 f"{math.prod(spatial)} feature(s) per sample and channel."
             )
         check_resolution("X", shape, self.space_.cells)
+        check_parameters(self.space_.cells, self.space_.dim)
 
 
 def _shape_of(X: Any) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import pdist, squareform
 
 from dreamwarp.align.evidence import Frame
-from dreamwarp.align.points import LEFT_OUT, Match, chamfer_distance, measure_points, thin
+from dreamwarp.align.points import LEFT_OUT, MATCHES, Match, chamfer_distance, measure_points, thin
 from dreamwarp.align.prior import SmoothPrior
 from dreamwarp.augment.source import Members, check_known_classes
 from dreamwarp.augment.training_pairs import NEIGHBOR_PAIRS, TrainingPairs, check_pair_count
@@ -24,7 +24,12 @@ from dreamwarp.core.defaults import (
 )
 from dreamwarp.core.draws import Seed, as_key
 from dreamwarp.core.progress import ProgressOption, track
-from dreamwarp.core.validation import check_factor, check_integer
+from dreamwarp.core.validation import (
+    check_choice,
+    check_factor,
+    check_integer,
+    check_parameters,
+)
 from dreamwarp.data.meshes import file_normals, with_vertices
 from dreamwarp.data.shapes import Box, Normalize, ShapeSet
 from dreamwarp.model import WarpModel
@@ -35,6 +40,7 @@ from dreamwarp.space.warpspace import Boundary
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 # Points per shape for finding neighbours, if points do not correspond.
 N_OUTLINE = 200
@@ -57,8 +63,9 @@ class ShapeAugmenter:
     n_neighbors : int
         Neighbours of the same class to align each shape with.
     match : {"auto", "known", "nearest"}
-        How points correspond. ``"auto"``: ``"known"``, by index, if all shapes have the same number
-        of points and the same faces.
+        How points correspond: ``"known"``, by index, or ``"nearest"``, by the Chamfer distance.
+        ``"auto"``: by index in every class whose shapes have the same number of points and the same
+        faces.
     displacement : float or "auto"
         Displacement of the smooth prior; see :class:`SmoothPrior`. "auto": the candidate under
         which held-out pairs are likeliest.
@@ -135,17 +142,18 @@ class ShapeAugmenter:
                 f"`cells` must have {given.ndim} numbers for shapes in {given.ndim} dimensions, "
                 f"got {space.cells}."
             )
+        check_parameters(space.cells, space.dim)
         strength = check_factor("strength", self.strength)
         points = given.unit_points()
-        known = given.corresponds if self.match == "auto" else self.match == "known"
+        known = find_known(given, self.match)
         self.edges_ = neighbor_edges(points, given.y, self.n_neighbors, known, self.progress)
         check_pair_count(len(self.edges_), NEIGHBOR_PAIRS)
         model = self._learn(space, points, given.y, known)
         self.model_ = model.with_strength(strength).with_settings(
             normalize=given.normalize,
+            match=self.match,
             n_neighbors=int(self.n_neighbors),
             sigma=self.sigma if isinstance(self.sigma, str) else float(self.sigma),
-            learned_sigma=self.alignments_.sigma,
             displacement="auto" if self.displacement == "auto" else float(self.displacement),
             length=float(self.length),
         )
@@ -153,7 +161,7 @@ class ShapeAugmenter:
         return self
 
     def _learn(
-        self, space: WarpSpace, points: list[Array], labels: NDArray[Any], known: bool
+        self, space: WarpSpace, points: list[Array], labels: NDArray[Any], known: Flags
     ) -> WarpModel:
         """Align ``edges_``, and learn the covariance of each class by empirical Bayes."""
         start = DISPLACEMENT if self.displacement == "auto" else self.displacement
@@ -162,7 +170,7 @@ class ShapeAugmenter:
         sources, targets = self.edges_.T
         self.alignments_, evidence = measure_points(
             frame, [points[i] for i in sources], [points[j] for j in targets],
-            match="known" if known else "nearest", sigma=self.sigma,  # type: ignore[arg-type]
+            match=match_edges(known, self.edges_), sigma=self.sigma,  # type: ignore[arg-type]
             max_points=self.max_points, max_steps=self.max_steps, progress=self.progress,
         )  # fmt: skip
         chosen = prior.displacement
@@ -176,7 +184,10 @@ class ShapeAugmenter:
         pairs = TrainingPairs.of_posteriors(
             frame, learned, self.edges_, codes[sources], classes.tolist()
         )
-        return pairs.fit(checked=True).with_settings(learned_displacement=chosen)
+        found = {"learned_displacement": chosen}
+        if known[sources].all() or not known[sources].any():  # else there are two
+            found["learned_sigma"] = self.alignments_.sigma
+        return pairs.fit(checked=True).with_settings(**found)
 
     def sample(self, n: int, *, first: int = 0) -> ShapeSet:
         """Make the new shapes ``first`` to ``first + n - 1``; classes take turns."""
@@ -235,17 +246,47 @@ def warp_mesh(warp: Warp, mesh: Any, box: Box | None = None) -> Any:
     return with_vertices(mesh, moved, None if normals is None else warp.normals(unit, normals))
 
 
+def find_known(shapes: ShapeSet, match: Match) -> Flags:
+    """Whether points correspond by index within the class of each shape (n,)."""
+    check_choice("match", match, MATCHES)
+    known = np.full(len(shapes), match == "known")
+    for label in shapes.classes:
+        own = np.flatnonzero(shapes.y == label)
+        sizes = sorted(len(shapes.points[k]) for k in own)
+        if match == "auto":
+            known[own] = shapes.correspond(own)
+        elif match == "known" and sizes[0] < sizes[-1]:
+            raise ValueError(
+                f"class {label.item()!r} must have shapes of equal numbers of points for "
+                f"match='known', got {sizes[0]} to {sizes[-1]}. Use match='auto' or 'nearest'."
+            )
+    return known
+
+
+def find_match(model: WarpModel) -> Match:
+    """How a model matched points; former versions did not store it."""
+    stored: Any = model.settings.get("match")
+    return stored if stored in MATCHES else "auto"
+
+
+def match_edges(known: Flags, edges: Integers) -> list[Match]:
+    """How the points of edges (e, 2) within classes correspond."""
+    return ["known" if known[source] else "nearest" for source in edges[:, 0]]
+
+
 def neighbor_edges(
-    points: list[Array], labels: NDArray[Any], n_neighbors: int, known: bool, progress: Any
+    points: list[Array], labels: NDArray[Any], n_neighbors: int, known: Flags, progress: Any
 ) -> Integers:
     """Undirected edges (e, 2) between nearest shapes of the same class."""
     n_neighbors = check_integer("n_neighbors", n_neighbors, 1)
     edges: set[tuple[int, int]] = set()
-    outlines = points if known else [thin(p, N_OUTLINE) for p in points]
+    outlines = [
+        p if by_index else thin(p, N_OUTLINE) for p, by_index in zip(points, known, strict=True)
+    ]
     members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
     with track(len(points), "finding neighbours", progress) as advance:
         for own in members:
-            distances = _distances([outlines[i] for i in own], known)
+            distances = _distances([outlines[i] for i in own], bool(known[own[0]]))
             for row, i in enumerate(own):
                 order = np.argsort(distances[row], kind="stable")
                 for column in order[order != row][:n_neighbors]:

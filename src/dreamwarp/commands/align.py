@@ -13,31 +13,48 @@ import typer
 from numpy.typing import NDArray
 
 from dreamwarp.commands import options
-from dreamwarp.core.defaults import DEFAULT_CELLS, DISPLACEMENT, LENGTH, MAX_DRAWS, MAX_STEPS
+from dreamwarp.core.defaults import (
+    DEFAULT_CELLS,
+    DEFAULT_SHAPE_CELLS,
+    DISPLACEMENT,
+    LENGTH,
+    MAX_DRAWS,
+    MAX_STEPS,
+)
 from dreamwarp.core.files import check_suffix, refuse_existing, write_beside
 from dreamwarp.core.samples import check_finite
 
 if TYPE_CHECKING:
     from dreamwarp import Alignments, WarpSpace
+    from dreamwarp.align import PointAlignments
+
+
+# From this share of the difference left on, the pair counts as not explained by a warp.
+UNEXPLAINED = 0.95
+# Options that only arrays have.
+NOT_FOR_MESHES = "method", "similarity", "max_draws", "seed"
 
 
 @options.reads_data
 def align(
+    context: typer.Context,
     source: Annotated[
         str,
         typer.Argument(
             metavar="A",
-            help="Sample to warp: a picture, a NIfTI volume, a .npy array with channels first, or "
-            "DATA:K, sample K (from 0) of the training part of a data set.",
+            help="Sample to warp: a picture, a NIfTI volume, a mesh, a .npy array with channels "
+            "first, or DATA:K, sample K (from 0) of the training part of a data set.",
         ),
     ],
     target: Annotated[
-        str, typer.Argument(metavar="B", help="Sample to align it to, of the same shape.")
+        str,
+        typer.Argument(metavar="B", help="Sample to align it to, of the same shape or a mesh too."),
     ],
     cells: options.Cells = "auto",
     boundary: options.Boundary = "free",
     method: options.Method = "map",
     similarity: options.Similarity = "ssd",
+    match: options.Match = "auto",
     sigma: options.Sigma = "auto",
     displacement: options.Displacement = DISPLACEMENT,
     length: options.Length = LENGTH,
@@ -66,9 +83,10 @@ def align(
     dreamwarp align a.png b.png
     dreamwarp align a.png b.png --method hmc --cells 6x6 --output out/pair.svg --theta pair.json
     dreamwarp align heart1.npy heart2.npy
-    dreamwarp align GunPoint/:0 GunPoint/:7
+    dreamwarp align GunPoint/:0 GunPoint/:1
     dreamwarp align vowels_TRAIN.ts:0 vowels_TRAIN.ts:7 --pad stretch
     dreamwarp align scan1.nii.gz scan2.nii.gz --similarity mi
+    dreamwarp align bone1.ply bone2.ply
     """
     from dreamwarp import SmoothPrior, WarpSpace, align_pairs
     from dreamwarp.report.aligned import describe_alignment, draw_alignment
@@ -88,6 +106,19 @@ def align(
             f"`--{next(iter(reading.options))}` is for samples of a data set, such as DATA:0, got "
             f"the files `{source}` and `{target}`. Leave it out."
         )
+    meshes = [read_mesh_sample(*item) for item in zip((source, target), places, strict=True)]
+    if meshes[0] is not None and meshes[1] is not None:
+        options.refuse_given(context, "does not apply to meshes", *NOT_FOR_MESHES)
+        for option in reading.options:
+            raise ValueError(f"`--{option}` does not apply to meshes. Leave it out.")
+        align_meshes(
+            meshes, picture, theta, cells=cells, boundary=boundary, match=match, sigma=sigma,
+            displacement=displacement, length=length, max_steps=max_steps,
+        )  # fmt: skip
+        return
+    if any(mesh is not None for mesh in meshes):
+        raise ValueError(f"`{source}` and `{target}` must both be meshes, or neither.")
+    options.refuse_given(context, "applies to meshes only", "match")
     (first, n_axes, affine), (second, _, _) = (
         read_file(name) if place is None else read_of_set(*place, reading.options)
         for name, place in zip((source, target), places, strict=True)
@@ -113,6 +144,11 @@ def align(
     typer.echo(f"{method}, {space.dim} parameters, {seconds:.2f} s")
     for line in describe_alignment(result):
         typer.echo(options.translate(line))
+    if sigma == "auto" and result.loss_after[0] > UNEXPLAINED * result.loss_before[0]:
+        typer.echo(
+            "no likely warp explains the difference, which counts as noise; a smaller `--sigma` or "
+            "a larger `--displacement` allows larger warps"
+        )
     if theta is not None:
         write_theta(theta, space, result, method)
         typer.echo(f"theta written to {theta}")
@@ -121,12 +157,61 @@ def align(
     typer.echo(f"picture written to {picture}")
 
 
-def write_theta(path: Path, space: WarpSpace, result: Alignments, method: str) -> None:
+def align_meshes(
+    meshes: list[Any],
+    picture: Path,
+    theta: Path | None,
+    *,
+    cells: tuple[int, ...] | None,
+    boundary: Any,
+    match: Any,
+    displacement: float,
+    length: float,
+    **settings: Any,
+) -> None:
+    """Align a mesh to another, in one box; print distances and draw both and the aligned one."""
+    from dreamwarp import SmoothPrior, WarpSpace, align_points
+    from dreamwarp.augment.shapes import find_known, match_edges
+    from dreamwarp.data import ShapeSet
+    from dreamwarp.report.figures import save_figure
+    from dreamwarp.report.shapes import draw_shape_pair
+
+    space = WarpSpace(cells or DEFAULT_SHAPE_CELLS[3], boundary)
+    pair = ShapeSet.of([np.asarray(mesh.vertices) for mesh in meshes], [0, 0], meshes=meshes)
+    words = match_edges(find_known(pair, match), np.array([[0, 1]]))
+    first, second = pair.unit_points()
+    start = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # the lines printed below say the same
+        found = align_points(
+            space, [first], [second], match=words,
+            prior=SmoothPrior(space, displacement=displacement, length=length), **settings,
+        )  # fmt: skip
+    by = "by number" if words == ["known"] else "to the nearest"
+    typer.echo(
+        f"vertices matched {by}, {space.dim} parameters, {time.perf_counter() - start:.2f} s"
+    )
+    before, after = (float(loss[0]) ** 0.5 for loss in (found.loss_before, found.loss_after))
+    typer.echo(f"RMS distance from {before:.4g} to {after:.4g} of the box's side")
+    typer.echo(f"noise sigma {found.sigma:.3g}")
+    is_done = bool(found.converged[0])
+    typer.echo("converged" if is_done else "not converged: a larger `--max-steps` may help")
+    if theta is not None:
+        write_theta(theta, space, found, "map")
+        typer.echo(f"theta written to {theta}")
+    save_figure(draw_shape_pair(space, pair, found.theta[0]), picture)
+    typer.echo(f"picture written to {picture}")
+
+
+def write_theta(
+    path: Path, space: WarpSpace, result: Alignments | PointAlignments, method: str
+) -> None:
     """Write θ (d,) alone as ``.npy``, or with its space and losses as ``.json``."""
     with write_beside(path) as temporary:
         if path.suffix.lower() == ".npy":
             np.save(temporary, result.theta[0])
             return
+        diagnostics = getattr(result, "diagnostics", {})  # of arrays
         content = {
             "cells": space.cells,
             "boundary": space.boundary,
@@ -136,7 +221,7 @@ def write_theta(path: Path, space: WarpSpace, result: Alignments, method: str) -
             "loss_before": float(result.loss_before[0]),
             "loss_after": float(result.loss_after[0]),
             "converged": bool(result.converged[0]),
-            "diagnostics": {name: float(v[0]) for name, v in result.diagnostics.items()},
+            "diagnostics": {name: float(v[0]) for name, v in diagnostics.items()},
         }
         temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
@@ -152,17 +237,37 @@ def split_place(place: str) -> tuple[str, int] | None:
     return (name, int(number)) if is_of_set else None
 
 
+def read_mesh_sample(name: str, place: tuple[str, int] | None) -> Any:
+    """Read a mesh, a file or one of a folder; None if it is something else."""
+    from dreamwarp.data import load_shapes, read_mesh
+    from dreamwarp.data.meshes import SUFFIXES
+    from dreamwarp.data.readers import are_meshes
+
+    if Path(name).suffix.lower() in SUFFIXES:
+        return read_mesh(name)
+    if place is None or not are_meshes(place[0]):
+        return None
+    meshes = load_shapes(place[0]).meshes
+    check_number(*place, len(meshes))
+    return meshes[place[1]]
+
+
+def check_number(name: str, number: int, n: int) -> None:
+    """Raise unless the sample with a number is one of n."""
+    if number >= n:
+        raise ValueError(
+            f"`{name}:{number}` must name one of the {n:,} training samples of `{name}`, 0 to "
+            f"{n - 1}."
+        )
+
+
 def read_of_set(name: str, number: int, reading: dict[str, Any]) -> Sample:
     """Read a sample of the training part of a data set."""
     from dreamwarp.data import load
     from dreamwarp.data.dataset import count_spatial_axes
 
     data = load(name, **reading)
-    if number >= len(data.X):
-        raise ValueError(
-            f"`{name}:{number}` must name one of the {len(data.X):,} training samples of "
-            f"`{name}`, 0 to {len(data.X) - 1}."
-        )
+    check_number(name, number, len(data.X))
     return np.asarray(data.X[number]), count_spatial_axes(data), data.affine
 
 

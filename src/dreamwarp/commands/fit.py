@@ -87,6 +87,7 @@ def fit(
         ),
     ] = None,
     similarity: options.Similarity = "ssd",
+    match: options.Match = "auto",
     sigma: options.Sigma = "auto",
     displacement: options.LearnedDisplacement = "auto",
     length: options.Length = LENGTH,
@@ -117,9 +118,10 @@ def fit(
         fit_meshes(
             samples, output, cells=cells, boundary=boundary, n_neighbors=neighbors,
             sigma=sigma, strength=1.0 if strength == "auto" else strength,
-            displacement=displacement, length=length, max_steps=max_steps, seed=seed,
+            displacement=displacement, length=length, max_steps=max_steps, seed=seed, match=match,
         )  # fmt: skip
         return
+    options.refuse_given(reading.context, "applies to meshes only", "match")
     cells = cells or choose_cells(samples)
     check_axes(samples, cells)
     augmenter = Augmenter(

@@ -35,8 +35,8 @@ SPELLINGS = {"X": "DATA", "n": "--number", "n_neighbors": "--neighbors"} | {
     name: f"--{name.replace('_', '-')}"
     for name in (
         "amplitude", "balance", "cells", "component", "displacement", "first", "label", "length",
-        "max_draws", "max_pairs", "max_samples", "max_steps", "per_class", "pixels_per_cell",
-        "shard_size", "sigma", "strength", "width",
+        "match", "max_draws", "max_pairs", "max_samples", "max_steps", "per_class",
+        "pixels_per_cell", "shard_size", "sigma", "strength", "width",
     )
 }  # fmt: skip
 
@@ -165,13 +165,16 @@ class Reading(NamedTuple):
 
     def refuse_for_meshes(self, *names: str) -> None:
         """Raise if one of these options, or one of the data's, was given: none suits meshes."""
-        for name in (*names, *DATA_OPTIONS):
-            source = self.context.get_parameter_source(name)
-            if source is not None and source.name == "COMMANDLINE":
-                option = f"--{name.replace('_', '-')}"
-                raise typer.BadParameter(
-                    f"{option} does not apply to meshes. Leave it out", param_hint=f"'{option}'"
-                )
+        refuse_given(self.context, "does not apply to meshes", *names, *DATA_OPTIONS)
+
+
+def refuse_given(context: typer.Context, why: str, *names: str) -> None:
+    """Raise if one of these options was given on the command line."""
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = f"--{name.replace('_', '-')}"
+            raise typer.BadParameter(f"{option} {why}. Leave it out", param_hint=f"'{option}'")
 
 
 def _join(values: tuple[Any, ...]) -> str:
@@ -282,6 +285,14 @@ Sigma = Annotated[
         metavar="NUMBER|auto",
         help="Standard deviation of the pixel noise, for ssd; smaller values fit more closely. "
         "In the units of the data for floats, on the 0..1 scale for integers. auto: estimated.",
+    ),
+]
+Match = Annotated[
+    Literal["auto", "known", "nearest"],
+    alignment(
+        help="For meshes, how vertices correspond. known: by number, within a class; nearest: to "
+        "the nearest vertex, in both directions; auto: known in every class whose meshes have the "
+        "same number of vertices and the same faces."
     ),
 ]
 MaxSteps = Annotated[int, alignment(min=1, help="Largest number of steps per stage of the search.")]

@@ -19,15 +19,22 @@ def verify(
 ) -> None:
     """Compare every file of a set of samples with the hash in its manifest.
 
-    Exit code 0: all files are present and unchanged; 1: some are missing or damaged.
+    Exit code 0: all files are present and unchanged; 1: some are missing or damaged. Meshes have no
+    hashes.
 
     [bold]Examples[/bold]
 
     dreamwarp verify alignmnist
     dreamwarp verify s3://bucket/set
     """
+    from dreamwarp.data.readers import are_meshes
     from dreamwarp.generation import verify as check
 
+    if are_meshes(output):
+        raise ValueError(
+            f"`{output}` holds meshes, which are written without hashes to compare them with. To "
+            "make sure, write them again: `dreamwarp sample` with `--resume` and the same options."
+        )
     found = check(output)
     settings = found.manifest.settings
     if not found.is_sound:

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from dreamwarp.core.defaults import DEFAULT_CELLS
+
 PACKAGE = Path(__file__).parents[1]
 
 Choice = TypeVar("Choice", bound=str)
@@ -73,10 +75,26 @@ def check_fraction(name: str, value: Any, or_else: str = "") -> float:
     return float(value)
 
 
-def check_resolution(name: str, shape: Sequence[int], cells: Sequence[int]) -> None:
-    """Raise if samples have a single pixel along some warped axes, but not along all.
+# Largest number of parameters of warps that are learned: aligning a pair with that many takes about
+# half a minute of one core, and time grows with the cube.
+MAX_PARAMETERS = 2000
 
-    Samples have shape (n, ..., *spatial); the last ``len(cells)`` axes are spatial.
+
+def check_parameters(cells: Sequence[int], dim: int) -> None:
+    """Raise if warps of ``dim`` parameters are too many to learn in sensible time."""
+    if dim > MAX_PARAMETERS:
+        raise ValueError(
+            f"`cells` must give warps of at most {MAX_PARAMETERS:,} parameters to be learned in "
+            f"sensible time, got {dim:,} for {' x '.join(map(str, cells))} cells. Use fewer, such "
+            f"as {_usual(cells)}."
+        )
+
+
+def check_resolution(name: str, shape: Sequence[int], cells: Sequence[int]) -> None:
+    """Raise if warps can't be learned from samples of shape (n, ..., *spatial).
+
+    They need at least a pixel per cell along every axis, and 2 pixels unless all axes have one. The
+    last ``len(cells)`` axes are spatial.
     """
     spatial = tuple(shape)[len(shape) - len(cells) :]
     size = " x ".join(map(str, spatial))
@@ -88,19 +106,16 @@ def check_resolution(name: str, shape: Sequence[int], cells: Sequence[int]) -> N
             "Give `cells` one number per axis of more than 1 pixel: "
             f"{'cells=(10,) for series' if is_series else 'cells=(4, 4) for images'}."
         )
-
-
-def warn_of_fine_cells(shape: Sequence[int], cells: Sequence[int]) -> None:
-    """Warn if samples of shape (n, ..., *spatial) have fewer pixels than cells along an axis."""
-    spatial = tuple(shape)[len(shape) - len(cells) :]
     if any(n < k for n, k in zip(spatial, cells, strict=True)):
-        size, asked = (" x ".join(map(str, sizes)) for sizes in (spatial, cells))
-        warn_user(
-            f"samples of {size} pixels have fewer pixels than cells ({asked}) along an axis: warps "
-            "finer than a pixel are slow and can't be learned. Use fewer `cells`, each of several "
-            "pixels.",
-            UserWarning,
+        raise ValueError(
+            f"`cells` must be at most the number of pixels along every axis, got "
+            f"{' x '.join(map(str, cells))} cells for samples of {size} pixels: warps finer than a "
+            f"pixel can't be learned. Use fewer, each of several pixels, such as {_usual(cells)}."
         )
+
+
+def _usual(cells: Sequence[int]) -> str:
+    return "x".join(map(str, DEFAULT_CELLS[len(cells)]))
 
 
 def warn_user(message: str, category: type[Warning]) -> None:

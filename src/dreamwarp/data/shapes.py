@@ -129,13 +129,14 @@ class ShapeSet:
         found = getattr(self.meshes[index], "faces", ()) if self.meshes else ()
         return np.asarray(found, np.int64).reshape(-1, 3)
 
-    @property
-    def corresponds(self) -> bool:
-        """Whether point k corresponds in all shapes: equal numbers of points and equal faces."""
-        if len({len(points) for points in self.points}) > 1:
-            return False
-        faces: list[Any] = [getattr(mesh, "faces", None) for mesh in self.meshes]
-        return all(np.array_equal(faces[0], other) for other in faces[1:])
+    def correspond(self, chosen: ArrayLike) -> bool:
+        """Whether point k of these shapes is the same: equal numbers of points and equal faces."""
+        first, *others = np.asarray(chosen, np.int64).tolist()
+        return all(
+            len(self.points[k]) == len(self.points[first])
+            and np.array_equal(self.faces(k), self.faces(first))
+            for k in others
+        )
 
     @property
     def size(self) -> str:

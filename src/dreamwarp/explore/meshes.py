@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from dreamwarp.align import SmoothPrior
 from dreamwarp.align.points import Match, PointAlignments, align_points, thin
 from dreamwarp.augment.learning import Settings
-from dreamwarp.augment.shapes import sample_shapes
+from dreamwarp.augment.shapes import find_match, sample_shapes
 from dreamwarp.augment.source import check_known_classes
 from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.explore.arrays import Array, Numbers, View, pack, to_base64
@@ -53,7 +53,6 @@ class Meshes:
         self.model, self.shapes, self.labels = model, shapes, shapes.classes.tolist()
         self.codes = np.searchsorted(shapes.classes, shapes.y).astype(np.int64)
         self.sigma = Settings.of(model).sigma
-        self.match: Match = "known" if shapes.corresponds else "nearest"
         self._surfaces: dict[int, Surface] = {}
 
     def describe(self) -> dict[str, Any]:
@@ -104,9 +103,17 @@ class Meshes:
         """Align a shape to another, matched by index or by the Chamfer distance."""
         ends = ([Surface.of(self.shapes, end).points] for end in (source, target))
         return align_points(
-            self.model.space, *ends, prior=prior, sigma=self.sigma, match=self.match,
-            progress=False,
+            self.model.space, *ends, prior=prior, sigma=self.sigma,
+            match=self._match(source, target), progress=False,
         )  # fmt: skip
+
+    def _match(self, source: int, target: int) -> Match:
+        """How points correspond: as in the fit, or as "auto" does for shapes of two classes."""
+        match, is_within = find_match(self.model), self.codes[source] == self.codes[target]
+        if match != "auto" and is_within:
+            return match
+        corresponds = match != "nearest" and self.shapes.correspond([source, target])
+        return "known" if corresponds else "nearest"
 
     def show_field(self, theta: Numbers, sample: Surface, view: View) -> dict[str, Any]:
         """Empty: the page shows how far each point moves."""
@@ -135,7 +142,7 @@ class Meshes:
             f"source, target = points[{source}], points[{target}]",
             "result = dw.align_points(",
             "    model.space, [source], [target], prior=prior, "
-            f"sigma={self.sigma!r}, match={self.match!r}",
+            f"sigma={self.sigma!r}, match={self._match(source, target)!r}",
             ")",
             "warped = dw.Warp(model.space, result.theta[0]).points(source)",
         ]

@@ -77,8 +77,8 @@ class WarpModel:
         ``pixels_per_cell``, ``strength`` and ``seed``; ``samples``, a fingerprint of the fitted
         samples; ``network_strength``; and ``judgement``, errors by strength and verdict. A model
         that ``dreamwarp fit`` learned from volumes has their ``orientation``. A model from
-        a ``ShapeAugmenter`` has its options ``n_neighbors``, ``sigma``, ``displacement``,
-        ``length`` and ``normalize``, and what it chose, ``learned_sigma`` and
+        a ``ShapeAugmenter`` has its options ``n_neighbors``, ``match``, ``sigma``,
+        ``displacement``, ``length`` and ``normalize``, and what it chose, ``learned_sigma`` and
         ``learned_displacement``.
     distributions : tuple of Gaussian
         One per class, in the order of ``classes``.

@@ -17,7 +17,13 @@ from numpy.typing import NDArray
 
 from dreamwarp.align.points import PointAlignments, align_points
 from dreamwarp.augment.learning import Settings
-from dreamwarp.augment.shapes import neighbor_edges, sample_shapes
+from dreamwarp.augment.shapes import (
+    find_known,
+    find_match,
+    match_edges,
+    neighbor_edges,
+    sample_shapes,
+)
 from dreamwarp.core.samples import spaced
 from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.model import WarpModel
@@ -26,12 +32,13 @@ from dreamwarp.report.page import Page, check_page_path
 from dreamwarp.report.sheets import Area, draw_table
 from dreamwarp.report.subject import Layout
 from dreamwarp.report.warped import along_component, name_deviations
-from dreamwarp.space import Warp
+from dreamwarp.space import Warp, WarpSpace
 
 Array = NDArray[np.float64]
 
 # Rows and columns of a figure, and height of a shape in inches.
 MAX_ROWS, N_COLUMNS, BOX_HEIGHT = 6, 6, 1.5
+ALIGNED = ("source", "aligned", "target")
 DEVIATIONS = (-2.0, -1.0, 0.0, 1.0, 2.0)
 # Largest number of pairs to align again.
 MAX_PAIRS = 24
@@ -83,23 +90,27 @@ def draw_shape_alignments(model: WarpModel, shapes: ShapeSet) -> tuple[Figure, P
     before: source, aligned source and target. Also returns the alignments.
     """
     settings, points = Settings.of(model), shapes.unit_points()
-    edges = neighbor_edges(points, shapes.y, settings.n_neighbors, shapes.corresponds, False)
+    known = find_known(shapes, find_match(model))
+    edges = neighbor_edges(points, shapes.y, settings.n_neighbors, known, False)
     edges = edges[spaced(len(edges), MAX_PAIRS)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of single pairs
         found = align_points(
             model.space, *([points[i] for i in ends] for ends in edges.T),
             prior=settings.smooth_prior(model.space), sigma=settings.sigma,
-            match="known" if shapes.corresponds else "nearest",
+            match=match_edges(known, edges),
         )  # fmt: skip
     order = np.argsort(found.loss_after / np.maximum(found.loss_before, 1e-300), kind="stable")
     rows = []
     for name, place in {"best": 0, "median": len(order) // 2, "worst": -1}.items():
-        source, target = (int(i) for i in edges[order[place]])
-        moved = Warp(model.space, found.theta[order[place]]).points(points[source])
-        drawn = [(points[source], source), (moved, source), (points[target], target)]
-        rows.append((name, [(each, shapes.faces(index)) for each, index in drawn]))
-    return _draw_rows(rows, ["source", "aligned", "target"]), found
+        pair = shapes.take(edges[order[place]])
+        rows.append((name, _show_alignment(model.space, pair, found.theta[order[place]])))
+    return _draw_rows(rows, ALIGNED), found
+
+
+def draw_shape_pair(space: WarpSpace, pair: ShapeSet, theta: Array) -> Figure:
+    """Draw a shape, the same moved by θ (d,), and the shape that it was aligned to."""
+    return _draw_rows([("", _show_alignment(space, pair, theta))], ALIGNED)
 
 
 def write_shape_report(
@@ -145,6 +156,12 @@ def write_shape_report(
 # -- drawing
 
 Drawn = tuple[Array, NDArray[np.int64]]
+
+
+def _show_alignment(space: WarpSpace, pair: ShapeSet, theta: Array) -> list[Drawn]:
+    source, target = pair.unit_points()
+    moved = Warp(space, theta).points(source)
+    return [(source, pair.faces(0)), (moved, pair.faces(0)), (target, pair.faces(1))]
 
 
 def _draw_rows(rows: Sequence[tuple[str, list[Drawn]]], titles: Sequence[str]) -> Figure:
