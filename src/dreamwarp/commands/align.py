@@ -37,7 +37,6 @@ NOT_FOR_MESHES = "method", "similarity", "max_draws", "seed"
 
 @options.reads_data
 def align(
-    context: typer.Context,
     source: Annotated[
         str,
         typer.Argument(
@@ -108,9 +107,7 @@ def align(
         )
     meshes = [read_mesh_sample(*item) for item in zip((source, target), places, strict=True)]
     if meshes[0] is not None and meshes[1] is not None:
-        options.refuse_given(context, "does not apply to meshes", *NOT_FOR_MESHES)
-        for option in reading.options:
-            raise ValueError(f"`--{option}` does not apply to meshes. Leave it out.")
+        reading.refuse_for_meshes(*NOT_FOR_MESHES)
         align_meshes(
             meshes, picture, theta, cells=cells, boundary=boundary, match=match, sigma=sigma,
             displacement=displacement, length=length, max_steps=max_steps,
@@ -118,7 +115,7 @@ def align(
         return
     if any(mesh is not None for mesh in meshes):
         raise ValueError(f"`{source}` and `{target}` must both be meshes, or neither.")
-    options.refuse_given(context, "applies to meshes only", "match")
+    options.refuse_given(reading.context, "applies to meshes only", "match")
     (first, n_axes, affine), (second, _, _) = (
         read_file(name) if place is None else read_of_set(*place, reading.options)
         for name, place in zip((source, target), places, strict=True)
