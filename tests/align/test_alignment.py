@@ -352,17 +352,22 @@ def test_sigma_must_be_positive(sigma):
         ({"r_hat": 1.0}, ValueError, "`r_hat` must be a number above 1, such as 1.05, got 1.0"),
         ({"n_threads": 0}, ValueError, "`n_threads` must be a positive integer, got 0"),
         ({"similarity": "mi", "sigma": -1.0}, ValueError, "`sigma` must be a positive number"),
-        ({"similarity": "mi", "sigma": 0.2}, ValueError, "0.2 with similarity='mi'. Leave out"),
         (
             {"similarity": SquaredError(0.1), "sigma": 0.2},
             ValueError,
-            r"noise of similarity='ssd' alone, got 0.2 with similarity=SquaredError\(sigma=0.1\)",
+            r"left out, got 0.2 with similarity=SquaredError\(sigma=0.1\)",
         ),
     ],
 )
 def test_bad_options_are_refused(options, error, message):
     with pytest.raises(error, match=message):
         align(IMAGES, IMAGES, **options)
+
+
+def test_a_sigma_that_is_ignored_is_told():
+    with pytest.warns(UserWarning, match="`sigma` is for similarity='ssd': 0.2 is ignored"):
+        found = align(IMAGES, IMAGES, similarity="mi", sigma=0.2)
+    assert found.sigma == align(IMAGES, IMAGES, similarity="mi").sigma
 
 
 def test_what_an_own_function_raises_comes_through():

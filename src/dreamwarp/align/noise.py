@@ -31,7 +31,7 @@ from dreamwarp.align.similarity import (
     Similarity,
     SquaredError,
 )
-from dreamwarp.core.validation import check_positive
+from dreamwarp.core.validation import check_positive, warn_user
 
 Images = NDArray[np.float32]
 
@@ -51,16 +51,19 @@ def count_pairs(n_values: int) -> int:
 
 
 def check_sigma(sigma: Any, similarity: Any = "ssd") -> float | Literal["auto"]:
-    """Return ``sigma`` as float, or ``"auto"``; raise if it is neither, or would be ignored."""
+    """Return ``sigma`` as float, or ``"auto"``; raise if it is neither.
+
+    It belongs to similarity "ssd": others ignore it, with a warning; `SquaredError` has its own.
+    """
     if isinstance(sigma, str) and sigma == "auto":
         return "auto"
     number = check_positive("sigma", sigma, or_else=" or 'auto'")
-    if not isinstance(similarity, str) or similarity != "ssd":
-        raise ValueError(
-            f"`sigma` is the noise of similarity='ssd' alone, got {sigma!r} with similarity="
-            f"{similarity!r}. Leave out `sigma`."
-        )
-    return number
+    if isinstance(similarity, str) and similarity == "ssd":
+        return number
+    if isinstance(similarity, SquaredError):
+        raise ValueError(f"`sigma` must be left out, got {sigma!r} with similarity={similarity!r}.")
+    warn_user(f"`sigma` is for similarity='ssd': {sigma!r} is ignored.", UserWarning)
+    return "auto"
 
 
 def first_guess(similarity: Similarity, sources: Images, targets: Images) -> Similarity:

@@ -107,7 +107,7 @@ class Settings:
     def __post_init__(self) -> None:
         check_choice("model", self.kind, ("auto", *KINDS))
         check_choice("method", self.method, LEARNING_METHODS)
-        check_sigma(self.sigma, self.similarity)
+        object.__setattr__(self, "sigma", check_sigma(self.sigma, self.similarity))
         if isinstance(self.similarity, SquaredError):
             object.__setattr__(self, "sigma", self.similarity.sigma)
             object.__setattr__(self, "similarity", "ssd")
