@@ -473,6 +473,7 @@ def test_brackets_within_brackets(stored):
             "`power` .* a number from 0 to 1, got 2.0",
         ),
         ({"settings": {"kind": "gaussian", "power": "x"}}, "setting `power` .* got 'x'"),
+        ({"settings": {"kind": "gaussian", "match": "x"}}, "`match` .* or 'known' or .* got 'x'"),
         ({"settings": {"kind": "gaussian", "method": "x"}}, "`method` .* or 'map' or .* got 'x'"),
         (
             {"settings": {"kind": "gaussian", "sigma": 0.0}},

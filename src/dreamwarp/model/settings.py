@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dreamwarp.align.alignment import METHODS
+from dreamwarp.align.points import MATCHES
 from dreamwarp.model.fitting import FORMULAS, KINDS
 
 # Sums of squares of larger numbers may overflow float64.
@@ -42,6 +43,7 @@ COUNT = Rule(low=1, is_whole=True)
 # Settings that the package writes and reads again. Others may be any word or number.
 RULES = {
     "kind": Rule(KINDS),
+    "match": Rule(MATCHES),
     "method": Rule(LEARNING_METHODS),
     "normalize": Rule(("set", "each")),
     "shrinkage": SHARE._replace(words=FORMULAS),
