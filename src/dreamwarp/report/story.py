@@ -206,9 +206,8 @@ def _class_row(study: Study, code: int) -> list[str]:
 def add_alignments(page: Page, study: Study) -> None:
     """Show how well pairs aligned, and the worst of them."""
     page.heading("How well pairs aligned")
-    left = study.left_over[study.alignments.usable]
+    left, middle = study.left_over[study.alignments.usable], study.alignments.median_left_over
     n_open = int((~study.alignments.converged).sum())
-    middle = float(np.nanmedian(left)) if len(left) else float("nan")
     facts = [(f"{len(study.edges):,}", "pairs of neighbours")]
     if study.alignments.sigma is not None:
         facts += [
