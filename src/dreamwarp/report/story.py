@@ -276,8 +276,9 @@ def add_strength(page: Page, study: Study) -> None:
         page.figure(
             model_plots.draw_strength(judgement, with_verdict=False),
             "Error of a nearest neighbour on held-out samples by strength of the warps, with "
-            "standard errors. In the verdict, strengths are chosen on other samples, so the error "
-            f"with warps differs a little.{smoothed if judgement.is_smooth else ''}",
+            "standard errors. The lowest of several errors is too optimistic: in the verdict, "
+            "strengths are chosen on other samples."
+            f"{smoothed if judgement.is_smooth else ''}",
             alternative=f"Error by strength: {judgement.list_errors()}.",
         )
     page.text(
