@@ -172,7 +172,7 @@ def test_strengths_are_drawn_with_the_one_chosen() -> None:
 
 
 def test_errors_that_are_nearly_0_are_drawn_so() -> None:
-    tiny = replace(cases.judgement(), errors={0.0: 1e-9, 0.8: 0.0}, spreads={})
+    tiny = replace(cases.judgement(), errors={0.0: 1e-9, 0.8: 0.0, 1.4: np.nan}, spreads={})
     (axes,) = report.draw_strength(tiny).axes
     assert axes.get_ylim() == (0.0, 0.01)
 

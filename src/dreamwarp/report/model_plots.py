@@ -160,7 +160,8 @@ def draw_strength(judgement: Judgement, *, with_verdict: bool = True) -> Figure:
             f"chosen: {chosen:g}", (chosen, top), xytext=(0, 9), textcoords="offset points",
             ha="center", fontsize=9, color=figures.MARKS[0],
         )  # fmt: skip
-    highest = max(e + s for e, s in zip(errors, spreads, strict=True))
+    # A network that returned NaN has no error.
+    highest = float(np.nanmax(np.add(errors, spreads)))
     axes.set_ylim(0.0, max(1.12 * highest, LEAST_ERROR))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     how = "smoothed error" if judgement.is_smooth else "error"
