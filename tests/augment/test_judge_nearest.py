@@ -205,6 +205,22 @@ def test_without_errors_there_is_nothing_to_gain(level: float, strength: float) 
         assert advice not in words
 
 
+def test_without_errors_left_no_more_is_advised() -> None:
+    """Though smoothed errors still fall, with more copies and with stronger warps."""
+    noise = np.random.default_rng(0).normal(0.0, 1e-3, 100)
+    wrong = np.zeros((3, 100))
+    wrong[0, :20] = 1.0
+    rounds = [
+        Errors(np.array([[0.2], [level], [0.5 * level]]) + noise, wrong)
+        for level in (0.09, 0.06, 0.03)
+    ]
+    setup = SETUP._replace(copies=(5, 10, 20), expected=2.0)
+    verdict = conclude(race_of(rounds, (0.0, 1.0, 2.0)), setup).verdict
+    assert verdict.helps and (verdict.error_with, verdict.n_enough) == (0.0, 5)
+    assert "About 5 copies per sample, 500 in all" in str(verdict)
+    assert "larger" not in str(verdict) and "as you can" not in str(verdict)
+
+
 def test_a_verdict_agrees_with_the_errors_by_strength() -> None:
     random = np.random.default_rng(4)
     for _ in range(20):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -168,6 +169,12 @@ def test_strengths_are_drawn_with_the_one_chosen() -> None:
     np.testing.assert_allclose(axes.lines[0].get_xydata(), [(0.0, 0.14), (0.8, 0.08)])
     assert axes.get_title(loc="left") == "it helps."
     assert "chosen: 0.8" in [text.get_text() for text in axes.texts]
+
+
+def test_errors_that_are_nearly_0_are_drawn_so() -> None:
+    tiny = replace(cases.judgement(), errors={0.0: 1e-9, 0.8: 0.0, 1.4: np.nan}, spreads={})
+    (axes,) = report.draw_strength(tiny).axes
+    assert axes.get_ylim() == (0.0, 0.01)
 
 
 def test_traces_need_chains() -> None:

@@ -132,6 +132,17 @@ def test_nothing_to_gain_is_neither_success_nor_warning() -> None:
     assert "note good" not in page.render()
 
 
+def test_what_remains_of_differences_is_the_same_everywhere() -> None:
+    before = np.linspace(1.0, 100.0, 14) ** 2
+    study = cases.study(2, loss_before=before, loss_after=before * np.linspace(0.1, 0.9, 14) ** 2)
+    page = Page("x")
+    story.add_alignments(page, study)
+    share = f"{study.alignments.median_left_over:.0%}"
+    assert share == "25%" and "54%" not in page.render()  # the share of the sums
+    assert f"<b>{share}</b><span>of the difference remaining, median" in page.render()
+    assert f"{share}, median pair" in study.alignments._repr_html_()
+
+
 def test_a_strength_that_was_changed_is_not_called_chosen() -> None:
     study = cases.study(2)
     for strength, words in ((0.8, "0.8, chosen for"), (2.0, "2, set after the fit")):

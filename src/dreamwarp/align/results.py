@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,3 +92,23 @@ class Alignments:
     def sigma(self) -> float | None:
         """Standard deviation of the pixel noise; None for similarities without it."""
         return self.similarity.sigma if isinstance(self.similarity, SquaredError) else None
+
+    @cached_property
+    def left_over(self) -> Array:
+        """Fraction of each pair's squared difference that remains (n,); NaN if it had none.
+
+        For other similarities, 1 minus the gain relative to the largest gain of all pairs.
+        """
+        before, after = self.loss_before, self.loss_after
+        if self.sigma is None:
+            gain = before - after
+            return 1.0 - gain / max(float(np.nanmax(gain, initial=0.0)), np.finfo(float).tiny)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.where(before > 0, after / before, np.nan)
+
+    @property
+    def median_left_over(self) -> float:
+        """Median of ``left_over`` over the usable pairs that had a difference; NaN if none had."""
+        left = self.left_over[self.usable]
+        left = left[np.isfinite(left)]
+        return float(np.median(left)) if len(left) else float("nan")

@@ -312,8 +312,11 @@ def conclude(race: Race, setup: Setup) -> Judgement:
     n_enough = None
     if verdict.probably and not verdict.is_errorless:
         if len(setup.copies) > 1:
-            n_enough = count_enough([some.smooth for some in race.found[chosen]], setup.copies)
-        words += _advise(race, setup, n_enough)
+            # Without errors, a smoothed error that still falls gives no reason for more copies.
+            kind = "smooth" if verdict.error_with else "wrong"
+            found = [getattr(some, kind) for some in race.found[chosen]]
+            n_enough = count_enough(found, setup.copies)
+        words += _advise(race, setup, n_enough, verdict.error_with)
     verdict = replace(verdict, n_enough=n_enough, message=" ".join(words))
     return Judgement(chosen, means, verdict, spreads, setup.is_smooth)
 
@@ -347,8 +350,11 @@ def _explain_strength(chosen: float, verdict: Verdict, before: float, setup: Set
     return f"Strength {chosen:g} is chosen, since warps reduce the {error}, from {change}."
 
 
-def _advise(race: Race, setup: Setup, n_enough: int | None) -> Iterator[str]:
-    """Yield how many copies to make, and whether stronger warps may be better."""
+def _advise(race: Race, setup: Setup, n_enough: int | None, error: float) -> Iterator[str]:
+    """Yield how many copies to make, and whether stronger warps may be better.
+
+    ``error`` is the fraction that is misclassified with warps.
+    """
     if len(setup.copies) > 1:
         most = setup.copies[-1]
         yield (
@@ -357,7 +363,7 @@ def _advise(race: Race, setup: Setup, n_enough: int | None) -> Iterator[str]:
             else f"About {n_enough} copies per sample, {n_enough * setup.n_samples:,} in all, do "
             f"as well as {most}."
         )
-    if len(race.found) > 2 and race.is_largest_best:
+    if len(race.found) > 2 and race.is_largest_best and error:
         yield (
             f"Strength {race.finished[-1]:g}, the largest compared, was the best: larger ones may "
             "be better still."

@@ -115,8 +115,10 @@ def learn(train: Labeled, seed: int) -> Augmenter:
     typer.echo("aligning neighbours and learning their warps")
     augmenter = Augmenter(seed=seed).fit(train.X, train.y)
     alignments = augmenter.alignments_
-    left = alignments.loss_after.sum() / alignments.loss_before.sum()
-    typer.echo(f"{len(alignments):,} pairs aligned: {left:.0%} of their squared difference remains")
+    typer.echo(
+        f"{len(alignments):,} pairs aligned: {alignments.median_left_over:.0%} of the squared "
+        "difference remains in the median pair"
+    )
     typer.echo(
         f"strength for a nearest neighbour: {augmenter.strength_:g}, for networks: "
         f"{augmenter.model_.network_strength:.3g}"

@@ -40,7 +40,14 @@ def figure(
     component: Annotated[
         int, options.warps(min=1, help="Principal component; 1 is the largest.")
     ] = 1,
-    strength: options.Strength = None,
+    strength: Annotated[
+        float | None,
+        options.warps(
+            min=0.0,
+            help="Factor on the warps of samples. Default: the strength stored in the model, or 1 "
+            "if that is 0.",
+        ),
+    ] = None,
     max_samples: options.MaxSamples = 1000,
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,

@@ -223,7 +223,10 @@ MaxSamples = Annotated[
 ]
 Strength = Annotated[
     float | None,
-    warps(min=0.0, help="Factor on the sampled warps. Default: the strength stored in the model."),
+    warps(
+        min=0.0,
+        help="Factor on the sampled warps. Default: the strength stored in the model; 0: no warps.",
+    ),
 ]
 
 

@@ -21,6 +21,8 @@ Array = NDArray[np.float64]
 
 # Largest number of components in a spectrum: the rest have little variance.
 MAX_COMPONENTS = 60
+# Smallest upper end of an axis of errors.
+LEAST_ERROR = 0.01
 # Largest number of classes with similarities as numbers, and with lines in a legend; classes named
 # at either end if there are more.
 MAX_WRITTEN, MAX_LINES, N_EXTREMES = 12, 10, 3
@@ -158,7 +160,9 @@ def draw_strength(judgement: Judgement, *, with_verdict: bool = True) -> Figure:
             f"chosen: {chosen:g}", (chosen, top), xytext=(0, 9), textcoords="offset points",
             ha="center", fontsize=9, color=figures.MARKS[0],
         )  # fmt: skip
-    axes.set_ylim(0.0, 1.12 * max(e + s for e, s in zip(errors, spreads, strict=True)) or 1.0)
+    # A network that returned NaN has no error.
+    highest = float(np.nanmax(np.add(errors, spreads)))
+    axes.set_ylim(0.0, max(1.12 * highest, LEAST_ERROR))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     how = "smoothed error" if judgement.is_smooth else "error"
     figures.style_axes(axes, "strength of warps (0: none)", how)

@@ -73,10 +73,9 @@ def summarize_alignments(alignments: Alignments) -> str:
     n = len(alignments)
     facts = [("pairs", f"{n:,}"), ("similarity", type(alignments.similarity).__name__)]
     if alignments.sigma is not None:
-        whole = float(alignments.loss_before.sum())
-        share = float(alignments.loss_after.sum()) / whole if whole > 0 else 0.0
         facts.append(("noise σ", f"{alignments.sigma:.3g}"))
-        facts.append(("squared difference remaining", f"{share:.0%}"))
+        left = f"{alignments.median_left_over:.0%}, median pair"
+        facts.append(("squared difference remaining", left))
     facts.append(("not converged", f"{int((~alignments.converged).sum()):,}"))
     facts.append(("not usable", f"{int((~alignments.usable).sum()):,}"))
     picture = plot_alignments(alignments) if n else None

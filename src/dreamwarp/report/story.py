@@ -206,9 +206,8 @@ def _class_row(study: Study, code: int) -> list[str]:
 def add_alignments(page: Page, study: Study) -> None:
     """Show how well pairs aligned, and the worst of them."""
     page.heading("How well pairs aligned")
-    left = study.left_over[study.alignments.usable]
+    left, middle = study.left_over[study.alignments.usable], study.alignments.median_left_over
     n_open = int((~study.alignments.converged).sum())
-    middle = float(np.nanmedian(left)) if len(left) else float("nan")
     facts = [(f"{len(study.edges):,}", "pairs of neighbours")]
     if study.alignments.sigma is not None:
         facts += [
@@ -277,8 +276,9 @@ def add_strength(page: Page, study: Study) -> None:
         page.figure(
             model_plots.draw_strength(judgement, with_verdict=False),
             "Error of a nearest neighbour on held-out samples by strength of the warps, with "
-            "standard errors. In the verdict, strengths are chosen on other samples, so the error "
-            f"with warps differs a little.{smoothed if judgement.is_smooth else ''}",
+            "standard errors. The lowest of several errors is too optimistic: in the verdict, "
+            "strengths are chosen on other samples."
+            f"{smoothed if judgement.is_smooth else ''}",
             alternative=f"Error by strength: {judgement.list_errors()}.",
         )
     page.text(

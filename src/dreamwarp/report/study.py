@@ -87,18 +87,10 @@ class Study:
         """Errors by strength, and the verdict, stored when the model was fitted."""
         return judgement_of(self.model)
 
-    @cached_property
+    @property
     def left_over(self) -> Array:
-        """Fraction of each pair's squared difference that remains (e,); NaN if it had none.
-
-        For other similarities, 1 minus the gain relative to the largest gain of all pairs.
-        """
-        before, after = self.alignments.loss_before, self.alignments.loss_after
-        if self.alignments.sigma is None:
-            gain = before - after
-            return 1.0 - gain / max(float(np.nanmax(gain, initial=0.0)), np.finfo(float).tiny)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(before > 0, after / before, np.nan)
+        """``Alignments.left_over`` of the pairs (e,)."""
+        return self.alignments.left_over
 
     @cached_property
     def pair_codes(self) -> Integers:
