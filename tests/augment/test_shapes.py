@@ -40,6 +40,25 @@ def test_samples_vary_as_their_class_does(match: str) -> None:
     assert spread[0, 0] > 1.2 * spread[0, 1] and spread[1, 1] > 1.2 * spread[1, 0]
 
 
+@pytest.mark.parametrize("match", ["known", "nearest"])
+def test_warps_are_as_large_as_members_differ_from_the_centre(match: Any) -> None:
+    """Class by class: neither the large warps of class 0 nor those of class 1 are pooled."""
+    rng = np.random.default_rng(1)
+    circle = np.stack([np.cos(ANGLES), np.sin(ANGLES)], axis=1)
+    labels = np.arange(32) % 2
+    scales = 1.0 + rng.normal(size=(32, 1, 2)) * np.array([0.12, 0.03])[labels, None, None]
+    X = circle * scales + rng.normal(scale=0.002, size=(32, 24, 2))
+    augmenter = ShapeAugmenter(cells=(2, 2), match=match, progress=False).fit(X, labels)
+    box, model = augmenter.shapes_.boxes[0], augmenter.model_
+    for label in (0, 1):
+        own = X[labels == label]
+        warp = Warp(model.space, model.sample(100, label))
+        moves = box.to_world(warp.points(box.to_unit(own.mean(axis=0)))) - own.mean(axis=0)
+        # Across the outline: movement along it can't be seen.
+        sizes = [np.sqrt((each * circle).sum(axis=-1).var()) for each in (moves, own)]
+        assert 0.7 < sizes[0] / sizes[1] < 1.3
+
+
 def test_new_ellipses_are_ellipses() -> None:
     """Nothing is added that no pair shows: the best affine image of the circle is close."""
     X, y = ellipses()
@@ -82,7 +101,7 @@ def test_classes_with_few_pairs_are_named() -> None:
     y[:2] = 2  # two shapes: one pair
     with pytest.warns(RuntimeWarning, match=r"fewer than 5 pairs .*2 \(1\)"):
         ShapeAugmenter(n_neighbors=2, progress=False).fit(X, y)
-    with pytest.raises(ValueError, match="at least 5 pairs of neighbours within classes, got 3"):
+    with pytest.raises(ValueError, match="at least 5 pairs within classes, got 3"):
         ShapeAugmenter(progress=False).fit(X[:3], np.zeros(3, int))
 
 

@@ -150,7 +150,7 @@ def test_meshes_in_meshes_out(tmp_path: Path, capsys: Any) -> None:
     page, picture = tmp_path / "r.html", tmp_path / "s.png"
     assert run("report", model, source, "-o", str(page)) == 0
     text = page.read_text(encoding="utf-8")
-    assert "along component 1" in text and "pairs of neighbours, those with the least" in text
+    assert "along component 1" in text and "pairs of one class, those with the least" in text
     for name in ("samples", "components", "spectrum", "similarity"):
         assert run("figure", name, model, source, "-o", str(picture), "--overwrite") == 0
     assert picture.read_bytes().startswith(b"\x89PNG")

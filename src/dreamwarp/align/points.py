@@ -165,7 +165,9 @@ def _align_all(
             # Matches may get worse in the last step; the identity is better then.
             is_better = after[k] <= before[k]
             after[k], converged[k] = min(after[k], before[k]), found.converged
-            parts.append(search.measure(found.u if is_better else zero, sigma))
+            # A pair that fits worse than others, as where a search found a wrong match, tells less.
+            own = np.sqrt(found.total / max(found.n_free, 1.0))
+            parts.append(search.measure(found.u if is_better else zero, max(sigma, own)))
             advance(1)
     if not converged.all():
         warn_user(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial.distance import pdist, squareform
 
-from dreamwarp.align.evidence import Frame
-from dreamwarp.align.points import LEFT_OUT, MATCHES, Match, chamfer_distance, measure_points, thin
+from dreamwarp.align.evidence import Evidence, Frame
+from dreamwarp.align.pairs import random_pairs
+from dreamwarp.align.points import LEFT_OUT, MATCHES, Match, measure_points
 from dreamwarp.align.prior import SmoothPrior
+from dreamwarp.augment.learning import TO_CENTER
 from dreamwarp.augment.source import Members, check_known_classes
-from dreamwarp.augment.training_pairs import NEIGHBOR_PAIRS, TrainingPairs, check_pair_count
+from dreamwarp.augment.training_pairs import MIN_PAIRS, TrainingPairs, check_pair_count
 from dreamwarp.core.defaults import (
     DEFAULT_SHAPE_CELLS,
     DISPLACEMENT,
@@ -23,7 +23,7 @@ from dreamwarp.core.defaults import (
     N_NEIGHBORS,
 )
 from dreamwarp.core.draws import Seed, as_key
-from dreamwarp.core.progress import ProgressOption, track
+from dreamwarp.core.progress import ProgressOption
 from dreamwarp.core.validation import (
     check_choice,
     check_factor,
@@ -34,6 +34,8 @@ from dreamwarp.data.meshes import file_normals, with_vertices
 from dreamwarp.data.shapes import Box, Normalize, ShapeSet
 from dreamwarp.model import WarpModel
 from dreamwarp.model.empirical_bayes import DISPLACEMENTS, choose_displacement, learn_classes
+from dreamwarp.model.fitting import ClassFit, Fitted, HyperParameters, warn_of_fallbacks
+from dreamwarp.model.gaussian import Gaussian
 from dreamwarp.model.strength import apply_strength, resolve_strength
 from dreamwarp.space import Warp, WarpSpace
 from dreamwarp.space.warpspace import Boundary
@@ -42,17 +44,14 @@ Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
-# Points per shape for finding neighbours, if points do not correspond.
-N_OUTLINE = 200
-
 
 class ShapeAugmenter:
     """Learned augmentation of point sets and meshes.
 
-    Neighbours within a class are aligned by warps, using landmarks or the Chamfer distance. The
-    covariance of the warps of each class is learned by empirical Bayes. New shapes are fitted
-    shapes, moved by draws from the model. Faces and attributes of meshes are kept; normals are
-    transformed by the Jacobian.
+    Random pairs within a class are aligned by warps, using landmarks or the Chamfer distance. The
+    covariance of the warps of each class, from its centre to a shape, is learned by empirical
+    Bayes. New shapes are fitted shapes, moved by draws from the model. Faces and attributes of
+    meshes are kept; normals are transformed by the Jacobian.
 
     Parameters
     ----------
@@ -61,7 +60,7 @@ class ShapeAugmenter:
     boundary : {"zero", "slip", "free", "periodic"}
         Boundary condition; see :class:`WarpSpace`.
     n_neighbors : int
-        Neighbours of the same class to align each shape with.
+        Other shapes of the same class to align each shape with, at random.
     match : {"auto", "known", "nearest"}
         How points correspond: ``"known"``, by index, or ``"nearest"``, by the Chamfer distance.
         ``"auto"``: by index in every class whose shapes have the same number of points and the same
@@ -119,7 +118,7 @@ class ShapeAugmenter:
         self.progress = progress
 
     def fit(self, shapes: ShapeSet | Sequence[ArrayLike], y: ArrayLike | None = None) -> Any:
-        """Align neighbours and learn the warps of each class.
+        """Align pairs of shapes and learn the warps of each class.
 
         Parameters
         ----------
@@ -146,8 +145,8 @@ class ShapeAugmenter:
         strength = check_factor("strength", self.strength)
         points = given.unit_points()
         known = find_known(given, self.match)
-        self.edges_ = neighbor_edges(points, given.y, self.n_neighbors, known, self.progress)
-        check_pair_count(len(self.edges_), NEIGHBOR_PAIRS)
+        self.edges_ = choose_edges(given.y, self.n_neighbors)
+        check_pair_count(len(self.edges_), "pairs")
         model = self._learn(space, points, given.y, known)
         self.model_ = model.with_strength(strength).with_settings(
             normalize=given.normalize,
@@ -173,21 +172,42 @@ class ShapeAugmenter:
             match=match_edges(known, self.edges_), sigma=self.sigma,  # type: ignore[arg-type]
             max_points=self.max_points, max_steps=self.max_steps, progress=self.progress,
         )  # fmt: skip
-        chosen = prior.displacement
-        if self.displacement == "auto":
-            chosen = choose_displacement(evidence, self.edges_, prior, DISPLACEMENTS)
-            factor = chosen / prior.displacement
-            frame = frame.scaled(factor, prior.with_displacement(chosen))
-            evidence = evidence.scaled(factor)
         classes, codes = np.unique(labels, return_inverse=True)
-        learned = learn_classes(evidence, np.eye(frame.rank), self.edges_, codes[sources])
-        pairs = TrainingPairs.of_posteriors(
-            frame, learned, self.edges_, codes[sources], classes.tolist()
-        )
-        found = {"learned_displacement": chosen}
+        pooled, displacement = self._learn_some(prior, frame, evidence, np.arange(len(sources)))
+        distributions, fits = {}, {}
+        for code, label in enumerate(classes.tolist()):
+            own = np.flatnonzero(codes[sources] == code)
+            fell_back = len(own) < MIN_PAIRS
+            distributions[label], _ = (
+                (pooled, None) if fell_back else self._learn_some(prior, frame, evidence, own)
+            )
+            fits[label] = ClassFit(len(own), 0.0, float(fell_back), fell_back)
+        hyper = HyperParameters("gaussian", shrinkage=0.0, pooling=0.0, min_pairs=MIN_PAIRS)
+        fitted = Fitted(distributions, pooled, fits, hyper.settings())
+        warn_of_fallbacks(fitted)
+        chosen = {"learned_displacement": displacement}
         if known[sources].all() or not known[sources].any():  # else there are two
-            found["learned_sigma"] = self.alignments_.sigma
-        return pairs.fit(checked=True).with_settings(**found)
+            chosen["learned_sigma"] = self.alignments_.sigma
+        return WarpModel(space, *fitted).with_settings(**chosen)
+
+    def _learn_some(
+        self, prior: SmoothPrior, frame: Frame, evidence: Evidence, some: Integers
+    ) -> tuple[Gaussian, float]:
+        """The distribution of the warps of some pairs, and the displacement of its smooth prior.
+
+        Classes do not share a covariance, as images do: points determine warps well, so that the
+        pairs of a class say more than those of others, whose warps may be much larger or smaller.
+        """
+        edges, evidence = self.edges_[some], evidence.only(some)
+        if self.displacement == "auto":
+            best = choose_displacement(evidence, edges, prior, DISPLACEMENTS)
+            factor = best / prior.displacement
+            prior = prior.with_displacement(best)
+            frame, evidence = frame.scaled(factor, prior), evidence.scaled(factor)
+        one = np.zeros(len(edges), np.int64)
+        learned = learn_classes(evidence, np.eye(frame.rank), edges, one)
+        pairs = TrainingPairs.of_posteriors(frame, learned, edges, one, [0], scale=float(TO_CENTER))
+        return pairs.fit(checked=True).distribution(0), prior.displacement
 
     def sample(self, n: int, *, first: int = 0) -> ShapeSet:
         """Make the new shapes ``first`` to ``first + n - 1``; classes take turns."""
@@ -274,35 +294,16 @@ def match_edges(known: Flags, edges: Integers) -> list[Match]:
     return ["known" if known[source] else "nearest" for source in edges[:, 0]]
 
 
-def neighbor_edges(
-    points: list[Array], labels: NDArray[Any], n_neighbors: int, known: Flags, progress: Any
-) -> Integers:
-    """Undirected edges (e, 2) between nearest shapes of the same class."""
-    n_neighbors = check_integer("n_neighbors", n_neighbors, 1)
-    edges: set[tuple[int, int]] = set()
-    outlines = [
-        p if by_index else thin(p, N_OUTLINE) for p, by_index in zip(points, known, strict=True)
-    ]
-    members = [np.flatnonzero(labels == label) for label in np.unique(labels)]
-    with track(len(points), "finding neighbours", progress) as advance:
-        for own in members:
-            distances = _distances([outlines[i] for i in own], bool(known[own[0]]))
-            for row, i in enumerate(own):
-                order = np.argsort(distances[row], kind="stable")
-                for column in order[order != row][:n_neighbors]:
-                    j = int(own[column])
-                    edges.add((min(int(i), j), max(int(i), j)))
-            advance(len(own))
-    if not edges:
+def choose_edges(labels: NDArray[Any], n_others: int) -> Integers:
+    """Random pairs (e, 2) of shapes of the same class, about ``n_others`` per shape.
+
+    Unlike neighbours, which are alike, they vary as members of the class do.
+    """
+    n_pairs = check_integer("n_neighbors", n_others, 1) * len(labels)
+    edges = random_pairs(np.unique(labels, return_inverse=True)[1], n_pairs)
+    if not len(edges):
         raise ValueError(
             "at least one class must have two shapes to align, got none. Give more shapes, or one "
             "label to all."
         )
-    return np.array(sorted(edges), np.int64)
-
-
-def _distances(shapes: list[Array], known: bool) -> Array:
-    """Squared distances (n, n) between shapes: Euclidean if points correspond, else Chamfer."""
-    if known:
-        return squareform(pdist(np.stack([shape.ravel() for shape in shapes]), "sqeuclidean"))
-    return squareform([chamfer_distance(a, b) for a, b in combinations(shapes, 2)])
+    return edges

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from dreamwarp.align.points import PointAlignments, align_points
 from dreamwarp.augment.learning import Settings
 from dreamwarp.augment.shapes import (
+    choose_edges,
     find_known,
     find_match,
     match_edges,
-    neighbor_edges,
     sample_shapes,
 )
 from dreamwarp.core.samples import spaced
@@ -84,14 +84,14 @@ def draw_shape_components(
 
 
 def draw_shape_alignments(model: WarpModel, shapes: ShapeSet) -> tuple[Figure, PointAlignments]:
-    """Align some neighbours again, with the settings of the model.
+    """Align some pairs of a class again, with the settings of the model.
 
     Draws the pairs with the least, the median and the largest distance left, relative to that
     before: source, aligned source and target. Also returns the alignments.
     """
     settings, points = Settings.of(model), shapes.unit_points()
     known = find_known(shapes, find_match(model))
-    edges = neighbor_edges(points, shapes.y, settings.n_neighbors, known, False)
+    edges = choose_edges(shapes.y, settings.n_neighbors)
     edges = edges[spaced(len(edges), MAX_PAIRS)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # of single pairs
@@ -133,7 +133,7 @@ def write_shape_report(
     before, after = (float(loss.mean()) ** 0.5 for loss in (found.loss_before, found.loss_after))
     page.figure(
         figure,
-        f"Of {len(found):,} pairs of neighbours, those with the least, the median and the largest "
+        f"Of {len(found):,} pairs of one class, those with the least, the median and the largest "
         f"distance left. Root mean square distance of matched points: {before:.4f} before and "
         f"{after:.4f} after alignment, as a fraction of the box.",
     )

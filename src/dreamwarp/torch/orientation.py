@@ -76,9 +76,8 @@ def warp_oriented(
 def _name_axes(affine: NDArray[np.float64]) -> str:
     """The orientation of an affine."""
     nibabel = import_extra("nibabel", "volumes", "an affine")
-    letters: tuple[Any, ...] = (None,)
-    if np.isfinite(affine).all():
-        letters = nibabel.aff2axcodes(affine)
+    is_finite = bool(np.isfinite(affine).all())
+    letters: tuple[Any, ...] = nibabel.aff2axcodes(affine) if is_finite else (None,)
     if None in letters:
         raise ValueError(
             f"affines must be invertible, got {affine[:-1].round(3).tolist()}. Set that of the "
