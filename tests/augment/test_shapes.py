@@ -137,8 +137,8 @@ def test_wrong_use() -> None:
         ShapeAugmenter().fit(X)
     with pytest.raises(ValueError, match="`cells` must have 2 numbers"):
         ShapeAugmenter(cells=(2, 2, 2)).fit(X, y)
-    with pytest.raises(ValueError, match=r"at most 2,000 parameters.*got 3,322 for 20 x 40 cells"):
-        ShapeAugmenter(cells=(20, 40)).fit(X, y)
+    with pytest.raises(ValueError, match=r"at most 4,000 parameters.*got 6,562 for 40 x 40 cells"):
+        ShapeAugmenter(cells=(40, 40)).fit(X, y)
     with pytest.raises(ValueError, match="two shapes to align"):
         ShapeAugmenter().fit(X[:2], y[:2])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dreamwarp.core.validation import check_resolution
+from dreamwarp.core.validation import check_parameters, check_resolution, warn_of_fine_cells
 
 
 @pytest.mark.parametrize(
@@ -14,6 +14,7 @@ def test_samples_with_a_pixel_for_every_cell_will_do(
     shape: tuple[int, ...], cells: tuple[int, ...]
 ) -> None:
     check_resolution("X", shape, cells)
+    warn_of_fine_cells(shape, cells)
 
 
 @pytest.mark.parametrize(
@@ -38,14 +39,20 @@ def test_an_axis_of_one_pixel_can_t_be_warped(
 @pytest.mark.parametrize(
     ("shape", "cells", "message"),
     [
-        ((9, 28, 28), (40, 40), "40 x 40 cells for samples of 28 x 28 pixels.*such as 4x4"),
-        ((9, 3, 64, 8), (8, 9), "8 x 9 cells for samples of 64 x 8 pixels"),
-        ((9, 150), (151,), "151 cells for samples of 150 pixels.*such as 10"),
-        ((9, 8, 8, 8), (3, 9, 3), "3 x 9 x 3 cells .*such as 3x3x3"),
+        ((9, 28, 28), (40, 40), r"28 x 28 pixels have fewer pixels than cells \(40 x 40\).*as 4x4"),
+        ((9, 3, 64, 8), (8, 9), r"64 x 8 pixels have fewer pixels than cells \(8 x 9\)"),
+        ((9, 150), (151,), r"150 pixels .* cells \(151\).*such as 10"),
+        ((9, 8, 8, 8), (3, 9, 3), r"cells \(3 x 9 x 3\).*such as 3x3x3"),
     ],
 )
-def test_cells_finer_than_pixels_are_refused(
+def test_cells_finer_than_pixels_are_told(
     shape: tuple[int, ...], cells: tuple[int, ...], message: str
 ) -> None:
-    with pytest.raises(ValueError, match=message):
-        check_resolution("X", shape, cells)
+    with pytest.warns(UserWarning, match=message):
+        warn_of_fine_cells(shape, cells)
+
+
+def test_too_many_parameters_are_refused() -> None:
+    check_parameters((20, 20), 1500)
+    with pytest.raises(ValueError, match=r"at most 4,000.*got 6,562 for 40 x 40 cells.*as 4x4"):
+        check_parameters((40, 40), 6562)

@@ -49,6 +49,7 @@ from dreamwarp.core.validation import (
     check_factor,
     check_integer,
     check_resolution,
+    warn_of_fine_cells,
     warn_user,
 )
 from dreamwarp.space import WarpSpace
@@ -195,6 +196,7 @@ def set_up(
     """
     spatial = shape[2:]
     check_resolution("sources", shape, prior.space.cells)
+    warn_of_fine_cells(shape, prior.space.cells)
     chosen, calibrated = _choose_similarity(similarity, sigma, spatial)
     coordinates = VertexCoordinates(prior.space)
     problem = Problem(

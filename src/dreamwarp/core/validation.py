@@ -75,9 +75,9 @@ def check_fraction(name: str, value: Any, or_else: str = "") -> float:
     return float(value)
 
 
-# Largest number of parameters of warps that are learned: aligning a pair with that many takes about
+# Largest number of parameters of warps that are learned. Aligning a pair with half of them takes about
 # half a minute of one core, and time grows with the cube.
-MAX_PARAMETERS = 2000
+MAX_PARAMETERS = 4000
 
 
 def check_parameters(cells: Sequence[int], dim: int) -> None:
@@ -91,10 +91,9 @@ def check_parameters(cells: Sequence[int], dim: int) -> None:
 
 
 def check_resolution(name: str, shape: Sequence[int], cells: Sequence[int]) -> None:
-    """Raise if warps can't be learned from samples of shape (n, ..., *spatial).
+    """Raise if samples have a single pixel along some warped axes, but not along all.
 
-    They need at least a pixel per cell along every axis, and 2 pixels unless all axes have one. The
-    last ``len(cells)`` axes are spatial.
+    Samples have shape (n, ..., *spatial); the last ``len(cells)`` axes are spatial.
     """
     spatial = tuple(shape)[len(shape) - len(cells) :]
     size = " x ".join(map(str, spatial))
@@ -106,11 +105,18 @@ def check_resolution(name: str, shape: Sequence[int], cells: Sequence[int]) -> N
             "Give `cells` one number per axis of more than 1 pixel: "
             f"{'cells=(10,) for series' if is_series else 'cells=(4, 4) for images'}."
         )
+
+
+def warn_of_fine_cells(shape: Sequence[int], cells: Sequence[int]) -> None:
+    """Warn if samples of shape (n, ..., *spatial) have fewer pixels than cells along an axis."""
+    spatial = tuple(shape)[len(shape) - len(cells) :]
     if any(n < k for n, k in zip(spatial, cells, strict=True)):
-        raise ValueError(
-            f"`cells` must be at most the number of pixels along every axis, got "
-            f"{' x '.join(map(str, cells))} cells for samples of {size} pixels: warps finer than a "
-            f"pixel can't be learned. Use fewer, each of several pixels, such as {_usual(cells)}."
+        size, asked = (" x ".join(map(str, sizes)) for sizes in (spatial, cells))
+        warn_user(
+            f"samples of {size} pixels have fewer pixels than cells ({asked}) along an axis: warps "
+            "finer than a pixel are slow and can't be learned. Use fewer `cells`, each of several "
+            f"pixels, such as {_usual(cells)}.",
+            UserWarning,
         )
 
 
