@@ -75,8 +75,8 @@ def check_fraction(name: str, value: Any, or_else: str = "") -> float:
     return float(value)
 
 
-# Largest number of parameters of warps that are learned. Aligning a pair with half of them takes about
-# half a minute of one core, and time grows with the cube.
+# Largest number of parameters of warps that are learned. Aligning a pair with half of them takes
+# about half a minute of one core, and time grows with the cube.
 MAX_PARAMETERS = 4000
 
 
