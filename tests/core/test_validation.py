@@ -41,6 +41,7 @@ def test_an_axis_of_one_pixel_can_t_be_warped(
         ((9, 28, 28), (40, 40), "40 x 40 cells for samples of 28 x 28 pixels.*such as 4x4"),
         ((9, 3, 64, 8), (8, 9), "8 x 9 cells for samples of 64 x 8 pixels"),
         ((9, 150), (151,), "151 cells for samples of 150 pixels.*such as 10"),
+        ((9, 5), (10,), r"10 cells for samples of 5 pixels.*such as 2\."),
         ((9, 8, 8, 8), (3, 9, 3), "3 x 9 x 3 cells .*such as 3x3x3"),
     ],
 )

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from dreamwarp.commands import options
 from dreamwarp.core.defaults import (
-    DEFAULT_CELLS,
     DEFAULT_SHAPE_CELLS,
     DISPLACEMENT,
     LENGTH,
     MAX_DRAWS,
     MAX_STEPS,
+    suit_cells,
 )
 from dreamwarp.core.files import check_suffix, refuse_existing, write_beside
 from dreamwarp.core.samples import check_finite
@@ -105,7 +105,7 @@ def align(
         raise ValueError(f"`{source}` and `{target}` must both be meshes, or neither.")
     options.refuse_given(context, "applies to meshes only", "match")
     (first, n_axes), (second, _) = read_sample(source), read_sample(target)
-    space, pair = WarpSpace(cells or DEFAULT_CELLS[n_axes], boundary), (first, second)
+    space, pair = WarpSpace(cells or suit_cells(first.shape[-n_axes:]), boundary), (first, second)
     for place, values in zip((source, target), pair, strict=True):
         check_sample(place, values, space.ndim)
     if pair[0].shape != pair[1].shape:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dreamwarp.core.defaults import DEFAULT_CELLS
+from dreamwarp.core.defaults import DEFAULT_CELLS, suit_cells
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -76,7 +76,7 @@ def check_parameters(cells: Sequence[int], dim: int) -> None:
         raise ValueError(
             f"`cells` must give warps of at most {MAX_PARAMETERS:,} parameters to be learned in "
             f"sensible time, got {dim:,} for {' x '.join(map(str, cells))} cells. Use fewer, such "
-            f"as {_usual(cells)}."
+            f"as {'x'.join(map(str, DEFAULT_CELLS[len(cells)]))}."
         )
 
 
@@ -100,12 +100,9 @@ def check_resolution(name: str, shape: Sequence[int], cells: Sequence[int]) -> N
         raise ValueError(
             f"`cells` must be at most the number of pixels along every axis, got "
             f"{' x '.join(map(str, cells))} cells for samples of {size} pixels: warps finer than a "
-            f"pixel can't be learned. Use fewer, each of several pixels, such as {_usual(cells)}."
+            f"pixel can't be learned. Use fewer, each of several pixels, such as "
+            f"{'x'.join(map(str, suit_cells(spatial)))}."
         )
-
-
-def _usual(cells: Sequence[int]) -> str:
-    return "x".join(map(str, DEFAULT_CELLS[len(cells)]))
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
