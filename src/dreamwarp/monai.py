@@ -158,7 +158,9 @@ class LearnedWarpd(RandomizableTransform, MapTransform, InvertibleTransform):  #
 
 def _affine(tensor: Any) -> NDArray[np.float64]:
     """Map from voxel indices to coordinates to the right, front and top; default: the identity."""
-    affine = np.eye(4) if not hasattr(tensor, "affine") else np.array(tensor.affine, np.float64)
+    affine = np.eye(4)
+    if hasattr(tensor, "affine"):
+        affine = tensor.affine.detach().cpu().numpy().astype(np.float64)
     if getattr(tensor, "meta", {}).get(MetaKeys.SPACE) == SpaceKeys.LPS:
         affine[:2] *= -1.0
     return affine

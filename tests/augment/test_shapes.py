@@ -139,6 +139,8 @@ def test_wrong_use() -> None:
         ShapeAugmenter(cells=(2, 2, 2)).fit(X, y)
     with pytest.raises(ValueError, match=r"at most 4,000 parameters.*got 6,562 for 40 x 40 cells"):
         ShapeAugmenter(cells=(40, 40)).fit(X, y)
+    with pytest.raises(ValueError, match="must differ, got 28 pairs of equal shapes"):
+        ShapeAugmenter(progress=False).fit([X[0]] * 8, np.zeros(8, int))
     with pytest.raises(ValueError, match="two shapes to align"):
         ShapeAugmenter().fit(X[:2], y[:2])
 

@@ -29,6 +29,8 @@ def test_cells_suit_the_data() -> None:
         ((28, 28), (4, 4)),
         ((3, 64, 64), (4, 4)),
         ((28, 28, 28), (3, 3, 3)),
+        ((8,), (4,)),
+        ((28, 28, 5), (3, 3, 2)),
     ):
         assert choose_cells(DataSet("x", np.zeros((2, *shape)), y)) == cells
     assert choose_cells(DataSet("x", np.zeros((2, 784)), y, n_axes=1)) == (10,)

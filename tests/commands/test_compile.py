@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from dreamwarp.augment import precompile
+
 COUNT = """
 import numpy as np
 from numba.core import event
@@ -68,3 +70,7 @@ def test_bad_cells_are_refused() -> None:
     command = [sys.executable, "-m", "dreamwarp", "compile", "--cells", "4by4"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2 and "4x4" in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+def test_more_cells_than_usual_compile_too() -> None:
+    precompile._align((13,))

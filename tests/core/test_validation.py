@@ -42,6 +42,7 @@ def test_an_axis_of_one_pixel_can_t_be_warped(
         ((9, 28, 28), (40, 40), r"28 x 28 pixels have fewer pixels than cells \(40 x 40\).*as 4x4"),
         ((9, 3, 64, 8), (8, 9), r"64 x 8 pixels have fewer pixels than cells \(8 x 9\)"),
         ((9, 150), (151,), r"150 pixels .* cells \(151\).*such as 10"),
+        ((9, 5), (10,), r"5 pixels .* cells \(10\).*such as 2\."),
         ((9, 8, 8, 8), (3, 9, 3), r"cells \(3 x 9 x 3\).*such as 3x3x3"),
     ],
 )

@@ -68,7 +68,8 @@ def ensure_compiled(space: WarpSpace) -> None:
 
 def _align(cells: tuple[int, ...]) -> None:
     """Align random samples, and find their evidence."""
-    samples = np.random.default_rng(0).random((2 * N, *len(cells) * (SIZE,)), np.float32)
+    sizes = [max(SIZE, k) for k in cells]  # a pixel per cell at least
+    samples = np.random.default_rng(0).random((2 * N, *sizes), np.float32)
     align_pairs(WarpSpace(cells), samples[:N], samples[N:], progress=False)
     edges, prior = np.arange(2 * N).reshape(-1, 2), SmoothPrior(WarpSpace(cells))
     finder = EvidenceFinder.for_images(

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from dreamwarp.align.evidence import Evidence, Frame
 from dreamwarp.align.pairs import random_pairs
-from dreamwarp.align.points import LEFT_OUT, MATCHES, Match, measure_points
+from dreamwarp.align.points import LEAST_SIGMA, LEFT_OUT, MATCHES, Match, measure_points
 from dreamwarp.align.prior import SmoothPrior
 from dreamwarp.augment.learning import TO_CENTER
 from dreamwarp.augment.source import Members, check_known_classes
@@ -172,6 +172,11 @@ class ShapeAugmenter:
             match=match_edges(known, self.edges_), sigma=self.sigma,  # type: ignore[arg-type]
             max_points=self.max_points, max_steps=self.max_steps, progress=self.progress,
         )  # fmt: skip
+        if self.alignments_.loss_before.max() < LEAST_SIGMA**2:
+            raise ValueError(
+                f"shapes of a class must differ, got {len(self.edges_)} pairs of equal shapes. "
+                "Give shapes that vary."
+            )
         classes, codes = np.unique(labels, return_inverse=True)
         pooled, displacement = self._learn_some(prior, frame, evidence, np.arange(len(sources)))
         distributions, fits = {}, {}

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from dreamwarp.commands import options
 from dreamwarp.core.defaults import (
-    DEFAULT_CELLS,
     DEFAULT_SHAPE_CELLS,
     DISPLACEMENT,
     LENGTH,
     MAX_DRAWS,
     MAX_STEPS,
+    suit_cells,
 )
 from dreamwarp.core.files import check_suffix, refuse_existing, write_beside
 from dreamwarp.core.samples import check_finite
@@ -120,7 +120,7 @@ def align(
         read_file(name) if place is None else read_of_set(*place, reading.options)
         for name, place in zip((source, target), places, strict=True)
     )
-    space, pair = WarpSpace(cells or DEFAULT_CELLS[n_axes], boundary), (first, second)
+    space, pair = WarpSpace(cells or suit_cells(first.shape[-n_axes:]), boundary), (first, second)
     for place, values in zip((source, target), pair, strict=True):
         check_sample(place, values, space.ndim)
     if pair[0].shape != pair[1].shape:

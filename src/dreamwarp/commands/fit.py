@@ -9,7 +9,14 @@ import typer
 
 from dreamwarp.commands import options
 from dreamwarp.commands.models import check_target, read_samples, write_model
-from dreamwarp.core.defaults import DEFAULT_CELLS, LENGTH, MAX_DRAWS, MAX_STEPS, N_NEIGHBORS
+from dreamwarp.core.defaults import (
+    DEFAULT_CELLS,
+    LENGTH,
+    MAX_DRAWS,
+    MAX_STEPS,
+    N_NEIGHBORS,
+    suit_cells,
+)
 
 if TYPE_CHECKING:
     from dreamwarp.data import DataSet, ShapeSet
@@ -168,7 +175,7 @@ def choose_cells(samples: DataSet) -> tuple[int, ...]:
     shape = samples.X.shape[1:]
     if samples.n_axes is None and len(shape) == 1 and math.isqrt(shape[0]) ** 2 == shape[0]:
         return DEFAULT_CELLS[2]
-    return DEFAULT_CELLS[count_spatial_axes(samples)]
+    return suit_cells(shape[-count_spatial_axes(samples) :])
 
 
 def format_cells(cells: tuple[int, ...]) -> str:

@@ -5,6 +5,7 @@ Imports little: commands start fast.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 # Formats of sets of samples.
@@ -35,3 +36,9 @@ NETWORK_INTERPOLATION: dict[int, Literal["linear", "cubic"]] = {1: "cubic", 2: "
 # to scale. As learned (power 1), two to four components have nearly all variance; see
 # docs/experiments.md.
 NETWORK_SPECTRUM_POWER = 0.5
+
+
+def suit_cells(spatial: Sequence[int]) -> tuple[int, ...]:
+    """Default cells for samples (*spatial): no more than one for two pixels along an axis."""
+    usual = DEFAULT_CELLS[len(spatial)]
+    return tuple(min(k, max(1, n // 2)) for k, n in zip(usual, spatial, strict=True))

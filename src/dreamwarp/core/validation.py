@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dreamwarp.core.defaults import DEFAULT_CELLS
+from dreamwarp.core.defaults import DEFAULT_CELLS, suit_cells
 
 PACKAGE = Path(__file__).parents[1]
 
@@ -86,7 +86,7 @@ def check_parameters(cells: Sequence[int], dim: int) -> None:
         raise ValueError(
             f"`cells` must give warps of at most {MAX_PARAMETERS:,} parameters to be learned in "
             f"sensible time, got {dim:,} for {' x '.join(map(str, cells))} cells. Use fewer, such "
-            f"as {_usual(cells)}."
+            f"as {'x'.join(map(str, DEFAULT_CELLS[len(cells)]))}."
         )
 
 
@@ -115,13 +115,9 @@ def warn_of_fine_cells(shape: Sequence[int], cells: Sequence[int]) -> None:
         warn_user(
             f"samples of {size} pixels have fewer pixels than cells ({asked}) along an axis: warps "
             "finer than a pixel are slow and can't be learned. Use fewer `cells`, each of several "
-            f"pixels, such as {_usual(cells)}.",
+            f"pixels, such as {'x'.join(map(str, suit_cells(spatial)))}.",
             UserWarning,
         )
-
-
-def _usual(cells: Sequence[int]) -> str:
-    return "x".join(map(str, DEFAULT_CELLS[len(cells)]))
 
 
 def warn_user(message: str, category: type[Warning]) -> None:
