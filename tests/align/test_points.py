@@ -70,6 +70,7 @@ def test_chamfer_distance_against_all_distances() -> None:
         ([np.zeros((4, 3))], [POINTS], {}, r"`sources\[0\]` must have shape \(m, 2\)"),
         ([POINTS[:9]], [POINTS], {"match": "known"}, "equal numbers of points.*'nearest'"),
         ([POINTS], [POINTS], {"match": "icp"}, "`match` must be one of"),
+        ([POINTS], [POINTS], {"match": None}, "`match` must be one of.*got None"),
         ([POINTS], [POINTS], {"match": ["known"] * 2}, "one for each of 1 pairs, got 2"),
         ([POINTS], [POINTS], {"sigma": 0.0}, "`sigma` must be a positive number"),
         ([POINTS], [POINTS], {"prior": SmoothPrior(WarpSpace((2, 2)))}, "`prior` must be over"),

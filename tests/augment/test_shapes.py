@@ -27,6 +27,14 @@ def ellipses(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return 10.0 * circle * scales[:, None], labels
 
 
+def test_a_class_of_equal_shapes_has_warps_close_to_the_identity() -> None:
+    X, y = ellipses()
+    X[y == 0] = X[0]
+    model = ShapeAugmenter(cells=(2, 2), progress=False).fit(X, y).model_
+    equal, varied = (np.trace(model.covariance(label)) for label in (0, 1))
+    assert equal < 0.1 * varied
+
+
 @pytest.mark.parametrize("match", ["known", "nearest"])
 def test_samples_vary_as_their_class_does(match: str) -> None:
     X, y = ellipses()

@@ -36,6 +36,7 @@ SAMPLES = {
     "b.npy": np.sin(np.linspace(0.0, 6.5, 40)),
     "nan.npy": np.full(40, np.nan),
     "words.npy": np.array(["a", "b"]),
+    "number.npy": np.array(3.0),
     "empty.npy": np.empty((0, 16)),
     "volume.npy": np.stack([blob(0.4, 0.4), blob(0.5, 0.4), blob(0.5, 0.5)]),
 }
@@ -233,6 +234,7 @@ def test_samples_of_a_set_are_read_with_its_options(
         (["empty.npy", "b.png"], r"got shape \(0, 16\)"),
         (["nan.npy", "a.npy", "--cells", "8"], r"`nan\.npy` must be finite"),
         (["words.npy", "a.npy", "--cells", "8"], r"`words\.npy` must hold real numbers"),
+        (["number.npy", "number.npy"], r"`number\.npy` must have 1 spatial axis"),
         (["a.png", "b.png", "--sigma", "0"], r"`--sigma` must be a positive number"),
         (["a.png", "b.png", "--displacement", "-1"], r"`--displacement` must be"),
         (["a.png", "b.png", "--output", "a.txt"], r"must end in one of \.pdf, \.png, \.svg"),

@@ -119,12 +119,12 @@ def test_points_lie_where_pixels_of_their_section_do(section: Section) -> None:
 
 
 def test_few_bright_voxels_do_not_darken_a_volume() -> None:
-    for affine in (None, np.diag([2.0, 1.0, 3.0, 1.0])):
+    for affine, known in ((None, False), (np.diag([2.0, 1.0, 3.0, 1.0]), True)):
         X = np.random.default_rng(0).normal(500.0, 10.0, (3, 12, 12, 12)).astype(np.int16)
         X[:, 5, 5, 5] = 30_000
-        look = Look.of(X, 3, affine=affine)
+        look = Look.of(X, 3, affine=affine, is_anatomical=known)
         assert 470 < look.low < 500 < look.high < 540 and not look.is_ink
-        assert look.is_anatomical == (affine is not None)
+        assert look.is_anatomical == known
     # Background is black on a screen, even if most is background; not all shades may be one.
     mask = np.zeros((1, 12, 12, 12), np.uint8)
     mask[0, 5, 5, 5] = 1

@@ -343,7 +343,7 @@ def _check_set(space: WarpSpace, name: str, points: ArrayLike) -> Array:
 
 def _choose_known(pairs: list[tuple[Array, Array]], match: Match | Sequence[Match]) -> list[bool]:
     """Whether the correspondence of each pair is known."""
-    words = [match] * len(pairs) if isinstance(match, str) else list(match)
+    words: list[Any] = list(match) if isinstance(match, (list, tuple)) else [match] * len(pairs)
     for word in words:
         check_choice("match", word, MATCHES)
     if len(words) != len(pairs):

@@ -212,7 +212,7 @@ class ShapeAugmenter:
         one = np.zeros(len(edges), np.int64)
         learned = learn_classes(evidence, np.eye(frame.rank), edges, one)
         pairs = TrainingPairs.of_posteriors(frame, learned, edges, one, [0], scale=float(TO_CENTER))
-        return pairs.fit(checked=True).distribution(0), prior.displacement
+        return pairs.fit().distribution(0), prior.displacement
 
     def sample(self, n: int, *, first: int = 0) -> ShapeSet:
         """Make the new shapes ``first`` to ``first + n - 1``; classes take turns."""

@@ -102,9 +102,6 @@ class Verdict:
         was tried.
     message : str
         The verdict in words.
-    is_errorless : bool
-        Whether ``error_without`` is 0. Then there is nothing to gain, though warps are used if they
-        reduce the smoothed error.
     """
 
     helps: bool
@@ -117,10 +114,17 @@ class Verdict:
     n_copies: int
     n_enough: int | None
     message: str
-    is_errorless: bool = False
 
     def __str__(self) -> str:
         return self.message
+
+    @property
+    def is_errorless(self) -> bool:
+        """Whether ``error_without`` is 0.
+
+        Then there is nothing to gain, though warps are used if they reduce the smoothed error.
+        """
+        return self.error_without == 0.0
 
 
 def no_verdict(message: str) -> Verdict:
@@ -441,7 +445,7 @@ def compare(without: Errors, with_warps: Errors, setup: Setup, n_strengths: int 
         message += f" Samples were averaged down to {size} for this."
     return Verdict(
         low > 0.0 and not is_errorless, probably, improvement, (low, high), wrong[0], wrong[1], n,
-        max(setup.copies, default=0), None, message, is_errorless,
+        max(setup.copies, default=0), None, message,
     )  # fmt: skip
 
 

@@ -116,13 +116,14 @@ def align(
     if any(mesh is not None for mesh in meshes):
         raise ValueError(f"`{source}` and `{target}` must both be meshes, or neither.")
     options.refuse_given(reading.context, "applies to meshes only", "match")
-    (first, n_axes, affine), (second, _, _) = (
+    (first, n_axes, directions), (second, _, _) = (
         read_file(name) if place is None else read_of_set(*place, reading.options)
         for name, place in zip((source, target), places, strict=True)
     )
-    space, pair = WarpSpace(cells or suit_cells(first.shape[-n_axes:]), boundary), (first, second)
+    pair = first, second
     for place, values in zip((source, target), pair, strict=True):
-        check_sample(place, values, space.ndim)
+        check_sample(place, values, len(cells) if cells else n_axes)
+    space = WarpSpace(cells or suit_cells(first.shape[-n_axes:]), boundary)
     if pair[0].shape != pair[1].shape:
         raise ValueError(
             f"`{source}` and `{target}` must have the same shape, got {pair[0].shape} and "
@@ -141,7 +142,8 @@ def align(
     typer.echo(f"{method}, {space.dim} parameters, {seconds:.2f} s")
     for line in describe_alignment(result):
         typer.echo(options.translate(line))
-    if sigma == "auto" and result.loss_after[0] > UNEXPLAINED * result.loss_before[0]:
+    is_noise = sigma == "auto" and similarity == "ssd"
+    if is_noise and result.loss_after[0] > UNEXPLAINED * result.loss_before[0]:
         typer.echo(
             "no likely warp explains the difference, which counts as noise; a smaller `--sigma` or "
             "a larger `--displacement` allows larger warps"
@@ -149,7 +151,7 @@ def align(
     if theta is not None:
         write_theta(theta, space, result, method)
         typer.echo(f"theta written to {theta}")
-    look = Look.of(np.stack(pair), space.ndim, affine=affine)
+    look = Look.of(np.stack(pair), space.ndim, **directions)
     save_figure(draw_alignment(space, *pair, result, look=look), picture)
     typer.echo(f"picture written to {picture}")
 
@@ -174,6 +176,12 @@ def align_meshes(
     from dreamwarp.report.shapes import draw_shape_pair
 
     space = WarpSpace(cells or DEFAULT_SHAPE_CELLS[3], boundary)
+    n, m = (len(mesh.vertices) for mesh in meshes)
+    if match == "known" and n != m:
+        raise ValueError(
+            f"meshes must have equal numbers of vertices for `--match known`, got {n:,} and {m:,}. "
+            "Use `--match nearest`."
+        )
     pair = ShapeSet.of([np.asarray(mesh.vertices) for mesh in meshes], [0, 0], meshes=meshes)
     words = match_edges(find_known(pair, match), np.array([[0, 1]]))
     first, second = pair.unit_points()
@@ -223,8 +231,8 @@ def write_theta(
         temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-# A sample, the number of its spatial axes and, of a NIfTI volume, the affine.
-Sample = tuple[NDArray[Any], int, NDArray[np.float64] | None]
+# A sample, the number of its spatial axes and, of a volume, options of ``Look.of``.
+Sample = tuple[NDArray[Any], int, dict[str, Any]]
 
 
 def split_place(place: str) -> tuple[str, int] | None:
@@ -265,7 +273,8 @@ def read_of_set(name: str, number: int, reading: dict[str, Any]) -> Sample:
 
     data = load(name, **reading)
     check_number(name, number, len(data.X))
-    return np.asarray(data.X[number]), count_spatial_axes(data), data.affine
+    directions = {"affine": data.affine, "is_anatomical": data.orientation is not None}
+    return np.asarray(data.X[number]), count_spatial_axes(data), directions
 
 
 def read_file(place: str) -> Sample:
@@ -278,11 +287,11 @@ def read_file(place: str) -> Sample:
     path = Path(place)
     if path.name.lower().endswith(SUFFIXES):
         values, grid = read_volume(path)
-        return values, 3, grid.affine
+        return values, 3, {"affine": grid.affine, "is_anatomical": grid.has_affine}
     if path.suffix.lower() == ".npy":
         values = read_npy(path)
-        return values, guess_axes(values.shape) if values.ndim else 1, None
-    return read_image(path), 2, None
+        return values, guess_axes(values.shape) if values.ndim else 1, {}
+    return read_image(path), 2, {}
 
 
 def check_sample(place: str, values: NDArray[Any], n_axes: int) -> None:

@@ -64,7 +64,9 @@ def fit(
     neighbors: Annotated[
         int,
         options.alignment(
-            min=1, help="Number of neighbours in its class that each sample is aligned with."
+            min=1,
+            help="Number of neighbours in its class that each sample is aligned with; for meshes, "
+            "of others of its class.",
         ),
     ] = N_NEIGHBORS,
     method: Annotated[

@@ -42,6 +42,7 @@ class VoxelGrid:
 
     shape: tuple[int, int, int]  # voxels along each axis
     affine: Array  # (4, 4), maps voxel indices to world coordinates in millimetres
+    has_affine: bool = True  # if not, it has the sizes of voxels alone, and axes are as stored
 
     @property
     def spacing(self) -> Array:
@@ -66,7 +67,6 @@ class VolumeForm:
     grid: VoxelGrid
     n_channels: int  # 1 for a plain volume
     dtype: np.dtype[Any]  # of the values after scaling
-    has_affine: bool  # if not, axes keep their stored order
 
     @property
     def size(self) -> str:
@@ -143,7 +143,7 @@ def read_nifti_folder(
         values = _read_values(file, forms[k])
         check_finite(str(file), values)
         X[k] = values if resize is None else _place(values, forms[k].grid, grid)
-    orientation = ORIENTATION if forms[0].has_affine else None
+    orientation = ORIENTATION if forms[0].grid.has_affine else None
     return split_off_test(
         root, X, y, n_train, n_axes=3, affine=grid.affine, orientation=orientation
     )
@@ -190,11 +190,11 @@ def _read_form(file: Path) -> VolumeForm:
                 f"`{file}` must have an invertible affine, got {affine[:3].round(3).tolist()}. Set "
                 "its sform or qform."
             )
-        grid = VoxelGrid(spatial, affine)
+        grid = VoxelGrid(spatial, affine, has_affine)
         if has_affine:
             grid = _orient(grid)
     stored = np.dtype(np.float32) if is_scaled else dtype.newbyteorder("=")
-    return VolumeForm(grid, n_channels, stored, has_affine)
+    return VolumeForm(grid, n_channels, stored)
 
 
 def _split_axes(file: Path, shape: tuple[int, ...]) -> tuple[tuple[int, int, int], int]:
@@ -235,7 +235,7 @@ def _read_values(file: Path, form: VolumeForm) -> NDArray[Any]:
         else:
             values = np.asarray(image.dataobj)
         values = values.reshape(*image.shape[:3], form.n_channels)
-        if form.has_affine:
+        if form.grid.has_affine:
             from nibabel import orientations
 
             values = orientations.apply_orientation(
@@ -249,7 +249,7 @@ def _read_values(file: Path, form: VolumeForm) -> NDArray[Any]:
 
 
 def _check_affines(files: Sequence[Path], forms: Sequence[VolumeForm]) -> None:
-    known = [form.has_affine for form in forms]
+    known = [form.grid.has_affine for form in forms]
     if all(known):
         return
     without = files[known.index(False)]

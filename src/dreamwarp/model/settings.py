@@ -40,7 +40,7 @@ class Rule(NamedTuple):
 
 SHARE, AMOUNT, POSITIVE = Rule(low=0.0, high=1.0), Rule(low=0.0), Rule(low=1.0 / LARGEST_VALUE)
 COUNT = Rule(low=1, is_whole=True)
-# Settings that the package writes and reads again. Others may be any word or number.
+# Others may be any word or number; who reads them checks them.
 RULES = {
     "kind": Rule(KINDS),
     "match": Rule(MATCHES),

@@ -120,13 +120,22 @@ class Look(NamedTuple):
     lanes: tuple[tuple[float, float], ...] = ()  # range of each channel of a signal, if several
 
     @classmethod
-    def of(cls, X: Array, ndim: int = 2, *, affine: Array | None = None, n_most: int = 512) -> Look:
+    def of(
+        cls,
+        X: Array,
+        ndim: int = 2,
+        *,
+        affine: Array | None = None,
+        is_anatomical: bool = False,
+        n_most: int = 512,
+    ) -> Look:
         """The look of samples (n, [channels], *spatial), from about ``n_most`` of them.
 
-        ``affine`` maps indices of voxels to millimetres along axes of a patient.
+        ``affine`` maps indices of voxels to millimetres, along axes of a patient if
+        ``is_anatomical``.
         """
         if ndim == 3:
-            return cls._of_volumes(X, affine)
+            return cls._of_volumes(X, affine, is_anatomical)
         some = X[:: max(1, len(X) // n_most)]
         lanes: tuple[tuple[float, float], ...] = ()
         if X.dtype == np.bool_:
@@ -142,7 +151,7 @@ class Look(NamedTuple):
         return cls(low, high, is_ink, lanes=lanes)
 
     @classmethod
-    def _of_volumes(cls, X: Array, affine: Array | None) -> Look:
+    def _of_volumes(cls, X: Array, affine: Array | None, is_anatomical: bool) -> Look:
         """High values are bright, as on a screen in radiology."""
         values = X[:: max(1, len(X) // MAX_WINDOW_VOLUMES)].reshape(-1)
         values = values[:: max(1, values.size // MAX_WINDOW_VALUES)]
@@ -150,7 +159,7 @@ class Look(NamedTuple):
         if high <= low:  # nearly all background
             low, high = _range_of(values)
         sizes = () if affine is None else np.linalg.norm(affine[:3, :3], axis=0).tolist()
-        return cls(low, high, False, tuple(sizes), affine is not None)
+        return cls(low, high, False, tuple(sizes), is_anatomical)
 
     def layout(self, spatial: Sequence[int]) -> Layout:
         """Proportions and sections of a sample with this many pixels along each axis."""
@@ -221,7 +230,8 @@ class Subject:
     @cached_property
     def look(self) -> Look:
         """How samples are rendered."""
-        return Look.of(self.X, self.model.space.ndim, affine=self.source.data.affine)
+        data, ndim = self.source.data, self.model.space.ndim
+        return Look.of(self.X, ndim, affine=data.affine, is_anatomical=data.orientation is not None)
 
     @property
     def n_channels(self) -> int:
