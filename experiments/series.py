@@ -90,7 +90,7 @@ class Setup(NamedTuple):
     n_test: int = N_TEST
 
 
-SMOKE = Setup(n_copies=2, n_steps=5, n_rounds=2, n_test=20)
+SMOKE = Setup(n_copies=2, n_steps=16, n_rounds=2, n_test=20)
 
 
 def run(trial: Trial, setup: Setup = Setup()) -> lab.Outcome:  # noqa: B008, a tuple

@@ -12,7 +12,7 @@ import pytest
 from dreamwarp import Warp
 from dreamwarp.augment.shapes import sample_shapes
 from dreamwarp.augment.source import SampleSource
-from dreamwarp.data import ShapeSet, write_mesh
+from dreamwarp.data import ShapeSet, load_shapes, write_mesh
 from dreamwarp.explore.arrays import View
 from dreamwarp.explore.meshes import Surface, simplify
 from dreamwarp.explore.scene import Scene
@@ -209,22 +209,24 @@ def test_fresh_meshes_are_those_of_the_library() -> None:
 
 
 def test_the_python_for_meshes(tmp_path: Path) -> None:
-    kind = scene("mesh").kind
-    pair = scene("mesh").align(0, 1, 2)
-    assert pair["left"] < 0.5
-    kind.model.save(tmp_path / "m.dwm")
-    for k, mesh in enumerate(kind.shapes.meshes):
-        folder = tmp_path / "d" / str(kind.shapes.y[k])
+    first = scene("mesh").kind
+    first.model.save(tmp_path / "m.dwm")
+    for k, mesh in enumerate(first.shapes.meshes):
+        folder = tmp_path / "d" / str(first.shapes.y[k])
         folder.mkdir(parents=True, exist_ok=True)
         write_mesh(folder / f"{k:02}.ply", mesh)
+    # As they are read: files round, and a search may end a step earlier for rounded points.
+    kind = Scene.of(first.model, load_shapes(tmp_path / "d")).kind
     named = Scene(kind, str(tmp_path / "m.dwm"), str(tmp_path / "d"))
+    pair = named.align(0, 1, 2)
+    assert pair["left"] < 0.5
     made: dict[str, Any] = {}
     exec(named.warp_code(1, 17, [1.0, -1.0], 0.8), made)
     shown = named.show_warp(17, named.theta(1, [1.0, -1.0], 0.8), [])
     points = kind.shapes.boxes[17].to_unit(made["warped"])
     np.testing.assert_allclose(points, numbers(shown["image"]["points"], -1, 3), atol=1e-5)
     exec(named.align_code(1, 2), made)
-    np.testing.assert_allclose(made["warped"], numbers(pair["warped"]["points"], -1, 3), atol=1e-4)
+    np.testing.assert_allclose(made["warped"], numbers(pair["warped"]["points"], -1, 3), atol=1e-5)
 
 
 def test_large_meshes_are_simplified() -> None:
