@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -216,7 +217,8 @@ def test_the_python_for_meshes(tmp_path: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         write_mesh(folder / f"{k:02}.ply", mesh)
     # As they are read: files round, and a search may end a step earlier for rounded points.
-    kind = Scene.of(first.model, load_shapes(tmp_path / "d")).kind
+    read = replace(load_shapes(tmp_path / "d"), y=first.shapes.y)  # numbers, not names of folders
+    kind = Scene.of(first.model, read).kind
     named = Scene(kind, str(tmp_path / "m.dwm"), str(tmp_path / "d"))
     pair = named.align(0, 1, 2)
     assert pair["left"] < 0.5
