@@ -114,7 +114,7 @@ def test_one_mesh_is_aligned_to_another(tmp_path: Path, capsys: Any, monkeypatch
             r"`set:2` must name one of the 2 training samples of `set`, 0 to 1",
         ),
         (("set:0", "a.npy"), 1, "must both be meshes, or neither"),
-        (("set:0", "coarse.stl", "--match", "known"), 1, "equal numbers of points"),
+        (("set:0", "coarse.stl", "--match", "known"), 1, "equal numbers of vertices"),
         (("set:0", "set:1", "--method", "hmc"), 2, "--method does not apply to meshes"),
         (("a.npy", "a.npy", "--match", "known"), 2, "--match applies to meshes only"),
     ):

@@ -120,7 +120,7 @@ def test_advice_has_the_dimension_of_the_data(ndim: int, cells: str) -> None:
 
 def test_nothing_to_gain_is_neither_success_nor_warning() -> None:
     """Even if warps are used; and other classifiers may gain."""
-    verdict = replace(cases.judgement().verdict, is_errorless=True, message="nothing to gain.")
+    verdict = replace(cases.judgement().verdict, error_without=0.0, message="nothing to gain.")
     judged = replace(cases.judgement(), verdict=verdict)
     study = cases.study(2, loss_after=np.full(14, 10.0))
     study.subject.source.model = study.model.with_settings(judgement=judged.to_text())

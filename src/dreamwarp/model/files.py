@@ -161,7 +161,7 @@ def load_model(path: str | os.PathLike[str]) -> WarpModel:
         what = f"its layout is damaged, or not ours ({str(error)[:200]})"
     except _Damage as error:
         what = str(error)
-    raise ValueError(f"`{file}` is not a usable model file: {what}. Save or fit the model again.")
+    raise ValueError(f"`{file}` is not a usable model file: {what}. Save the model again.")
 
 
 def _read(file: Path) -> WarpModel:
