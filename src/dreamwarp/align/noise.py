@@ -53,7 +53,8 @@ def count_pairs(n_values: int) -> int:
 def check_sigma(sigma: Any, similarity: Any = "ssd") -> float | Literal["auto"]:
     """Return ``sigma`` as float, or ``"auto"``; raise if it is neither.
 
-    It belongs to similarity "ssd": others ignore it, with a warning; `SquaredError` has its own.
+    Only "ssd" uses it. `SquaredError` has a sigma of its own: a second one raises. For other
+    similarities, warn and return ``"auto"``.
     """
     if isinstance(sigma, str) and sigma == "auto":
         return "auto"

@@ -39,6 +39,6 @@ NETWORK_SPECTRUM_POWER = 0.5
 
 
 def suit_cells(spatial: Sequence[int]) -> tuple[int, ...]:
-    """Default cells for samples (*spatial): at most one for two pixels along an axis, but two."""
+    """Default cells for samples (*spatial); short axes have fewer, one per 2 pixels, at least 2."""
     usual = DEFAULT_CELLS[len(spatial)]
     return tuple(min(k, max(2, n // 2)) for k, n in zip(usual, spatial, strict=True))

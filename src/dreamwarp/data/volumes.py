@@ -42,7 +42,7 @@ class VoxelGrid:
 
     shape: tuple[int, int, int]  # voxels along each axis
     affine: Array  # (4, 4), maps voxel indices to world coordinates in millimetres
-    has_affine: bool = True  # if not, it has the sizes of voxels alone, and axes are as stored
+    has_affine: bool = True  # False: directions are unknown, and `affine` has voxel sizes alone
 
     @property
     def spacing(self) -> Array:

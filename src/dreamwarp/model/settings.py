@@ -40,7 +40,7 @@ class Rule(NamedTuple):
 
 SHARE, AMOUNT, POSITIVE = Rule(low=0.0, high=1.0), Rule(low=0.0), Rule(low=1.0 / LARGEST_VALUE)
 COUNT = Rule(low=1, is_whole=True)
-# Others may be any word or number; who reads them checks them.
+# Settings that have a rule. Others may be any word or number, and are checked where they are used.
 RULES = {
     "kind": Rule(KINDS),
     "match": Rule(MATCHES),
