@@ -108,7 +108,7 @@ TRIALS = dict.fromkeys(
         *list_trials("mnist-100/MLP", LONG, rivals=MAIN),
         *list_trials("digits-10/MLP", SHORT, rivals=MAIN),
         *list_trials("digits-10/ConvNet", SHORT, rivals=MAIN),
-        *list_trials("mnist-100/MLP", LONGEST, draws=(0, 1), rivals=MAIN),
+        *list_trials("mnist-100/MLP", LONGEST, rivals=MAIN),
         *list_trials("mnist-100/ConvNet", SHORT, rivals=MAIN),
     ]
 )
