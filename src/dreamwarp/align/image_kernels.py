@@ -128,7 +128,7 @@ def split_channels(force, metric, i, path, regions, weights, rows):
 def choose_rows(grid, source, t, states, slopes, curvatures, places, work, force, metric, rows):
     """Rows of one pair, one per pixel with a non-zero image gradient; returns their number."""
     stencil, n, n_channels = LINEAR, len(grid.shape), len(source)
-    n_taps, zero = len(stencil), np.float32(0.0)
+    zero = np.float32(0.0)
     result = interpolation_layout(stencil, grid.shape).levels
     regions, weights, positions = states.regions[t], states.weights[t], states.positions[t]
     m, path = len(regions), 0
@@ -142,7 +142,7 @@ def choose_rows(grid, source, t, states, slopes, curvatures, places, work, force
             for i in range(count):
                 steep = False
                 for k in range(n):
-                    g = read(work, result + (k + 1) * n_taps, i)
+                    g = read(work, result + k + 1, i)
                     rows.cotangents[path, k] = g
                     steep = steep or g != zero
                 if steep:
@@ -155,10 +155,10 @@ def choose_rows(grid, source, t, states, slopes, curvatures, places, work, force
             combine(stencil, grid.shape, grid.rule, n, source[c], zero, places, work)
             for i in range(count):
                 for k in range(n):
-                    g = read(work, result + (k + 1) * n_taps, i)
+                    g = read(work, result + k + 1, i)
                     force[i, k] += slopes[c, start + i] * g
                     for j in range(n):
-                        h = read(work, result + (j + 1) * n_taps, i)
+                        h = read(work, result + j + 1, i)
                         metric[i, k, j] += curvatures[c, start + i] * g * h
         for i in range(count):
             path = split_channels(force[i], metric[i], start + i, path, regions, weights, rows)
