@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, PercentFormatter
 from numpy.typing import NDArray
+from sklearn.metrics.pairwise import cosine_similarity
 
 from dreamwarp.augment.verdict import Judgement
 from dreamwarp.core.labels import Label
@@ -54,11 +55,9 @@ def draw_spectrum(model: WarpModel) -> Figure:
         left.plot(numbers, found.standard_deviations[:n], label=name, **style)
         right.plot(numbers, found.share.cumsum()[:n], **style)
     left.set_yscale("log")
-    scales = [left.yaxis]
     for axes in (left, right):
         axes.set_xscale("log")  # classes differ in the first components
-        scales.append(axes.xaxis)
-    for scale in scales:
+    for scale in (left.yaxis, left.xaxis, right.xaxis):
         scale.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         scale.set_major_formatter("{x:g}")
         scale.set_minor_locator(NullLocator())
@@ -89,9 +88,7 @@ def class_similarities(model: WarpModel) -> Array:
 
     ⟨Σ_a, Σ_b⟩ / (‖Σ_a‖ ‖Σ_b‖), with the Frobenius inner product.
     """
-    rows = np.stack([model.covariance(label).ravel() for label in model.classes])
-    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(float).tiny)
-    return rows @ rows.T
+    return cosine_similarity([model.covariance(label).ravel() for label in model.classes])
 
 
 def draw_class_similarity(model: WarpModel) -> Figure:

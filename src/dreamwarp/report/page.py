@@ -11,7 +11,6 @@ import html
 import io
 import os
 from collections.abc import Sequence
-from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -164,22 +163,17 @@ class Page:
         )
         contents = f'<nav class="contents" aria-label="Contents"><ol>{items}</ol></nav>'
         body = "\n".join(self._parts).replace(CONTENTS, contents)
+        style = resources.files("dreamwarp.report").joinpath("page.css").read_text(encoding="utf-8")
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
             '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
             '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
             "img-src data:; style-src 'unsafe-inline'\">\n"
             '<link rel="icon" href="data:,">\n'
-            f"<title>{html.escape(self.title)}</title>\n<style>{style()}</style></head>\n"
+            f"<title>{html.escape(self.title)}</title>\n<style>{style}</style></head>\n"
             f'<body>\n<a class="skip" href="#start">Skip to the content</a>\n'
             f'<main id="start">\n{body}\n</main>\n</body></html>\n'
         )
-
-
-@cache
-def style() -> str:
-    """Load the style sheet."""
-    return resources.files("dreamwarp.report").joinpath("page.css").read_text(encoding="utf-8")
 
 
 def encode_figure(figure: Figure, dpi: int = DPI) -> str:

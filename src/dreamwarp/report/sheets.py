@@ -7,7 +7,7 @@ which moves points; the content of a warped sample moves by the inverse, so pass
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,13 +90,9 @@ def planes(layout: Layout, box: Area) -> list[Plane]:
     They have true proportions. Of slices, the tallest has the height of the box.
     """
     extent = layout.extent
-    if len(extent) == 2:
-        scale = min(box.height / extent[0], box.width / extent[1])
-        return [
-            Plane(section, Area(box.x, box.y, scale * extent[1], scale * extent[0]))
-            for section in layout.sections
-        ]
     scale = box.height / max(extent[section.rows] for section in layout.sections)
+    if len(extent) == 2:
+        scale = min(scale, box.width / extent[1])
     found, x = [], box.x
     for section in layout.sections:
         width = scale * extent[section.columns]
@@ -124,16 +120,15 @@ def draw_sample(
         return
     colors = figures.INK_ON_PAPER if look.is_ink else GREY
     is_color = values.ndim == 3 and len(values) in COLORS
-    shades = np.clip(look.scale(values[:3] if is_color else merge(values)), 0.0, 1.0)
+    if is_color or values.ndim == 4:
+        channels = values[: 3 if is_color else 1]
+    else:
+        channels = values.mean(axis=0, keepdims=True)
+    shades = np.clip(look.scale(channels), 0.0, 1.0)
     for plane in planes(look.layout(values.shape[1:]), box):
         shown = plane.section.cut(shades)
         image = np.moveaxis(shown, 0, -1) if is_color else shown[0]
         _show(axes, plane.box, image, colors, 0.0, 1.0)
-
-
-def merge(values: Array) -> Array:
-    """The one channel (1, *spatial) that is shown of several: the first of volumes, or the mean."""
-    return values[:1] if values.ndim == 4 else values.mean(axis=0, keepdims=True)
 
 
 def draw_difference(axes: Axes, box: Area, first: Array, second: Array, look: Look) -> None:
@@ -387,13 +382,6 @@ def write(
     """Write text at a position of a sheet: by default to the right of it, and centred in height."""
     style = {"fontsize": size, "color": figures.INK, "linespacing": 1.4, "va": "center"}
     axes.text(x, y, words, **{**style, **alignment})
-
-
-def join_labels(labels: Iterable[object]) -> str:
-    """List up to twelve labels, and count the rest."""
-    names = [str(label) for label in labels]
-    more = len(names) - 12
-    return ", ".join(names[:12]) + (f" and {more} more" if more > 0 else "")
 
 
 def shorten(label: object, length: int = 14) -> str:

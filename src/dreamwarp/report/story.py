@@ -16,8 +16,9 @@ from dreamwarp.core.progress import track
 from dreamwarp.report import aligned, figures, model_plots, warped
 from dreamwarp.report.outliers import Outlier, find_odd
 from dreamwarp.report.page import Page, check_page_path
-from dreamwarp.report.sheets import draw_table, join_labels, shorten
+from dreamwarp.report.sheets import draw_table, shorten
 from dreamwarp.report.study import Study
+from dreamwarp.report.subject import join_labels
 
 # A class with fewer pairs gets a warning.
 FEW_PAIRS = 30
@@ -31,8 +32,8 @@ MAX_VOLUME_FRAMES = 9
 N_COPIES = 10
 # Outliers shown, and neighbours of each.
 N_OUTLIERS, N_NEIGHBORS = 10, 3
-# Samples shown of each class.
-N_MEMBERS = 10
+# Samples shown of each class, by the number of axes.
+N_MEMBERS = {1: 7, 2: 10, 3: 3}
 
 
 def write_report(
@@ -114,9 +115,9 @@ def draw_members(study: Study) -> Figure:
     subject, rng = study.subject, np.random.default_rng(0)
     rows = []
     for code in warped.shown_classes(subject):
-        members = rng.permutation(subject.members(code))[:N_MEMBERS]
+        members = rng.permutation(subject.members(code))[: N_MEMBERS[study.model.space.ndim]]
         cells = [warped.show(subject, subject.sample(int(index))) for index in members]
-        rows.append((str(subject.labels[code]), cells[: _n_columns(study)]))
+        rows.append((str(subject.labels[code]), cells))
     return draw_table(subject.layout, rows, height=0.7)
 
 
@@ -127,7 +128,7 @@ def add_samples(page: Page, study: Study) -> None:
         "A new sample is an old one under a random warp of its class. Warps bend and stretch; they "
         "never tear or fold."
     )
-    n_versions = min(8, _n_columns(study))
+    n_versions = min(8, N_MEMBERS[study.model.space.ndim])
     page.figure(
         warped.draw_samples(study.model, study.whole.source.data, n_versions=n_versions),
         "Left: a typical sample of each class. Right: random warps of it, at strength "
@@ -195,7 +196,7 @@ def _class_row(study: Study, code: int) -> list[str]:
     share, fit = model.components(label).share, model.fits[label]
     return [
         shorten(label, 24),
-        f"{study.counts[code]:,}",
+        f"{len(study.whole.members(study.whole.code_of(label))):,}",
         f"{fit.n_pairs:,}",
         f"{share[0]:.0%}",
         str(int(np.searchsorted(share.cumsum(), 0.9)) + 1),
@@ -351,7 +352,7 @@ def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
     ]  # fmt: skip
     if few:
         # Gaussians of empirical Bayes are learned from random pairs.
-        is_of_random = model.kind == "gaussian" and method_of(study) == "eb"
+        is_of_random = model.kind == "gaussian" and Settings.of(model).method == "eb"
         more = "" if is_of_random else ", or fit with more --neighbors"
         yield (
             f"{_count(len(few), 'class has', 'classes have')} fewer than {FEW_PAIRS} pairs: "
@@ -359,10 +360,11 @@ def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
         )
     poor = poor_classes(study)
     if poor:
+        finer = "x".join(str(n + max(1, n // 2)) for n in model.space.cells)
         yield (
             f"In {_count(len(poor), 'class', 'classes')} most pairs keep over {POOR:.0%} of their "
             f"difference: {join_labels(poor)}. Their samples differ by more than smooth warps. "
-            f"Fit with finer --cells, such as {finer_cells(study)}, or split the classes."
+            f"Fit with finer --cells, such as {finer}, or split the classes."
         )
     n_open, n = int((~study.alignments.converged).sum()), len(study.edges)
     if n_open > 0.01 * n:
@@ -388,16 +390,6 @@ def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
         yield "Held-out samples do not show that warps help a nearest neighbour."
     if len(subject.labels) < len(model.classes):
         yield f"The data has {len(subject.labels)} of the model's {len(model.classes)} classes."
-
-
-def finer_cells(study: Study) -> str:
-    """Half as many cells more along each axis, as on the command line."""
-    return "x".join(str(n + max(1, n // 2)) for n in study.model.space.cells)
-
-
-def method_of(study: Study) -> str:
-    """How the warps of the model were learned."""
-    return Settings.of(study.model).method
 
 
 def poor_classes(study: Study) -> list[Label]:
@@ -448,7 +440,8 @@ def give_advice(study: Study) -> Iterator[str]:
             "dreamwarp.torch.choose_strength: warps may help them where they don't help a nearest "
             "neighbour."
         )
-    if judgement.strength >= 1.5 and judgement.errors and method_of(study) != "eb":
+    method = Settings.of(study.model).method
+    if judgement.strength >= 1.5 and judgement.errors and method != "eb":
         yield (
             "Strong warps do best, so the learned ones are too small. Fit with --method eb, which "
             "learns warps of full size."
@@ -456,10 +449,6 @@ def give_advice(study: Study) -> Iterator[str]:
 
 
 # -- text
-
-
-def _n_columns(study: Study) -> int:
-    return {1: 7, 2: 10, 3: 3}[study.model.space.ndim]
 
 
 def _sentence(words: str) -> str:

@@ -73,11 +73,6 @@ class Study:
         return self.subject.model
 
     @property
-    def counts(self) -> Integers:
-        """Samples of each class in the data (n_classes,)."""
-        return np.bincount(self.whole.codes)
-
-    @property
     def n_all(self) -> int:
         """Number of samples in the data."""
         return len(self.whole.X)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -127,16 +127,15 @@ class Look(NamedTuple):
         *,
         affine: Array | None = None,
         is_anatomical: bool = False,
-        n_most: int = 512,
     ) -> Look:
-        """The look of samples (n, [channels], *spatial), from about ``n_most`` of them.
+        """The look of samples (n, [channels], *spatial), from about 512 of them.
 
         ``affine`` maps indices of voxels to millimetres, along axes of a patient if
         ``is_anatomical``.
         """
         if ndim == 3:
             return cls._of_volumes(X, affine, is_anatomical)
-        some = X[:: max(1, len(X) // n_most)]
+        some = X[:: max(1, len(X) // 512)]
         lanes: tuple[tuple[float, float], ...] = ()
         if X.dtype == np.bool_:
             low, high = 0.0, 1.0
@@ -283,9 +282,8 @@ class Subject:
         for code, known in enumerate(self.labels):
             if known == label or str(known) == str(label):
                 return code
-        listed = ", ".join(str(known) for known in self.labels[:12])
-        more = "" if len(self.labels) <= 12 else f" and {len(self.labels) - 12} more"
-        raise ValueError(f"`label` must be a class of the data: {listed}{more}, got {label!r}.")
+        listed = join_labels(self.labels)
+        raise ValueError(f"`label` must be a class of the data: {listed}, got {label!r}.")
 
     def typical(self, code: int, n: int = 1) -> Integers:
         """Members of a class nearest to its mean, the nearest first."""
@@ -296,10 +294,8 @@ class Subject:
         return some[np.argsort(distances, kind="stable")[:n]]
 
     def warp(self, theta: Array, index: int) -> Array:
-        """Warp a sample by θ (d,) or (n, d): (channels, *spatial), or (n, ...)."""
-        warps = Warp(self.model.space, np.atleast_2d(theta))
-        warped = warps.image(self.sample(index)[None])
-        return warped if theta.ndim == 2 else warped[0]
+        """Warp a sample by each θ (n, d): (n, channels, *spatial)."""
+        return Warp(self.model.space, theta).image(self.sample(index)[None])
 
     def draw_theta(self, index: int, n: int, *, strength: float, seed: int) -> Array:
         """Random warps (n, d) for a sample, at a strength."""
@@ -307,6 +303,13 @@ class Subject:
         of = index if self.source.knows_templates else NO_TEMPLATE
         theta = self.model.draw(label, np.arange(n), seed=seed, templates=np.full(n, of))
         return apply_strength(theta, strength)
+
+
+def join_labels(labels: Iterable[object]) -> str:
+    """List up to twelve labels, and count the rest."""
+    names = [str(label) for label in labels]
+    more = len(names) - 12
+    return ", ".join(names[:12]) + (f" and {more} more" if more > 0 else "")
 
 
 def as_sample(space: WarpSpace, values: Array, name: str = "sample") -> Array:
