@@ -31,7 +31,8 @@ from dreamwarp.augment.source import fingerprint_samples
 from dreamwarp.core import compiled
 from dreamwarp.core.defaults import NETWORK_INTERPOLATION, NETWORK_SPECTRUM_POWER
 from dreamwarp.core.progress import tracked
-from dreamwarp.data.dataset import DataSet, Labeled
+from dreamwarp.core.samples import choose_balanced
+from dreamwarp.data.dataset import DataSet, Labeled, join_labeled
 from dreamwarp.data.named import mnist_small
 from dreamwarp.report.figures import save_figure
 from dreamwarp.report.page import Page
@@ -145,7 +146,10 @@ def run_contest(
             NETWORK: warp_by_class(train, augmenter, sizes.n_new),
         },
     }
-    tasks = [(name, join(train, more[kind][name]), test) for kind in more for name in CLASSIFIERS]
+    tasks = [
+        (name, join_labeled("digits", [train, digits[name]]), test)
+        for digits in more.values() for name in CLASSIFIERS
+    ]  # fmt: skip
     found = iter(_mistakes_of_all(tasks, sizes.n_updates, seed, "testing"))
     mistakes = {kind: {name: next(found) for name in CLASSIFIERS} for kind in more}
     return Outcome(mistakes, elastic, sizes)
@@ -194,18 +198,11 @@ def deform(digits: Labeled, setting: tuple[float, float], n: int, *, seed: int) 
     return Labeled(made, digits.y[copies])
 
 
-def join(digits: Labeled, more: Labeled) -> Labeled:
-    """Concatenate two sets of digits."""
-    return Labeled(np.concatenate([digits.X, more.X]), np.concatenate([digits.y, more.y]))
-
-
 def tune_elastic(train: Labeled, *, sizes: Sizes, seed: int) -> dict[str, tuple[float, float]]:
     """Choose, for each classifier, the setting with the lowest held-out error."""
     kept, held_out = hold_out(train, sizes.held_out, seed)
-    sets = [
-        join(kept, deform(kept, setting, sizes.n_new_tuning, seed=seed))
-        for setting in sizes.elastic
-    ]
+    more = [deform(kept, setting, sizes.n_new_tuning, seed=seed) for setting in sizes.elastic]
+    sets = [join_labeled("digits", [kept, each]) for each in more]
     best = {}
     for name in CLASSIFIERS:
         tasks = [(name, digits, held_out) for digits in sets]
@@ -276,15 +273,10 @@ def format_table(outcome: Outcome) -> list[str]:
 
 
 def find_saved(outcome: Outcome, test: Labeled, n: int) -> NDArray[Any]:
-    """Find up to ``n`` test digits that 1-NN classifies correctly only with learned warps.
-
-    Classes take turns.
-    """
+    """Up to ``n`` test digits of many classes that 1-NN gets right only with learned warps."""
     without, learned = (outcome.mistakes[kind][NEIGHBOR] for kind in (NONE, LEARNED))
     saved = np.flatnonzero(without & ~learned)
-    labels = test.y[saved]
-    ranks = [np.count_nonzero(labels[:k] == label) for k, label in enumerate(labels)]
-    return np.sort(saved[np.lexsort((labels, ranks))][:n])
+    return saved[choose_balanced(test.y[saved], n)]
 
 
 # -- the page

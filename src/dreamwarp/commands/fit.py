@@ -19,7 +19,7 @@ from dreamwarp.core.defaults import (
 )
 
 if TYPE_CHECKING:
-    from dreamwarp.data import DataSet, ShapeSet
+    from dreamwarp.data import DataSet
 
 # Options that only arrays have.
 NOT_FOR_MESHES = (
@@ -118,17 +118,26 @@ def fit(
     dreamwarp fit scans/ -o scans.dwm --resize 32x32x32
     dreamwarp fit mnist -o paper.dwm --method metropolis --kind gaussian --boundary zero
     """
-    from dreamwarp.augment import Augmenter
+    from dreamwarp.augment import Augmenter, ShapeAugmenter
     from dreamwarp.data import ShapeSet
 
     check_target(output, overwrite=overwrite)
     samples = read_samples(data, reading, *NOT_FOR_MESHES)
     if isinstance(samples, ShapeSet):
-        fit_meshes(
-            samples, output, cells=cells, boundary=boundary, n_neighbors=neighbors,
-            sigma=sigma, strength=1.0 if strength == "auto" else strength,
-            displacement=displacement, length=length, max_steps=max_steps, seed=seed, match=match,
-        )  # fmt: skip
+        typer.echo(samples.describe())
+        learned = ShapeAugmenter(
+            cells=cells, boundary=boundary, n_neighbors=neighbors, match=match, sigma=sigma,
+            displacement=displacement, length=length, max_steps=max_steps,
+            strength=1.0 if strength == "auto" else strength, seed=seed,
+        ).fit(samples)  # fmt: skip
+        write_model(learned.model_, output)
+        found = learned.alignments_
+        losses = found.loss_before, found.loss_after
+        before, after = (float(loss.mean()) ** 0.5 for loss in losses)
+        typer.echo(
+            f"{len(found):,} pairs aligned, RMS distance from {before:.4f} to {after:.4f} of the "
+            f"box's side; model written to {output}"
+        )
         return
     options.refuse_given(reading.context, "applies to meshes only", "match")
     cells = cells or choose_cells(samples)
@@ -148,21 +157,6 @@ def fit(
     typer.echo(
         f"{len(augmenter.edges_):,} pairs aligned, strength {augmenter.strength_:g} "
         f"({augmenter.model_.network_strength:.3g} for networks); model written to {output}"
-    )
-
-
-def fit_meshes(shapes: ShapeSet, output: str, **settings: Any) -> None:
-    """Learn warps of meshes and write a model file."""
-    from dreamwarp.augment import ShapeAugmenter
-
-    typer.echo(shapes.describe())
-    augmenter = ShapeAugmenter(**settings).fit(shapes)
-    write_model(augmenter.model_, output)
-    found = augmenter.alignments_
-    before, after = (float(loss.mean()) ** 0.5 for loss in (found.loss_before, found.loss_after))
-    typer.echo(
-        f"{len(found):,} pairs aligned, RMS distance from {before:.4f} to {after:.4f} of the box's "
-        f"side; model written to {output}"
     )
 
 

@@ -113,12 +113,6 @@ class Scene:
     def _members(self) -> list[NDArray[np.int64]]:
         return [np.flatnonzero(self.kind.codes == code) for code in range(self.n_classes)]
 
-    @cached_property
-    def _steps(self) -> list[Numbers]:
-        """θ of one standard deviation along each component, by class: (d, d), in rows."""
-        found = (self.kind.model.components(label) for label in self.kind.labels)
-        return [(each.directions * each.standard_deviations).T.copy() for each in found]
-
     def index(self, code: int, member: int) -> int:
         """Index in the data of a sample numbered within its class."""
         check_index("class_number", code, self.n_classes, "classes")
@@ -160,13 +154,13 @@ class Scene:
     def theta(self, code: int, coefficients: list[float], strength: float) -> Numbers:
         """θ (d,) from coefficients, in standard deviations along the components of a class."""
         check_index("class_number", code, self.n_classes, "classes")
-        steps = self._steps[code]
-        if len(coefficients) > len(steps):
+        found, n = self.kind.model.components(self.kind.labels[code]), len(coefficients)
+        if n > self.kind.model.space.dim:
             raise ValueError(
-                f"`coefficients` must be at most {len(steps)} numbers, one per component, got "
-                f"{len(coefficients)}."
+                f"`coefficients` must be at most {self.kind.model.space.dim} numbers, one per "
+                f"component, got {n}."
             )
-        return strength * (np.asarray(coefficients, dtype=np.float64) @ steps[: len(coefficients)])
+        return strength * (found.directions[:, :n] @ (found.standard_deviations[:n] * coefficients))
 
     def show_warp(
         self, name: int | str, theta: Numbers, landmarks: Landmarks, view: View = MIDDLE

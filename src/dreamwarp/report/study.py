@@ -153,11 +153,11 @@ def make_study(
     Study
         If the model was learned with a sampler, MAP estimates take the place of draws.
     """
-    whole = Subject.of(model, data, seed=seed)
+    whole = Subject.of(model, data)
     some = choose_balanced(whole.codes, check_integer("max_samples", max_samples, 2))
     given_data = whole.source.data
     chosen = replace(given_data, X=whole.X[some], y=given_data.y[some], test=None)
-    subject = Subject.of(model, chosen, seed=seed)
+    subject = Subject.of(model, chosen)
     settings, images = Settings.of(model), subject.X
     if settings.method != "eb":
         settings = replace(settings, method="map")

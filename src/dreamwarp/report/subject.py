@@ -191,10 +191,10 @@ class Subject:
     source: SampleSource
 
     @classmethod
-    def of(cls, model: WarpModel, data: Data, *, seed: int = 0) -> Subject:
+    def of(cls, model: WarpModel, data: Data) -> Subject:
         """A model and data; raises if they do not match."""
         # An explicit strength avoids the warning about a recommended strength of 0.
-        return cls(SampleSource(model, data, seed=seed, strength=1.0))
+        return cls(SampleSource(model, data, strength=1.0))
 
     @property
     def model(self) -> WarpModel:
