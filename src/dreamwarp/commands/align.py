@@ -118,7 +118,7 @@ def align(
                 space, first[None], second[None], method=method, prior=prior, sigma=sigma,
                 similarity=similarity, seed=seed, max_steps=max_steps, max_draws=max_draws,
             )  # fmt: skip
-        seconds, how = time.perf_counter() - start, method
+        seconds, how = time.perf_counter() - start, str(method)
         lines = list(describe_alignment(result))
         is_noise = sigma == "auto" and similarity == "ssd"
         if is_noise and result.loss_after[0] > UNEXPLAINED * result.loss_before[0]:

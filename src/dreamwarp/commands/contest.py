@@ -32,7 +32,7 @@ from dreamwarp.core import compiled
 from dreamwarp.core.defaults import NETWORK_INTERPOLATION, NETWORK_SPECTRUM_POWER
 from dreamwarp.core.progress import tracked
 from dreamwarp.core.samples import choose_balanced
-from dreamwarp.data.dataset import DataSet, Labeled, join_labeled
+from dreamwarp.data.dataset import Labeled, join_labeled
 from dreamwarp.data.named import mnist_small
 from dreamwarp.report.figures import save_figure
 from dreamwarp.report.page import Page
@@ -87,7 +87,10 @@ class Outcome(NamedTuple):
 def run_demo(output: Path, picture: Path | None, seed: int) -> None:
     """Learn from digits, compare classifiers, and write the page, the model and the picture."""
     start, digits = time.perf_counter(), mnist_small()
-    train, test = as_digits(digits)
+    train, test = (
+        Labeled(X.astype(np.float32) / np.float32(255.0), y.astype(np.int64))
+        for X, y in ((digits.X, digits.y), (digits.X_test, digits.y_test))
+    )
     typer.echo(f"{len(train.X):,} MNIST digits to learn from, {len(test.X):,} to test on")
     augmenter, sizes = learn(train, seed), Sizes()
     typer.echo(f"training classifiers on the digits and {sizes.n_new:,} new ones")
@@ -168,15 +171,6 @@ def warp_by_class(train: Labeled, augmenter: Augmenter, n: int, first: int = 0) 
     )
     X = source.warp_samples(train.X, train.y[which], first + np.arange(n), indices=which)
     return Labeled(X, train.y[which])
-
-
-def as_digits(data: DataSet) -> tuple[Labeled, Labeled]:
-    """Return training and test digits as float32 in [0, 1]."""
-    parts = (data.X, data.y), (data.X_test, data.y_test)
-    train, test = (
-        Labeled(X.astype(np.float32) / np.float32(255.0), y.astype(np.int64)) for X, y in parts
-    )
-    return train, test
 
 
 def hold_out(train: Labeled, share: float, seed: int) -> tuple[Labeled, Labeled]:

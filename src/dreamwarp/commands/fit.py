@@ -148,7 +148,7 @@ def fit(
         length=length, max_steps=max_steps, max_draws=max_draws, max_pairs=max_pairs,
         pixels_per_cell=pixels_per_cell or "auto", model=kind, strength=strength, seed=seed,
     )  # fmt: skip
-    typer.echo(f"{samples.describe()}; {format_cells(cells)} cells")
+    typer.echo(f"{samples.describe()}; {'x'.join(map(str, cells))} cells")
     with options.connected(scheduler) as client:
         augmenter.fit(samples.X, samples.y, client=client)
     known = {} if samples.orientation is None else {"orientation": samples.orientation}
@@ -174,17 +174,12 @@ def choose_cells(samples: DataSet) -> tuple[int, ...]:
     return suit_cells(shape[-count_spatial_axes(samples) :])
 
 
-def format_cells(cells: tuple[int, ...]) -> str:
-    """Format cells as on the command line."""
-    return "x".join(map(str, cells))
-
-
 def check_axes(samples: DataSet, cells: tuple[int, ...]) -> None:
     """Raise if samples have fewer axes than cells; the message names command-line options."""
     shape = samples.X.shape[1:]
     if len(shape) < len(cells):
         raise ValueError(
-            f"`{samples.name}` must have samples with {len(cells)} axes for {format_cells(cells)} "
-            f"cells, got shape {shape}. Use `--shape 28x28` for images stored flat, `--cells 10` "
-            "for series."
+            f"`{samples.name}` must have samples with {len(cells)} axes for "
+            f"{'x'.join(map(str, cells))} cells, got shape {shape}. Use `--shape 28x28` for images "
+            "stored flat, `--cells 10` for series."
         )
