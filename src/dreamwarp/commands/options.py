@@ -186,12 +186,9 @@ def reads_data(command: Callable[..., None]) -> Callable[..., None]:
     """Add ``DATA_OPTIONS`` to a command, which receives them as ``reading``."""
     signature = inspect.signature(command, eval_str=True)
     own = [each for each in signature.parameters.values() if each.name != "reading"]
-    more: list[tuple[str, Any, Any]] = [("context", inspect.Parameter.empty, typer.Context)]
-    more += [(name, None, kind) for name, kind in DATA_OPTIONS.items()]
-    shared = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, default, kind in more
-    ]
+    keyword = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
+    shared = [keyword("context", annotation=typer.Context)]
+    shared += [keyword(name, default=None, annotation=kind) for name, kind in DATA_OPTIONS.items()]
 
     @wraps(command)
     def run(context: typer.Context, **named: Any) -> None:

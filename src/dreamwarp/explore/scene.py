@@ -145,10 +145,6 @@ class Scene:
             raise ValueError("`sample` is an unknown or expired upload. Upload it again.")
         return self._uploads[name]
 
-    def show_sample(self, name: int | str, view: View = MIDDLE) -> dict[str, Any]:
-        """Return a sample of the data, or an uploaded one."""
-        return {"image": self.kind.encode(self.sample(name), view)}
-
     # -- a warp
 
     def theta(self, code: int, coefficients: list[float], strength: float) -> Numbers:

@@ -145,7 +145,7 @@ def create_app(scene: Scene) -> FastAPI:
 
     @app.post("/api/sample")
     def sample(request: SampleRequest) -> dict[str, Any]:
-        return scene.show_sample(find(request), request.view)
+        return {"image": scene.kind.encode(scene.sample(find(request)), request.view)}
 
     @app.post("/api/dice")
     def dice(request: DiceRequest) -> dict[str, Any]:

@@ -145,7 +145,6 @@ def add_components(page: Page, study: Study) -> None:
         "The warps of a class vary most along its principal components (PC). Each animation runs "
         "from −3 to +3 standard deviations and back."
     )
-    page.pause_button()
     page.moving(
         [_moving(study, code) for code in warped.shown_classes(subject)],
         is_photo=subject.is_photo, units=96 / MOVING_DPI,

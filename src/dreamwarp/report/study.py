@@ -190,5 +190,4 @@ def study_of(augmenter: Augmenter) -> Study:
 
 def judgement_of(model: WarpModel) -> Judgement:
     """Errors by strength, and the verdict, that were stored when a model was fitted."""
-    found = Judgement.from_text(model.settings.get("judgement"))
-    return not_judged(model.strength) if found is None else found
+    return Judgement.from_text(model.settings.get("judgement")) or not_judged(model.strength)

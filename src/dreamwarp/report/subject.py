@@ -133,8 +133,14 @@ class Look(NamedTuple):
         ``affine`` maps indices of voxels to millimetres, along axes of a patient if
         ``is_anatomical``.
         """
-        if ndim == 3:
-            return cls._of_volumes(X, affine, is_anatomical)
+        if ndim == 3:  # high values are bright, as on a screen in radiology
+            values = X[:: max(1, len(X) // MAX_WINDOW_VOLUMES)].reshape(-1)
+            values = values[:: max(1, values.size // MAX_WINDOW_VALUES)]
+            low, high = map(float, np.percentile(values.astype(np.float64), WINDOW))
+            if high <= low:  # nearly all background
+                low, high = _range_of(values)
+            sizes = () if affine is None else np.linalg.norm(affine[:3, :3], axis=0).tolist()
+            return cls(low, high, False, tuple(sizes), is_anatomical)
         some = X[:: max(1, len(X) // 512)]
         lanes: tuple[tuple[float, float], ...] = ()
         if X.dtype == np.bool_:
@@ -148,17 +154,6 @@ class Look(NamedTuple):
         depth = low + BACKGROUND_DEPTH * (high - low)
         is_ink = bool(np.mean(some <= depth) >= BACKGROUND_SHARE)
         return cls(low, high, is_ink, lanes=lanes)
-
-    @classmethod
-    def _of_volumes(cls, X: Array, affine: Array | None, is_anatomical: bool) -> Look:
-        """High values are bright, as on a screen in radiology."""
-        values = X[:: max(1, len(X) // MAX_WINDOW_VOLUMES)].reshape(-1)
-        values = values[:: max(1, values.size // MAX_WINDOW_VALUES)]
-        low, high = map(float, np.percentile(values.astype(np.float64), WINDOW))
-        if high <= low:  # nearly all background
-            low, high = _range_of(values)
-        sizes = () if affine is None else np.linalg.norm(affine[:3, :3], axis=0).tolist()
-        return cls(low, high, False, tuple(sizes), is_anatomical)
 
     def layout(self, spatial: Sequence[int]) -> Layout:
         """Proportions and sections of a sample with this many pixels along each axis."""
