@@ -12,7 +12,6 @@ import shlex
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,8 +52,7 @@ CLEAR = 2.0
 N_VERSIONS, N_SAVED = 3, 8
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """Sizes of the experiment."""
 
     n_new: int = 20_000  # new digits that each classifier is trained on
@@ -75,13 +73,10 @@ class Outcome(NamedTuple):
     elastic: dict[str, tuple[float, float]]
     sizes: Sizes
 
-    def error(self, kind: str, classifier: str) -> float:
-        """Test error in percent."""
-        return 100.0 * float(self.mistakes[kind][classifier].mean())
-
     def error_table(self) -> NDArray[np.float64]:
         """Test errors in percent: a row for each kind of digits, a column for each classifier."""
-        return np.array([[self.error(kind, c) for c in CLASSIFIERS] for kind in self.mistakes])
+        rows = self.mistakes.values()
+        return np.array([[100.0 * row[name].mean() for name in CLASSIFIERS] for row in rows])
 
 
 def run_demo(output: Path, picture: Path | None, seed: int) -> None:
@@ -238,8 +233,9 @@ def _mistakes_of_all(
 
 def claim(outcome: Outcome, classifier: str) -> str:
     """State the errors in a sentence, and whether the difference to elastic noise is clear."""
-    errors = [outcome.error(kind, classifier) for kind in (NONE, ELASTIC, LEARNED)]
-    gain, spread = mean_gain(*(outcome.mistakes[kind][classifier] for kind in (ELASTIC, LEARNED)))
+    mistakes = [outcome.mistakes[kind][classifier] for kind in (NONE, ELASTIC, LEARNED)]
+    errors = [100.0 * float(each.mean()) for each in mistakes]
+    gain, spread = mean_gain(*mistakes[1:])
     if abs(gain) <= CLEAR * spread:
         versus = f"no clear difference from tuned elastic noise ({errors[1]:.2f} %)"
     else:

@@ -134,26 +134,22 @@ def draw_sample(
 def draw_difference(axes: Axes, box: Area, first: Array, second: Array, look: Look) -> None:
     """Draw the difference of two samples.
 
-    Of images with several channels the root mean square, unsigned; of volumes the first channel.
+    Of signals the area between it and 0, a lane for each channel. Of images with several channels
+    the root mean square, unsigned; of volumes the first channel.
     """
     if first.ndim == 2:
-        _draw_signal_difference(axes, box, look.scale_lanes(first) - look.scale_lanes(second))
+        difference = look.scale_lanes(first) - look.scale_lanes(second)
+        frame(axes, box)
+        x = box.x + box.width * (np.arange(difference.shape[1]) + 0.5) / difference.shape[1]
+        for lane, row in zip(lanes_of(box, len(difference)), difference, strict=True):
+            middle = lane.y + lane.height / 2
+            y = middle - 0.5 * lane.height * np.clip(row, -1.0, 1.0)
+            axes.fill_between(x, middle, y, color=figures.MARKS[0], linewidth=0.0, alpha=0.75)
         return
     difference = look.scale(first) - look.scale(second)
     if first.ndim == 3 and len(difference) > 1:
         difference = np.sqrt((difference**2).mean(axis=0, keepdims=True))
     draw_shades(axes, box, difference[0], DIFFERENCE, (-1.0, 1.0), look)
-
-
-def _draw_signal_difference(axes: Axes, box: Area, difference: Array) -> None:
-    """Draw the area between a difference (channels, times) and 0, a lane for each channel."""
-    frame(axes, box)
-    n = difference.shape[1]
-    x = box.x + box.width * (np.arange(n) + 0.5) / n
-    for lane, row in zip(lanes_of(box, len(difference)), difference, strict=True):
-        middle = lane.y + lane.height / 2
-        y = middle - 0.5 * lane.height * np.clip(row, -1.0, 1.0)
-        axes.fill_between(x, middle, y, color=figures.MARKS[0], linewidth=0.0, alpha=0.75)
 
 
 def draw_shades(
@@ -239,22 +235,19 @@ def draw_velocity(axes: Axes, box: Area, space: WarpSpace, theta: Array, layout:
     for plane in planes(layout, box):
         frame(axes, plane.box)
         velocity = space.velocity(theta, plane.section.embed(grid, space.ndim))
-        _draw_arrows(axes, plane.box, grid, plane.section.project_vectors(velocity))
-
-
-def _draw_arrows(axes: Axes, box: Area, points: Array, velocity: Array) -> None:
-    size = np.array([box.height, box.width])
-    start, step = points * size + (box.y, box.x), velocity * size
-    speed = np.linalg.norm(velocity, axis=1)
-    fastest = max(float(speed.max()), np.finfo(float).tiny)
-    # The longest arrow spans one and a half gaps between arrows: long enough to read, and
-    # neighbours in a smooth field point alike, so that they don't cross.
-    length = step * (1.5 / (N_ARROWS * fastest))
-    axes.quiver(
-        *start.T[::-1], *length.T[::-1], speed, cmap=figures.SPEED, clim=(0.0, fastest),
-        pivot="middle", angles="xy", scale_units="xy", scale=1.0, units="inches", width=0.012,
-        headwidth=3.6, minlength=0.3, zorder=2,
-    )  # fmt: skip
+        velocity = plane.section.project_vectors(velocity)
+        speed = np.linalg.norm(velocity, axis=1)
+        fastest = max(float(speed.max()), np.finfo(float).tiny)
+        size = np.array([plane.box.height, plane.box.width])
+        start = grid * size + (plane.box.y, plane.box.x)
+        # The longest arrow spans one and a half gaps between arrows: long enough to read, and
+        # neighbours in a smooth field point alike, so that they don't cross.
+        length = velocity * size * (1.5 / (N_ARROWS * fastest))
+        axes.quiver(
+            *start.T[::-1], *length.T[::-1], speed, cmap=figures.SPEED, clim=(0.0, fastest),
+            pivot="middle", angles="xy", scale_units="xy", scale=1.0, units="inches", width=0.012,
+            headwidth=3.6, minlength=0.3, zorder=2,
+        )  # fmt: skip
 
 
 def _draw_graphs(axes: Axes, box: Area, points: Array, rows: list[Array]) -> None:

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from dreamwarp.augment.learning import Settings
 from dreamwarp.core.labels import Label
-from dreamwarp.core.progress import track
+from dreamwarp.core.progress import tracked
 from dreamwarp.report import aligned, figures, model_plots, warped
 from dreamwarp.report.outliers import Outlier, find_odd
 from dreamwarp.report.page import Page, check_page_path
@@ -59,10 +59,8 @@ def write_report(
     if preface is not None:
         preface(page)
     sections = (add_data, add_samples, add_components, add_alignments, add_strength)
-    with track(len(sections), "drawing") as advance:
-        for add_section in sections:
-            add_section(page, study)
-            advance(1)
+    for add_section in tracked(sections, len(sections), "drawing"):
+        add_section(page, study)
     add_warnings(page, study, found, outliers)
     add_next_steps(page, study, [model_name or "MODEL", data_name or "DATA", *reading])
     return page.save(target)
@@ -409,19 +407,17 @@ def add_next_steps(page: Page, study: Study, words: Sequence[str]) -> None:
     for advice in give_advice(study):
         page.text(advice)
     page.text("Open the interactive page, write new samples, or draw an animation of a class:")
-    page.code("\n".join(map(shlex.join, list_commands(study, words))))
-
-
-def list_commands(study: Study, words: Sequence[str]) -> Iterator[list[str]]:
-    """Yield commands that use the model, as words."""
     verdict = study.judgement.verdict
     n = (verdict.n_enough or verdict.n_copies or N_COPIES) * study.n_all
     # At strength 0, samples would be copies.
     strength = [] if study.model.strength else ["--strength", "1"]
-    yield ["dreamwarp", "explore", *words]
-    yield ["dreamwarp", "sample", *words, "-n", str(n), *strength, "-o", "more"]
     label = f"--label={study.subject.labels[0]}"  # also if it starts with a dash
-    yield ["dreamwarp", "figure", "components", *words, label, "-o", "class.gif"]
+    commands = (
+        ["explore", *words],
+        ["sample", *words, "-n", str(n), *strength, "-o", "more"],
+        ["figure", "components", *words, label, "-o", "class.gif"],
+    )
+    page.code("\n".join(shlex.join(["dreamwarp", *command]) for command in commands))
 
 
 def give_advice(study: Study) -> Iterator[str]:
