@@ -96,8 +96,7 @@ def align(
     from dreamwarp.report.shapes import align_shapes, draw_shape_pair
     from dreamwarp.report.subject import Look
 
-    picture = output or Path("align.png")
-    check_picture_path(picture)
+    picture = check_picture_path(output or "align.png")
     if theta is not None:
         check_suffix(theta, (".json", ".npy"), "theta")
     for path in (output, theta):

@@ -141,7 +141,13 @@ def fit(
         return
     options.refuse_given(reading.context, "applies to meshes only", "match")
     cells = cells or choose_cells(samples)
-    check_axes(samples, cells)
+    shape = samples.X.shape[1:]
+    if len(shape) < len(cells):
+        raise ValueError(
+            f"`{samples.name}` must have samples with {len(cells)} axes for "
+            f"{'x'.join(map(str, cells))} cells, got shape {shape}. Use `--shape 28x28` for images "
+            "stored flat, `--cells 10` for series."
+        )
     augmenter = Augmenter(
         cells=cells, boundary=boundary, n_neighbors=neighbors, method=method,
         similarity=similarity, sigma=sigma, displacement=displacement,
@@ -172,14 +178,3 @@ def choose_cells(samples: DataSet) -> tuple[int, ...]:
     if samples.n_axes is None and len(shape) == 1 and math.isqrt(shape[0]) ** 2 == shape[0]:
         return DEFAULT_CELLS[2]
     return suit_cells(shape[-count_spatial_axes(samples) :])
-
-
-def check_axes(samples: DataSet, cells: tuple[int, ...]) -> None:
-    """Raise if samples have fewer axes than cells; the message names command-line options."""
-    shape = samples.X.shape[1:]
-    if len(shape) < len(cells):
-        raise ValueError(
-            f"`{samples.name}` must have samples with {len(cells)} axes for "
-            f"{'x'.join(map(str, cells))} cells, got shape {shape}. Use `--shape 28x28` for images "
-            "stored flat, `--cells 10` for series."
-        )

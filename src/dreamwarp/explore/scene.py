@@ -13,9 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dreamwarp.align import SmoothPrior
 from dreamwarp.augment.learning import Settings
 from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.explore.arrays import Images, Landmarks, Numbers, Signals, View, Volumes
@@ -55,6 +53,10 @@ class Scene:
     ) -> None:
         self.kind, self.model_name, self.data_name = kind, model_name, data_name
         self.load_options = load_options or {}
+        self.n_classes = len(kind.labels)
+        self._members = [np.flatnonzero(kind.codes == code) for code in range(self.n_classes)]
+        # The prior with which the model's pairs were aligned.
+        self._prior = Settings.of(kind.model).smooth_prior(kind.model.space)
         self._uploads: dict[str, Any] = {}
         self._uploading = threading.Lock()
         self._warp = lru_cache(MAX_KEPT)(self._warp_sample)
@@ -103,15 +105,6 @@ class Scene:
             "typical": int(np.searchsorted(self._members[code], self.kind.typical(code))),
             "shares": [round(float(share), 5) for share in found.share[:n_sliders]],
         }
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes in the data."""
-        return len(self.kind.labels)
-
-    @cached_property
-    def _members(self) -> list[NDArray[np.int64]]:
-        return [np.flatnonzero(self.kind.codes == code) for code in range(self.n_classes)]
 
     def index(self, code: int, member: int) -> int:
         """Index in the data of a sample numbered within its class."""
@@ -221,12 +214,6 @@ class Scene:
         with _aligning, warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # the page shows the result
             return self.kind.align(source, target, self._prior)
-
-    @cached_property
-    def _prior(self) -> SmoothPrior:
-        """The prior with which the model's pairs were aligned."""
-        model = self.kind.model
-        return Settings.of(model).smooth_prior(model.space)
 
     # -- Python
 

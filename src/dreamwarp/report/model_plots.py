@@ -39,21 +39,20 @@ def draw_spectrum(model: WarpModel) -> Figure:
     left, right = figure.subplots(1, 2)
     n = min(model.space.dim, MAX_COMPONENTS)
     numbers = np.arange(1, n + 1)
-    named = choose_named(model)
-    others = [label for label in model.classes if label not in named]
-    grey = {"color": figures.FAINT, "linewidth": 1.0}
-    lines: list[tuple[Any, str, dict[str, Any]]] = [
-        (label, "_" if k else f"{len(others)} others", grey) for k, label in enumerate(others)
-    ]
-    for place, label in enumerate(named):
-        lines.append((label, shorten(label, 18), figures.class_style(place) | {"linewidth": 1.5}))
-    if len(model.classes) > 1:
-        pooled = {"color": figures.INK, "linewidth": 1.6, "linestyle": ":"}
-        lines.append((None, "all pooled", pooled))
-    for label, name, style in lines:
+
+    def plot(label: Label | None, name: str, **style: Any) -> None:
         found = model.components(label)
         left.plot(numbers, found.standard_deviations[:n], label=name, **style)
         right.plot(numbers, found.share.cumsum()[:n], **style)
+
+    named = choose_named(model)
+    others = [label for label in model.classes if label not in named]
+    for k, label in enumerate(others):
+        plot(label, "_" if k else f"{len(others)} others", color=figures.FAINT, linewidth=1.0)
+    for place, label in enumerate(named):
+        plot(label, shorten(label, 18), linewidth=1.5, **figures.class_style(place))
+    if len(model.classes) > 1:
+        plot(None, "all pooled", color=figures.INK, linewidth=1.6, linestyle=":")
     left.set_yscale("log")
     for axes in (left, right):
         axes.set_xscale("log")  # classes differ in the first components

@@ -28,7 +28,7 @@ from dreamwarp.core.samples import spaced
 from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.model import WarpModel
 from dreamwarp.report import figures, model_plots
-from dreamwarp.report.page import Page, check_page_path
+from dreamwarp.report.page import Page
 from dreamwarp.report.sheets import Area, draw_table
 from dreamwarp.report.subject import Layout, join_labels
 from dreamwarp.report.warped import along_component, name_deviations
@@ -158,7 +158,7 @@ def write_shape_report(
     if len(model.classes) > 1:
         page.heading("Classes")
         page.figure(model_plots.draw_class_similarity(model), "Similarity of the warps of classes.")
-    return page.save(check_page_path(path))
+    return page.save(path)
 
 
 # -- drawing

@@ -58,13 +58,6 @@ class Area(NamedTuple):
 Cell = Callable[[Axes, Area], None]
 
 
-class Plane(NamedTuple):
-    """A section of the domain, and the box it is drawn in."""
-
-    section: Section
-    box: Area
-
-
 def new_sheet(width: float, height: float) -> tuple[Figure, Axes]:
     """Make a figure of a size in inches, and axes that cover it."""
     figure = Figure(figsize=(width, height), facecolor="white")
@@ -80,11 +73,11 @@ def box_width(layout: Layout, height: float) -> float:
         return SIGNAL_RATIO * height
     if len(extent) == 2:
         return height * min(max(extent[1] / extent[0], 1 / MAX_RATIO), MAX_RATIO)
-    last = planes(layout, Area(0, 0, 0, height))[-1].box
+    _, last = planes(layout, Area(0, 0, 0, height))[-1]
     return last.x + last.width
 
 
-def planes(layout: Layout, box: Area) -> list[Plane]:
+def planes(layout: Layout, box: Area) -> list[tuple[Section, Area]]:
     """The sections drawn of a domain, and their boxes.
 
     They have true proportions. Of slices, the tallest has the height of the box.
@@ -96,7 +89,7 @@ def planes(layout: Layout, box: Area) -> list[Plane]:
     found, x = [], box.x
     for section in layout.sections:
         width = scale * extent[section.columns]
-        found.append(Plane(section, Area(x, box.y, width, scale * extent[section.rows])))
+        found.append((section, Area(x, box.y, width, scale * extent[section.rows])))
         x += width + SLICE_GAP * box.height
     return found
 
@@ -125,10 +118,10 @@ def draw_sample(
     else:
         channels = values.mean(axis=0, keepdims=True)
     shades = np.clip(look.scale(channels), 0.0, 1.0)
-    for plane in planes(look.layout(values.shape[1:]), box):
-        shown = plane.section.cut(shades)
+    for section, area in planes(look.layout(values.shape[1:]), box):
+        shown = section.cut(shades)
         image = np.moveaxis(shown, 0, -1) if is_color else shown[0]
-        _show(axes, plane.box, image, colors, 0.0, 1.0)
+        _show(axes, area, image, colors, 0.0, 1.0)
 
 
 def draw_difference(axes: Axes, box: Area, first: Array, second: Array, look: Look) -> None:
@@ -159,8 +152,8 @@ def draw_shades(
     if values.ndim == 1:
         draw_sample(axes, box, values[None], Look(*limits, is_ink=False))
         return
-    for plane in planes(look.layout(values.shape), box):
-        _show(axes, plane.box, plane.section.cut(values[None])[0], colors, *limits)
+    for section, area in planes(look.layout(values.shape), box):
+        _show(axes, area, section.cut(values[None])[0], colors, *limits)
 
 
 def lanes_of(box: Area, n: int) -> list[Area]:
@@ -215,10 +208,10 @@ def draw_grid(axes: Axes, box: Area, space: WarpSpace, theta: Array, layout: Lay
         return
     lines = np.stack(np.meshgrid(np.linspace(0.0, 1.0, N_LINES), along, indexing="ij"), axis=-1)
     both = np.concatenate([lines, lines[..., ::-1]])
-    for plane in planes(layout, box):
-        points = plane.section.embed(both.reshape(-1, 2), space.ndim)
-        moved = plane.section.project(space.flow(theta, points)).reshape(both.shape)
-        domain = _shrink(plane.box, moved)
+    for section, area in planes(layout, box):
+        points = section.embed(both.reshape(-1, 2), space.ndim)
+        moved = section.project(space.flow(theta, points)).reshape(both.shape)
+        domain = _shrink(area, moved)
         frame(axes, domain)
         _add_lines(axes, domain, moved, figures.GRID, 0.7)
 
@@ -232,14 +225,14 @@ def draw_velocity(axes: Axes, box: Area, space: WarpSpace, theta: Array, layout:
         _draw_graphs(axes, box, points, [np.full_like(points, 0.5), 0.5 - 0.5 * velocity / largest])
         return
     grid = pixel_centers((N_ARROWS, N_ARROWS))
-    for plane in planes(layout, box):
-        frame(axes, plane.box)
-        velocity = space.velocity(theta, plane.section.embed(grid, space.ndim))
-        velocity = plane.section.project_vectors(velocity)
+    for section, area in planes(layout, box):
+        frame(axes, area)
+        velocity = space.velocity(theta, section.embed(grid, space.ndim))
+        velocity = section.project_vectors(velocity)
         speed = np.linalg.norm(velocity, axis=1)
         fastest = max(float(speed.max()), np.finfo(float).tiny)
-        size = np.array([plane.box.height, plane.box.width])
-        start = grid * size + (plane.box.y, plane.box.x)
+        size = np.array([area.height, area.width])
+        start = grid * size + (area.y, area.x)
         # The longest arrow spans one and a half gaps between arrows: long enough to read, and
         # neighbours in a smooth field point alike, so that they don't cross.
         length = velocity * size * (1.5 / (N_ARROWS * fastest))
@@ -273,13 +266,13 @@ def draw_tessellation(axes: Axes, box: Area, space: WarpSpace, layout: Layout) -
     if space.ndim == 1:
         _add_lines(axes, box, _cuts(1, space.cells[0]), figures.GRID, 0.5)
         return
-    for plane in planes(layout, box):
-        lines = _cuts(*(space.cells[axis] for axis in plane.section.axes))
+    for section, area in planes(layout, box):
+        lines = _cuts(*(space.cells[axis] for axis in section.axes))
         if space.ndim == 2:
             corners = space.tessellation.simplices[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
             edges = np.unique(np.sort(corners, axis=1), axis=0)
             lines = space.tessellation.vertices[edges]
-        _add_lines(axes, plane.box, lines, figures.GRID, 0.6)
+        _add_lines(axes, area, lines, figures.GRID, 0.6)
 
 
 def _cuts(n_rows: int, n_columns: int) -> Array:

@@ -66,12 +66,11 @@ def draw_samples(
     used = shown_strength(model, strength)
     if label is None:
         originals = [int(subject.typical(code)[0]) for code in shown_classes(subject)]
-        names = [str(subject.labels[subject.codes[index]]) for index in originals]
     else:
         originals = subject.typical(subject.code_of(label), 400)[::50][:8].tolist()
-        names = [""] * len(originals)
     rows = []
-    for name, index in zip(names, originals, strict=True):
+    for index in originals:
+        name = str(subject.labels[subject.codes[index]]) if label is None else ""
         theta = subject.draw_theta(index, n_versions, strength=used, seed=seed)
         versions = [subject.sample(index), *subject.warp(theta, index)]
         rows.append((name, [show(subject, values) for values in versions]))
