@@ -40,39 +40,28 @@ app = typer.Typer(
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
     with ending_soon(), _plain_warnings():
-        _run(arguments)
+        try:
+            code = app(args=arguments, prog_name="dreamwarp", standalone_mode=False)
+        except Exception as error:
+            # An interruption may surface as any error: LLVM swallows KeyboardInterrupt, then fails.
+            code = INTERRUPTED if is_interrupted() else _explain(error)
+        if code == INTERRUPTED:
+            end()
+        sys.exit(code)
 
 
-def _run(arguments: Sequence[str] | None) -> NoReturn:
-    try:
-        code = _call(arguments)
-    except typer.TyperException as error:
-        _fail(f"{error.format_message().rstrip('.')} (see `dreamwarp --help`)", error.exit_code)
-    except (ImportError, OSError, ValueError) as error:
-        _fail(str(error), 1)
-    except MemoryError as error:
-        _fail(f"not enough memory: {str(error) or 'none is left'}. Use a smaller set.", 1)
-    if code == INTERRUPTED:
-        end()
-    sys.exit(code)
-
-
-def _call(arguments: Sequence[str] | None) -> Any:
-    """Run the command; return its exit code.
-
-    An interruption may surface as any error, since LLVM swallows KeyboardInterrupt and then fails.
-    """
-    try:
-        return app(args=arguments, prog_name="dreamwarp", standalone_mode=False)
-    except Exception:
-        if is_interrupted():
-            return INTERRUPTED
-        raise
-
-
-def _fail(message: str, code: int) -> NoReturn:
+def _explain(error: Exception) -> int:
+    """Print an expected error as one line, and return the exit code; raise any other."""
+    message, code = str(error), 1
+    if isinstance(error, typer.TyperException):
+        message = f"{error.format_message().rstrip('.')} (see `dreamwarp --help`)"
+        code = error.exit_code
+    elif isinstance(error, MemoryError):
+        message = f"not enough memory: {message or 'none is left'}. Use a smaller set."
+    elif not isinstance(error, ImportError | OSError | ValueError):
+        raise error
     print(f"dreamwarp: {translate(message)}", file=sys.stderr)
-    sys.exit(code)
+    return code
 
 
 @contextmanager

@@ -190,7 +190,7 @@ def test_grids_are_moved_by_the_flow(ndim: int) -> None:
     row = np.full((n, ndim), 0.5)
     row[:, -1] = np.linspace(0.0, 1.0, n)
     moved = space.flow(theta, row)[:, -2:]
-    plane = sheets.planes(layout, BOX)[0].box
+    _, plane = sheets.planes(layout, BOX)[0]
     np.testing.assert_allclose((middle[:, 0] - plane.x) / plane.width, moved[:, 1], atol=1e-5)
     np.testing.assert_allclose((middle[:, 1] - plane.y) / plane.height, moved[:, 0], atol=1e-5)
 

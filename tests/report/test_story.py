@@ -15,6 +15,7 @@ from dreamwarp.model import WarpModel
 from dreamwarp.report import story
 from dreamwarp.report.outliers import Outlier
 from dreamwarp.report.page import Page
+from dreamwarp.report.subject import Subject
 from tests.report import cases
 
 SECTIONS = [
@@ -150,6 +151,14 @@ def test_a_strength_that_was_changed_is_not_called_chosen() -> None:
         page = Page("x")
         story.add_strength(page, study)
         assert f"strength of the model is {words}" in page.render()
+
+
+def test_classes_are_counted_in_all_of_the_data() -> None:
+    """Also if a study is of too few samples to have every class."""
+    study = cases.study(2)
+    X, y = cases.data(2)
+    few = replace(study, subject=Subject.of(study.model, (X[-3:], y[-3:])))
+    assert story._class_row(few, 0)[:2] == ["right", "8"]
 
 
 def test_odd_samples_are_shown_with_their_neighbours() -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import time
 import warnings
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 
 from dreamwarp.commands import options
+from dreamwarp.commands.models import read_samples
 from dreamwarp.core.defaults import (
     DEFAULT_SHAPE_CELLS,
     DISPLACEMENT,
@@ -27,6 +29,7 @@ from dreamwarp.core.samples import check_finite
 if TYPE_CHECKING:
     from dreamwarp import Alignments, WarpSpace
     from dreamwarp.align import PointAlignments
+    from dreamwarp.data import ShapeSet
 
 
 # From this share of the difference left on, the pair counts as not explained by a warp.
@@ -90,121 +93,65 @@ def align(
     from dreamwarp import SmoothPrior, WarpSpace, align_pairs
     from dreamwarp.report.aligned import describe_alignment, draw_alignment
     from dreamwarp.report.figures import check_picture_path, save_figure
+    from dreamwarp.report.shapes import align_shapes, draw_shape_pair
     from dreamwarp.report.subject import Look
 
-    picture = output or Path("align.png")
-    check_picture_path(picture)
+    picture = check_picture_path(output or "align.png")
     if theta is not None:
         check_suffix(theta, (".json", ".npy"), "theta")
     for path in (output, theta):
         if path is not None and not overwrite:
             refuse_existing(path)
-    places = split_place(source), split_place(target)
-    if reading.options and places == (None, None):
-        raise ValueError(
-            f"`--{next(iter(reading.options))}` is for samples of a data set, such as DATA:0, got "
-            f"the files `{source}` and `{target}`. Leave it out."
-        )
-    meshes = [read_mesh_sample(*item) for item in zip((source, target), places, strict=True)]
-    if meshes[0] is not None and meshes[1] is not None:
+    samples = read_pair((source, target), reading)
+    result: Any
+    if all(isinstance(sample, Sample) for sample in samples):
+        options.refuse_given(reading.context, "applies to meshes only", "match")
+        (first, n_axes, directions), (second, _, _) = samples
+        check_pair((source, target), (first, second), len(cells) if cells else n_axes)
+        space = WarpSpace(cells or suit_cells(first.shape[-n_axes:]), boundary)
+        prior = SmoothPrior(space, displacement=displacement, length=length)
+        start = time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # the lines printed below say the same
+            result = align_pairs(
+                space, first[None], second[None], method=method, prior=prior, sigma=sigma,
+                similarity=similarity, seed=seed, max_steps=max_steps, max_draws=max_draws,
+            )  # fmt: skip
+        seconds, how = time.perf_counter() - start, str(method)
+        lines = list(describe_alignment(result))
+        is_noise = sigma == "auto" and similarity == "ssd"
+        if is_noise and result.loss_after[0] > UNEXPLAINED * result.loss_before[0]:
+            lines.append(
+                "no likely warp explains the difference, which counts as noise; a smaller `sigma` "
+                "or a larger `displacement` allows larger warps"
+            )
+        look = Look.of(np.stack((first, second)), space.ndim, **directions)
+        draw = partial(draw_alignment, space, first, second, result, look=look)
+    else:
         reading.refuse_for_meshes(*NOT_FOR_MESHES)
-        align_meshes(
-            meshes, picture, theta, cells=cells, boundary=boundary, match=match, sigma=sigma,
-            displacement=displacement, length=length, max_steps=max_steps,
+        shapes = join_meshes(samples, match)
+        space = WarpSpace(cells or DEFAULT_SHAPE_CELLS[3], boundary)
+        prior = SmoothPrior(space, displacement=displacement, length=length)
+        start = time.perf_counter()
+        result, (matched,) = align_shapes(
+            space, shapes, np.array([[0, 1]]), match=match, prior=prior, sigma=sigma,
+            max_steps=max_steps,
         )  # fmt: skip
-        return
-    if any(mesh is not None for mesh in meshes):
-        raise ValueError(f"`{source}` and `{target}` must both be meshes, or neither.")
-    options.refuse_given(reading.context, "applies to meshes only", "match")
-    (first, n_axes, directions), (second, _, _) = (
-        read_file(name) if place is None else read_of_set(*place, reading.options)
-        for name, place in zip((source, target), places, strict=True)
-    )
-    pair = first, second
-    for place, values in zip((source, target), pair, strict=True):
-        check_sample(place, values, len(cells) if cells else n_axes)
-    space = WarpSpace(cells or suit_cells(first.shape[-n_axes:]), boundary)
-    if pair[0].shape != pair[1].shape:
-        raise ValueError(
-            f"`{source}` and `{target}` must have the same shape, got {pair[0].shape} and "
-            f"{pair[1].shape}. Resize one, or convert both to grey or both to colour."
-        )
-    prior = SmoothPrior(space, displacement=displacement, length=length)
-    start = time.perf_counter()
-    with warnings.catch_warnings():
-        # The lines printed below say the same.
-        warnings.simplefilter("ignore", RuntimeWarning)
-        result = align_pairs(
-            space, pair[0][None], pair[1][None], method=method, prior=prior, sigma=sigma,
-            similarity=similarity, seed=seed, max_steps=max_steps, max_draws=max_draws,
-        )  # fmt: skip
-    seconds = time.perf_counter() - start
-    typer.echo(f"{method}, {space.dim} parameters, {seconds:.2f} s")
-    for line in describe_alignment(result):
+        seconds = time.perf_counter() - start
+        how = f"vertices matched {'by number' if matched == 'known' else 'to the nearest'}"
+        before, after = (float(loss[0]) ** 0.5 for loss in (result.loss_before, result.loss_after))
+        lines = [
+            f"RMS distance from {before:.4g} to {after:.4g} of the box's side",
+            f"noise sigma {result.sigma:.3g}",
+            "converged" if result.converged[0] else "not converged: a larger `max_steps` may help",
+        ]
+        draw = partial(draw_shape_pair, space, shapes, result.theta[0])
+    for line in (f"{how}, {space.dim} parameters, {seconds:.2f} s", *lines):
         typer.echo(options.translate(line))
-    is_noise = sigma == "auto" and similarity == "ssd"
-    if is_noise and result.loss_after[0] > UNEXPLAINED * result.loss_before[0]:
-        typer.echo(
-            "no likely warp explains the difference, which counts as noise; a smaller `--sigma` or "
-            "a larger `--displacement` allows larger warps"
-        )
     if theta is not None:
         write_theta(theta, space, result, method)
         typer.echo(f"theta written to {theta}")
-    look = Look.of(np.stack(pair), space.ndim, **directions)
-    save_figure(draw_alignment(space, *pair, result, look=look), picture)
-    typer.echo(f"picture written to {picture}")
-
-
-def align_meshes(
-    meshes: list[Any],
-    picture: Path,
-    theta: Path | None,
-    *,
-    cells: tuple[int, ...] | None,
-    boundary: Any,
-    match: Any,
-    displacement: float,
-    length: float,
-    **settings: Any,
-) -> None:
-    """Align a mesh to another, in one box; print distances and draw both and the aligned one."""
-    from dreamwarp import SmoothPrior, WarpSpace, align_points
-    from dreamwarp.augment.shapes import find_known, match_edges
-    from dreamwarp.data import ShapeSet
-    from dreamwarp.report.figures import save_figure
-    from dreamwarp.report.shapes import draw_shape_pair
-
-    space = WarpSpace(cells or DEFAULT_SHAPE_CELLS[3], boundary)
-    n, m = (len(mesh.vertices) for mesh in meshes)
-    if match == "known" and n != m:
-        raise ValueError(
-            f"meshes must have equal numbers of vertices for `--match known`, got {n:,} and {m:,}. "
-            "Use `--match nearest`."
-        )
-    pair = ShapeSet.of([np.asarray(mesh.vertices) for mesh in meshes], [0, 0], meshes=meshes)
-    words = match_edges(find_known(pair, match), np.array([[0, 1]]))
-    first, second = pair.unit_points()
-    start = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # the lines printed below say the same
-        found = align_points(
-            space, [first], [second], match=words,
-            prior=SmoothPrior(space, displacement=displacement, length=length), **settings,
-        )  # fmt: skip
-    by = "by number" if words == ["known"] else "to the nearest"
-    typer.echo(
-        f"vertices matched {by}, {space.dim} parameters, {time.perf_counter() - start:.2f} s"
-    )
-    before, after = (float(loss[0]) ** 0.5 for loss in (found.loss_before, found.loss_after))
-    typer.echo(f"RMS distance from {before:.4g} to {after:.4g} of the box's side")
-    typer.echo(f"noise sigma {found.sigma:.3g}")
-    is_done = bool(found.converged[0])
-    typer.echo("converged" if is_done else "not converged: a larger `--max-steps` may help")
-    if theta is not None:
-        write_theta(theta, space, found, "map")
-        typer.echo(f"theta written to {theta}")
-    save_figure(draw_shape_pair(space, pair, found.theta[0]), picture)
+    save_figure(draw(), picture)
     typer.echo(f"picture written to {picture}")
 
 
@@ -231,8 +178,29 @@ def write_theta(
         temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
-# A sample, the number of its spatial axes and, of a volume, options of ``Look.of``.
-Sample = tuple[NDArray[Any], int, dict[str, Any]]
+class Sample(NamedTuple):
+    """A sample, the number of its spatial axes and, of a volume, options of ``Look.of``."""
+
+    values: NDArray[Any]
+    n_axes: int
+    directions: dict[str, Any]
+
+
+def read_pair(texts: tuple[str, str], reading: options.Reading) -> list[Any]:
+    """Read two samples or two meshes, each from a file or from a data set, ``DATA:K``."""
+    places = [split_place(text) for text in texts]
+    if reading.options and places == [None, None]:
+        raise ValueError(
+            f"`--{next(iter(reading.options))}` is for samples of a data set, such as DATA:0, got "
+            f"the files `{texts[0]}` and `{texts[1]}`. Leave it out."
+        )
+    samples = [
+        read_file(text) if place is None else read_of_set(*place, reading)
+        for text, place in zip(texts, places, strict=True)
+    ]
+    if len({isinstance(sample, Sample) for sample in samples}) > 1:
+        raise ValueError(f"`{texts[0]}` and `{texts[1]}` must both be meshes, or neither.")
+    return samples
 
 
 def split_place(place: str) -> tuple[str, int] | None:
@@ -242,68 +210,73 @@ def split_place(place: str) -> tuple[str, int] | None:
     return (name, int(number)) if is_of_set else None
 
 
-def read_mesh_sample(name: str, place: tuple[str, int] | None) -> Any:
-    """Read a mesh, a file or one of a folder; None if it is something else."""
-    from dreamwarp.data import load_shapes, read_mesh
-    from dreamwarp.data.meshes import SUFFIXES
-    from dreamwarp.data.readers import are_meshes
+def read_of_set(name: str, number: int, reading: options.Reading) -> Any:
+    """Read a sample of the training part of a data set, or a mesh of a folder."""
+    from dreamwarp.data import ShapeSet
+    from dreamwarp.data.dataset import count_spatial_axes
 
-    if Path(name).suffix.lower() in SUFFIXES:
-        return read_mesh(name)
-    if place is None or not are_meshes(place[0]):
-        return None
-    meshes = load_shapes(place[0]).meshes
-    check_number(*place, len(meshes))
-    return meshes[place[1]]
-
-
-def check_number(name: str, number: int, n: int) -> None:
-    """Raise unless the sample with a number is one of n."""
+    data = read_samples(name, reading)
+    n = len(data.y)
     if number >= n:
         raise ValueError(
             f"`{name}:{number}` must name one of the {n:,} training samples of `{name}`, 0 to "
             f"{n - 1}."
         )
-
-
-def read_of_set(name: str, number: int, reading: dict[str, Any]) -> Sample:
-    """Read a sample of the training part of a data set."""
-    from dreamwarp.data import load
-    from dreamwarp.data.dataset import count_spatial_axes
-
-    data = load(name, **reading)
-    check_number(name, number, len(data.X))
+    if isinstance(data, ShapeSet):
+        return data.meshes[number]
     directions = {"affine": data.affine, "is_anatomical": data.orientation is not None}
-    return np.asarray(data.X[number]), count_spatial_axes(data), directions
+    return Sample(np.asarray(data.X[number]), count_spatial_axes(data), directions)
 
 
-def read_file(place: str) -> Sample:
-    """Read a picture, a volume or an array."""
-    from dreamwarp.data import read_image, read_volume
+def read_file(place: str) -> Any:
+    """Read a picture, a volume, an array or a mesh."""
+    from dreamwarp.data import meshes, read_image, read_mesh, read_volume, volumes
     from dreamwarp.data.dataset import guess_axes
     from dreamwarp.data.numpy_files import read_npy
-    from dreamwarp.data.volumes import SUFFIXES
 
     path = Path(place)
-    if path.name.lower().endswith(SUFFIXES):
+    if path.suffix.lower() in meshes.SUFFIXES:
+        return read_mesh(path)
+    if path.name.lower().endswith(volumes.SUFFIXES):
         values, grid = read_volume(path)
-        return values, 3, {"affine": grid.affine, "is_anatomical": grid.has_affine}
+        return Sample(values, 3, {"affine": grid.affine, "is_anatomical": grid.has_affine})
     if path.suffix.lower() == ".npy":
         values = read_npy(path)
-        return values, guess_axes(values.shape) if values.ndim else 1, {}
-    return read_image(path), 2, {}
+        return Sample(values, guess_axes(values.shape) if values.ndim else 1, {})
+    return Sample(read_image(path), 2, {})
 
 
-def check_sample(place: str, values: NDArray[Any], n_axes: int) -> None:
-    """Raise if a sample (*spatial) or (channels, *spatial) can't be aligned."""
-    if values.dtype.kind not in "biuf":
-        raise ValueError(f"`{place}` must hold real numbers, got {values.dtype}.")
-    if values.ndim not in (n_axes, n_axes + 1) or values.size == 0:
+def check_pair(
+    texts: tuple[str, str], pair: tuple[NDArray[Any], NDArray[Any]], n_axes: int
+) -> None:
+    """Raise if two samples (*spatial) or (channels, *spatial) can't be aligned."""
+    for text, values in zip(texts, pair, strict=True):
+        if values.dtype.kind not in "biuf":
+            raise ValueError(f"`{text}` must hold real numbers, got {values.dtype}.")
+        if values.ndim not in (n_axes, n_axes + 1) or values.size == 0:
+            raise ValueError(
+                f"`{text}` must have {n_axes} spatial {'axis' if n_axes == 1 else 'axes'}, as many "
+                f"as --cells, after optional channels, got shape {values.shape}. Use --cells 10 "
+                "for series, 4x4 for images, 3x3x3 for volumes."
+            )
+        check_finite(text, values)
+        if values.min() == values.max():
+            raise ValueError(f"`{text}` is constant, {values.flat[0]}: there is nothing to align.")
+    if pair[0].shape != pair[1].shape:
         raise ValueError(
-            f"`{place}` must have {n_axes} spatial {'axis' if n_axes == 1 else 'axes'}, as many as "
-            f"--cells, after optional channels, got shape {values.shape}. Use --cells 10 for "
-            "series, 4x4 for images, 3x3x3 for volumes."
+            f"`{texts[0]}` and `{texts[1]}` must have the same shape, got {pair[0].shape} and "
+            f"{pair[1].shape}. Resize one, or convert both to grey or both to colour."
         )
-    check_finite(place, values)
-    if values.min() == values.max():
-        raise ValueError(f"`{place}` is constant, {values.flat[0]}: there is nothing to align.")
+
+
+def join_meshes(meshes: list[Any], match: str) -> ShapeSet:
+    """Two meshes in one box."""
+    from dreamwarp.data import ShapeSet
+
+    n, m = (len(mesh.vertices) for mesh in meshes)
+    if match == "known" and n != m:
+        raise ValueError(
+            f"meshes must have equal numbers of vertices for `--match known`, got {n:,} and {m:,}. "
+            "Use `--match nearest`."
+        )
+    return ShapeSet.of([np.asarray(mesh.vertices) for mesh in meshes], [0, 0], meshes=meshes)

@@ -12,7 +12,6 @@ import shlex
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +30,8 @@ from dreamwarp.augment.source import fingerprint_samples
 from dreamwarp.core import compiled
 from dreamwarp.core.defaults import NETWORK_INTERPOLATION, NETWORK_SPECTRUM_POWER
 from dreamwarp.core.progress import tracked
-from dreamwarp.data.dataset import DataSet, Labeled
+from dreamwarp.core.samples import choose_balanced
+from dreamwarp.data.dataset import Labeled, join_labeled
 from dreamwarp.data.named import mnist_small
 from dreamwarp.report.figures import save_figure
 from dreamwarp.report.page import Page
@@ -52,8 +52,7 @@ CLEAR = 2.0
 N_VERSIONS, N_SAVED = 3, 8
 
 
-@dataclass(frozen=True)
-class Sizes:
+class Sizes(NamedTuple):
     """Sizes of the experiment."""
 
     n_new: int = 20_000  # new digits that each classifier is trained on
@@ -74,19 +73,19 @@ class Outcome(NamedTuple):
     elastic: dict[str, tuple[float, float]]
     sizes: Sizes
 
-    def error(self, kind: str, classifier: str) -> float:
-        """Test error in percent."""
-        return 100.0 * float(self.mistakes[kind][classifier].mean())
-
     def error_table(self) -> NDArray[np.float64]:
         """Test errors in percent: a row for each kind of digits, a column for each classifier."""
-        return np.array([[self.error(kind, c) for c in CLASSIFIERS] for kind in self.mistakes])
+        rows = self.mistakes.values()
+        return np.array([[100.0 * row[name].mean() for name in CLASSIFIERS] for row in rows])
 
 
 def run_demo(output: Path, picture: Path | None, seed: int) -> None:
     """Learn from digits, compare classifiers, and write the page, the model and the picture."""
     start, digits = time.perf_counter(), mnist_small()
-    train, test = as_digits(digits)
+    train, test = (
+        Labeled(X.astype(np.float32) / np.float32(255.0), y.astype(np.int64))
+        for X, y in ((digits.X, digits.y), (digits.X_test, digits.y_test))
+    )
     typer.echo(f"{len(train.X):,} MNIST digits to learn from, {len(test.X):,} to test on")
     augmenter, sizes = learn(train, seed), Sizes()
     typer.echo(f"training classifiers on the digits and {sizes.n_new:,} new ones")
@@ -145,7 +144,10 @@ def run_contest(
             NETWORK: warp_by_class(train, augmenter, sizes.n_new),
         },
     }
-    tasks = [(name, join(train, more[kind][name]), test) for kind in more for name in CLASSIFIERS]
+    tasks = [
+        (name, join_labeled("digits", [train, digits[name]]), test)
+        for digits in more.values() for name in CLASSIFIERS
+    ]  # fmt: skip
     found = iter(_mistakes_of_all(tasks, sizes.n_updates, seed, "testing"))
     mistakes = {kind: {name: next(found) for name in CLASSIFIERS} for kind in more}
     return Outcome(mistakes, elastic, sizes)
@@ -164,15 +166,6 @@ def warp_by_class(train: Labeled, augmenter: Augmenter, n: int, first: int = 0) 
     )
     X = source.warp_samples(train.X, train.y[which], first + np.arange(n), indices=which)
     return Labeled(X, train.y[which])
-
-
-def as_digits(data: DataSet) -> tuple[Labeled, Labeled]:
-    """Return training and test digits as float32 in [0, 1]."""
-    parts = (data.X, data.y), (data.X_test, data.y_test)
-    train, test = (
-        Labeled(X.astype(np.float32) / np.float32(255.0), y.astype(np.int64)) for X, y in parts
-    )
-    return train, test
 
 
 def hold_out(train: Labeled, share: float, seed: int) -> tuple[Labeled, Labeled]:
@@ -194,18 +187,11 @@ def deform(digits: Labeled, setting: tuple[float, float], n: int, *, seed: int) 
     return Labeled(made, digits.y[copies])
 
 
-def join(digits: Labeled, more: Labeled) -> Labeled:
-    """Concatenate two sets of digits."""
-    return Labeled(np.concatenate([digits.X, more.X]), np.concatenate([digits.y, more.y]))
-
-
 def tune_elastic(train: Labeled, *, sizes: Sizes, seed: int) -> dict[str, tuple[float, float]]:
     """Choose, for each classifier, the setting with the lowest held-out error."""
     kept, held_out = hold_out(train, sizes.held_out, seed)
-    sets = [
-        join(kept, deform(kept, setting, sizes.n_new_tuning, seed=seed))
-        for setting in sizes.elastic
-    ]
+    more = [deform(kept, setting, sizes.n_new_tuning, seed=seed) for setting in sizes.elastic]
+    sets = [join_labeled("digits", [kept, each]) for each in more]
     best = {}
     for name in CLASSIFIERS:
         tasks = [(name, digits, held_out) for digits in sets]
@@ -247,8 +233,9 @@ def _mistakes_of_all(
 
 def claim(outcome: Outcome, classifier: str) -> str:
     """State the errors in a sentence, and whether the difference to elastic noise is clear."""
-    errors = [outcome.error(kind, classifier) for kind in (NONE, ELASTIC, LEARNED)]
-    gain, spread = mean_gain(*(outcome.mistakes[kind][classifier] for kind in (ELASTIC, LEARNED)))
+    mistakes = [outcome.mistakes[kind][classifier] for kind in (NONE, ELASTIC, LEARNED)]
+    errors = [100.0 * float(each.mean()) for each in mistakes]
+    gain, spread = mean_gain(*mistakes[1:])
     if abs(gain) <= CLEAR * spread:
         versus = f"no clear difference from tuned elastic noise ({errors[1]:.2f} %)"
     else:
@@ -276,15 +263,10 @@ def format_table(outcome: Outcome) -> list[str]:
 
 
 def find_saved(outcome: Outcome, test: Labeled, n: int) -> NDArray[Any]:
-    """Find up to ``n`` test digits that 1-NN classifies correctly only with learned warps.
-
-    Classes take turns.
-    """
+    """Up to ``n`` test digits of many classes that 1-NN gets right only with learned warps."""
     without, learned = (outcome.mistakes[kind][NEIGHBOR] for kind in (NONE, LEARNED))
     saved = np.flatnonzero(without & ~learned)
-    labels = test.y[saved]
-    ranks = [np.count_nonzero(labels[:k] == label) for k, label in enumerate(labels)]
-    return np.sort(saved[np.lexsort((labels, ranks))][:n])
+    return saved[choose_balanced(test.y[saved], n)]
 
 
 # -- the page

@@ -19,7 +19,7 @@ from dreamwarp.core.defaults import (
 )
 
 if TYPE_CHECKING:
-    from dreamwarp.data import DataSet, ShapeSet
+    from dreamwarp.data import DataSet
 
 # Options that only arrays have.
 NOT_FOR_MESHES = (
@@ -118,28 +118,43 @@ def fit(
     dreamwarp fit scans/ -o scans.dwm --resize 32x32x32
     dreamwarp fit mnist -o paper.dwm --method metropolis --kind gaussian --boundary zero
     """
-    from dreamwarp.augment import Augmenter
+    from dreamwarp.augment import Augmenter, ShapeAugmenter
     from dreamwarp.data import ShapeSet
 
     check_target(output, overwrite=overwrite)
     samples = read_samples(data, reading, *NOT_FOR_MESHES)
     if isinstance(samples, ShapeSet):
-        fit_meshes(
-            samples, output, cells=cells, boundary=boundary, n_neighbors=neighbors,
-            sigma=sigma, strength=1.0 if strength == "auto" else strength,
-            displacement=displacement, length=length, max_steps=max_steps, seed=seed, match=match,
-        )  # fmt: skip
+        typer.echo(samples.describe())
+        learned = ShapeAugmenter(
+            cells=cells, boundary=boundary, n_neighbors=neighbors, match=match, sigma=sigma,
+            displacement=displacement, length=length, max_steps=max_steps,
+            strength=1.0 if strength == "auto" else strength, seed=seed,
+        ).fit(samples)  # fmt: skip
+        write_model(learned.model_, output)
+        found = learned.alignments_
+        losses = found.loss_before, found.loss_after
+        before, after = (float(loss.mean()) ** 0.5 for loss in losses)
+        typer.echo(
+            f"{len(found):,} pairs aligned, RMS distance from {before:.4f} to {after:.4f} of the "
+            f"box's side; model written to {output}"
+        )
         return
     options.refuse_given(reading.context, "applies to meshes only", "match")
     cells = cells or choose_cells(samples)
-    check_axes(samples, cells)
+    shape = samples.X.shape[1:]
+    if len(shape) < len(cells):
+        raise ValueError(
+            f"`{samples.name}` must have samples with {len(cells)} axes for "
+            f"{'x'.join(map(str, cells))} cells, got shape {shape}. Use `--shape 28x28` for images "
+            "stored flat, `--cells 10` for series."
+        )
     augmenter = Augmenter(
         cells=cells, boundary=boundary, n_neighbors=neighbors, method=method,
         similarity=similarity, sigma=sigma, displacement=displacement,
         length=length, max_steps=max_steps, max_draws=max_draws, max_pairs=max_pairs,
         pixels_per_cell=pixels_per_cell or "auto", model=kind, strength=strength, seed=seed,
     )  # fmt: skip
-    typer.echo(f"{samples.describe()}; {format_cells(cells)} cells")
+    typer.echo(f"{samples.describe()}; {'x'.join(map(str, cells))} cells")
     with options.connected(scheduler) as client:
         augmenter.fit(samples.X, samples.y, client=client)
     known = {} if samples.orientation is None else {"orientation": samples.orientation}
@@ -148,21 +163,6 @@ def fit(
     typer.echo(
         f"{len(augmenter.edges_):,} pairs aligned, strength {augmenter.strength_:g} "
         f"({augmenter.model_.network_strength:.3g} for networks); model written to {output}"
-    )
-
-
-def fit_meshes(shapes: ShapeSet, output: str, **settings: Any) -> None:
-    """Learn warps of meshes and write a model file."""
-    from dreamwarp.augment import ShapeAugmenter
-
-    typer.echo(shapes.describe())
-    augmenter = ShapeAugmenter(**settings).fit(shapes)
-    write_model(augmenter.model_, output)
-    found = augmenter.alignments_
-    before, after = (float(loss.mean()) ** 0.5 for loss in (found.loss_before, found.loss_after))
-    typer.echo(
-        f"{len(found):,} pairs aligned, RMS distance from {before:.4f} to {after:.4f} of the box's "
-        f"side; model written to {output}"
     )
 
 
@@ -178,19 +178,3 @@ def choose_cells(samples: DataSet) -> tuple[int, ...]:
     if samples.n_axes is None and len(shape) == 1 and math.isqrt(shape[0]) ** 2 == shape[0]:
         return DEFAULT_CELLS[2]
     return suit_cells(shape[-count_spatial_axes(samples) :])
-
-
-def format_cells(cells: tuple[int, ...]) -> str:
-    """Format cells as on the command line."""
-    return "x".join(map(str, cells))
-
-
-def check_axes(samples: DataSet, cells: tuple[int, ...]) -> None:
-    """Raise if samples have fewer axes than cells; the message names command-line options."""
-    shape = samples.X.shape[1:]
-    if len(shape) < len(cells):
-        raise ValueError(
-            f"`{samples.name}` must have samples with {len(cells)} axes for {format_cells(cells)} "
-            f"cells, got shape {shape}. Use `--shape 28x28` for images stored flat, `--cells 10` "
-            "for series."
-        )

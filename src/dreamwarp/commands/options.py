@@ -157,11 +157,12 @@ class Reading(NamedTuple):
     @property
     def arguments(self) -> list[str]:
         """The options as on the command line, to be repeated in other commands."""
-        return [
-            word
-            for name, value in self.options.items()
-            for word in (f"--{name}", value if isinstance(value, str) else _join(value))
-        ]
+        words: list[str] = []
+        for name, value in self.options.items():
+            separator = "," if isinstance(value[0], str) else "x"  # between names, or sizes
+            given = value if isinstance(value, str) else separator.join(map(str, value))
+            words += [f"--{name}", given]
+        return words
 
     def refuse_for_meshes(self, *names: str) -> None:
         """Raise if one of these options, or one of the data's, was given: none suits meshes."""
@@ -177,21 +178,13 @@ def refuse_given(context: typer.Context, why: str, *names: str) -> None:
             raise typer.BadParameter(f"{option} {why}. Leave it out", param_hint=f"'{option}'")
 
 
-def _join(values: tuple[Any, ...]) -> str:
-    """Sizes or names, as they are given on the command line."""
-    return ("," if isinstance(values[0], str) else "x").join(map(str, values))
-
-
 def reads_data(command: Callable[..., None]) -> Callable[..., None]:
     """Add ``DATA_OPTIONS`` to a command, which receives them as ``reading``."""
     signature = inspect.signature(command, eval_str=True)
     own = [each for each in signature.parameters.values() if each.name != "reading"]
-    more: list[tuple[str, Any, Any]] = [("context", inspect.Parameter.empty, typer.Context)]
-    more += [(name, None, kind) for name, kind in DATA_OPTIONS.items()]
-    shared = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, default, kind in more
-    ]
+    keyword = partial(inspect.Parameter, kind=inspect.Parameter.KEYWORD_ONLY)
+    shared = [keyword("context", annotation=typer.Context)]
+    shared += [keyword(name, default=None, annotation=kind) for name, kind in DATA_OPTIONS.items()]
 
     @wraps(command)
     def run(context: typer.Context, **named: Any) -> None:

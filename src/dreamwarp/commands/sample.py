@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -11,12 +13,12 @@ from dreamwarp.commands import options
 from dreamwarp.commands.interruption import resumable
 from dreamwarp.commands.models import load_with_data
 from dreamwarp.core.defaults import Balance, Format
-from dreamwarp.core.files import is_address
+from dreamwarp.core.files import is_address, refuse_address
+from dreamwarp.core.progress import track
 
 if TYPE_CHECKING:
     from dreamwarp.data import DataSet, ShapeSet
     from dreamwarp.generation import Generated
-    from dreamwarp.model import WarpModel
 
 MESHES_AT_A_TIME = 100
 
@@ -82,6 +84,9 @@ def sample(
     dreamwarp sample leaves.dwm leaves/ --resize 64x64 --per-class 500 -o more
     dreamwarp sample digits.dwm mnist -n 10000000 -o s3://bucket/set --scheduler tcp://10.0.0.1:8786
     """
+    from dreamwarp.augment.shapes import sample_shapes
+    from dreamwarp.data.class_folders import list_classes
+    from dreamwarp.data.meshes import SUFFIXES
     from dreamwarp.data.shapes import ShapeSet
     from dreamwarp.generation import generate
 
@@ -93,10 +98,9 @@ def sample(
     )  # fmt: skip
     total = n if n is not None else (per_class or 0) * len(samples.classes)
     if isinstance(samples, ShapeSet):
-        suffix = write_meshes(
-            fitted, samples, data, Path(output), total, resume=resume, first=first, seed=seed,
-            strength=strength,
-        )  # fmt: skip
+        make = partial(sample_shapes, fitted, samples, seed=seed, strength=strength)
+        suffix = list_classes(Path(data), SUFFIXES, "meshes")[0][0].suffix.lower()
+        write_meshes(make, Path(output), suffix, range(first, first + total), resume=resume)
         typer.echo(f"{total:,} {suffix} meshes in {output}, a folder per class")
         return
     chosen = format or choose_format(data, samples)
@@ -117,22 +121,9 @@ def sample(
 
 
 def write_meshes(
-    model: WarpModel,
-    shapes: ShapeSet,
-    data: str,
-    folder: Path,
-    n: int,
-    *,
-    resume: bool,
-    first: int,
-    **drawing: Any,
-) -> str:
-    """Write ``n`` meshes in the format of the input; return its suffix."""
-    from dreamwarp.augment.shapes import sample_shapes
-    from dreamwarp.core.files import refuse_address
-    from dreamwarp.core.progress import track
-    from dreamwarp.data.class_folders import list_classes
-    from dreamwarp.data.meshes import SUFFIXES
+    make: Callable[..., ShapeSet], folder: Path, suffix: str, numbers: range, *, resume: bool
+) -> None:
+    """Write the meshes with these numbers, some at a time to bound memory."""
     from dreamwarp.generation.shape_files import write_shapes
 
     refuse_address(folder)
@@ -141,17 +132,14 @@ def write_meshes(
             f"`{folder}` must be a new or empty folder, and is not empty. Choose another, or write "
             "over the samples in it with `--resume`."
         )
-    suffix = list_classes(Path(data), SUFFIXES, "meshes")[0][0].suffix.lower()
     with (
         resumable("run the same command with `--resume` to write all meshes again"),
-        track(n, "writing meshes") as advance,
+        track(len(numbers), "writing meshes") as advance,
     ):
-        for start in range(0, n, MESHES_AT_A_TIME):  # to bound memory
-            count, number = min(MESHES_AT_A_TIME, n - start), first + start
-            made = sample_shapes(model, shapes, count, first=number, **drawing)
-            write_shapes(made, folder, suffix=suffix, first=number)
-            advance(count)
-    return suffix
+        for first in numbers[::MESHES_AT_A_TIME]:
+            made = make(min(MESHES_AT_A_TIME, numbers.stop - first), first=first)
+            write_shapes(made, folder, suffix=suffix, first=first)
+            advance(len(made))
 
 
 def choose_format(source: str, data: DataSet) -> Format:

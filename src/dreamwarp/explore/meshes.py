@@ -108,12 +108,11 @@ class Meshes:
         )  # fmt: skip
 
     def _match(self, source: int, target: int) -> Match:
-        """How points correspond: as in the fit, or as "auto" does for shapes of two classes."""
-        match, is_within = find_match(self.model), self.codes[source] == self.codes[target]
-        if match != "auto" and is_within:
-            return match
-        corresponds = match != "nearest" and self.shapes.correspond([source, target])
-        return "known" if corresponds else "nearest"
+        """How points of a class correspond, as in the fit."""
+        match = find_match(self.model)
+        if match == "auto":
+            match = "known" if self.shapes.correspond([source, target]) else "nearest"
+        return match
 
     def show_field(self, theta: Numbers, sample: Surface, view: View) -> dict[str, Any]:
         """Empty: the page shows how far each point moves."""

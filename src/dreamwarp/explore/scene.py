@@ -13,9 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dreamwarp.align import SmoothPrior
 from dreamwarp.augment.learning import Settings
 from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.explore.arrays import Images, Landmarks, Numbers, Signals, View, Volumes
@@ -55,6 +53,10 @@ class Scene:
     ) -> None:
         self.kind, self.model_name, self.data_name = kind, model_name, data_name
         self.load_options = load_options or {}
+        self.n_classes = len(kind.labels)
+        self._members = [np.flatnonzero(kind.codes == code) for code in range(self.n_classes)]
+        # The prior with which the model's pairs were aligned.
+        self._prior = Settings.of(kind.model).smooth_prior(kind.model.space)
         self._uploads: dict[str, Any] = {}
         self._uploading = threading.Lock()
         self._warp = lru_cache(MAX_KEPT)(self._warp_sample)
@@ -104,21 +106,6 @@ class Scene:
             "shares": [round(float(share), 5) for share in found.share[:n_sliders]],
         }
 
-    @property
-    def n_classes(self) -> int:
-        """Number of classes in the data."""
-        return len(self.kind.labels)
-
-    @cached_property
-    def _members(self) -> list[NDArray[np.int64]]:
-        return [np.flatnonzero(self.kind.codes == code) for code in range(self.n_classes)]
-
-    @cached_property
-    def _steps(self) -> list[Numbers]:
-        """θ of one standard deviation along each component, by class: (d, d), in rows."""
-        found = (self.kind.model.components(label) for label in self.kind.labels)
-        return [(each.directions * each.standard_deviations).T.copy() for each in found]
-
     def index(self, code: int, member: int) -> int:
         """Index in the data of a sample numbered within its class."""
         check_index("class_number", code, self.n_classes, "classes")
@@ -151,22 +138,18 @@ class Scene:
             raise ValueError("`sample` is an unknown or expired upload. Upload it again.")
         return self._uploads[name]
 
-    def show_sample(self, name: int | str, view: View = MIDDLE) -> dict[str, Any]:
-        """Return a sample of the data, or an uploaded one."""
-        return {"image": self.kind.encode(self.sample(name), view)}
-
     # -- a warp
 
     def theta(self, code: int, coefficients: list[float], strength: float) -> Numbers:
         """θ (d,) from coefficients, in standard deviations along the components of a class."""
         check_index("class_number", code, self.n_classes, "classes")
-        steps = self._steps[code]
-        if len(coefficients) > len(steps):
+        found, n = self.kind.model.components(self.kind.labels[code]), len(coefficients)
+        if n > self.kind.model.space.dim:
             raise ValueError(
-                f"`coefficients` must be at most {len(steps)} numbers, one per component, got "
-                f"{len(coefficients)}."
+                f"`coefficients` must be at most {self.kind.model.space.dim} numbers, one per "
+                f"component, got {n}."
             )
-        return strength * (np.asarray(coefficients, dtype=np.float64) @ steps[: len(coefficients)])
+        return strength * (found.directions[:, :n] @ (found.standard_deviations[:n] * coefficients))
 
     def show_warp(
         self, name: int | str, theta: Numbers, landmarks: Landmarks, view: View = MIDDLE
@@ -231,12 +214,6 @@ class Scene:
         with _aligning, warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # the page shows the result
             return self.kind.align(source, target, self._prior)
-
-    @cached_property
-    def _prior(self) -> SmoothPrior:
-        """The prior with which the model's pairs were aligned."""
-        model = self.kind.model
-        return Settings.of(model).smooth_prior(model.space)
 
     # -- Python
 

@@ -113,7 +113,11 @@ def create_app(scene: Scene) -> FastAPI:
         title="dreamwarp explore", docs_url=None, redoc_url=None,
         exception_handlers=dict.fromkeys(explained, _explain),
     )  # fmt: skip
-    _serve_files(app)
+    # Under fixed names, so that no request can name a file.
+    folder = resources.files("dreamwarp.explore").joinpath("page")
+    for path, (name, kind) in FILES.items():
+        answer = Response(folder.joinpath(name).read_bytes(), media_type=kind)
+        app.router.routes.append(Route(path, answer, methods=["GET"]))
 
     @app.get("/api/model")
     def model() -> dict[str, Any]:
@@ -141,7 +145,7 @@ def create_app(scene: Scene) -> FastAPI:
 
     @app.post("/api/sample")
     def sample(request: SampleRequest) -> dict[str, Any]:
-        return scene.show_sample(find(request), request.view)
+        return {"image": scene.kind.encode(scene.sample(find(request)), request.view)}
 
     @app.post("/api/dice")
     def dice(request: DiceRequest) -> dict[str, Any]:
@@ -163,14 +167,6 @@ def create_app(scene: Scene) -> FastAPI:
         return {"sample": await run_in_threadpool(scene.add_upload, await request.body())}
 
     return app
-
-
-def _serve_files(app: FastAPI) -> None:
-    """Serve the files of the page under fixed names, so that no request can name a file."""
-    folder = resources.files("dreamwarp.explore").joinpath("page")
-    for path, (name, kind) in FILES.items():
-        answer = Response(folder.joinpath(name).read_bytes(), media_type=kind)
-        app.router.routes.append(Route(path, answer, methods=["GET"]))
 
 
 async def _explain(request: Request, error: Exception) -> JSONResponse:
@@ -207,16 +203,13 @@ def open_socket(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((name, port), family=family, backlog=128)
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise OSError(
-                f"port {port} is in use, perhaps by another `dreamwarp explore`. Use `--port 0` "
-                "for a free one."
-            ) from error
-        if error.errno == errno.EACCES:
-            raise OSError(f"port {port} needs administrator rights. Use one above 1023.") from error
-        raise OSError(
-            f"`{host}` port {port} can't be opened: {error.strerror or error}."
-        ) from error
+        reasons = {
+            errno.EADDRINUSE: f"port {port} is in use, perhaps by another `dreamwarp explore`. Use "
+            "`--port 0` for a free one.",
+            errno.EACCES: f"port {port} needs administrator rights. Use one above 1023.",
+        }
+        other = f"`{host}` port {port} can't be opened: {error.strerror or error}."
+        raise OSError(reasons.get(error.errno or 0, other)) from error
 
 
 class Serving:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import struct
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from dreamwarp.core.samples import as_array, check_finite
+from dreamwarp.data import images
 from dreamwarp.data.numpy_files import decode_npy
 from dreamwarp.data.volumes import read_volume
 
@@ -27,8 +27,7 @@ MOST = 1e30
 NPY, GZIP = b"\x93NUMPY", b"\x1f\x8b"
 FORMATS = ("PNG", "JPEG", "WEBP")
 UNREADABLE = (
-    OSError, SyntaxError, EOFError, ValueError, LookupError, TypeError, struct.error,
-    Image.DecompressionBombError, Warning, MemoryError, OverflowError,
+    *images.UNREADABLE, Image.DecompressionBombError, Warning, MemoryError, OverflowError,
 )  # fmt: skip
 
 

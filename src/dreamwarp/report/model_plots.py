@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator, PercentFormatter
 from numpy.typing import NDArray
+from sklearn.metrics.pairwise import cosine_similarity
 
 from dreamwarp.augment.verdict import Judgement
 from dreamwarp.core.labels import Label
@@ -38,27 +39,24 @@ def draw_spectrum(model: WarpModel) -> Figure:
     left, right = figure.subplots(1, 2)
     n = min(model.space.dim, MAX_COMPONENTS)
     numbers = np.arange(1, n + 1)
-    named = choose_named(model)
-    others = [label for label in model.classes if label not in named]
-    grey = {"color": figures.FAINT, "linewidth": 1.0}
-    lines: list[tuple[Any, str, dict[str, Any]]] = [
-        (label, "_" if k else f"{len(others)} others", grey) for k, label in enumerate(others)
-    ]
-    for place, label in enumerate(named):
-        lines.append((label, shorten(label, 18), figures.class_style(place) | {"linewidth": 1.5}))
-    if len(model.classes) > 1:
-        pooled = {"color": figures.INK, "linewidth": 1.6, "linestyle": ":"}
-        lines.append((None, "all pooled", pooled))
-    for label, name, style in lines:
+
+    def plot(label: Label | None, name: str, **style: Any) -> None:
         found = model.components(label)
         left.plot(numbers, found.standard_deviations[:n], label=name, **style)
         right.plot(numbers, found.share.cumsum()[:n], **style)
+
+    named = choose_named(model)
+    others = [label for label in model.classes if label not in named]
+    for k, label in enumerate(others):
+        plot(label, "_" if k else f"{len(others)} others", color=figures.FAINT, linewidth=1.0)
+    for place, label in enumerate(named):
+        plot(label, shorten(label, 18), linewidth=1.5, **figures.class_style(place))
+    if len(model.classes) > 1:
+        plot(None, "all pooled", color=figures.INK, linewidth=1.6, linestyle=":")
     left.set_yscale("log")
-    scales = [left.yaxis]
     for axes in (left, right):
         axes.set_xscale("log")  # classes differ in the first components
-        scales.append(axes.xaxis)
-    for scale in scales:
+    for scale in (left.yaxis, left.xaxis, right.xaxis):
         scale.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         scale.set_major_formatter("{x:g}")
         scale.set_minor_locator(NullLocator())
@@ -89,9 +87,7 @@ def class_similarities(model: WarpModel) -> Array:
 
     ⟨Σ_a, Σ_b⟩ / (‖Σ_a‖ ‖Σ_b‖), with the Frobenius inner product.
     """
-    rows = np.stack([model.covariance(label).ravel() for label in model.classes])
-    rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), np.finfo(float).tiny)
-    return rows @ rows.T
+    return cosine_similarity([model.covariance(label).ravel() for label in model.classes])
 
 
 def draw_class_similarity(model: WarpModel) -> Figure:

@@ -22,7 +22,7 @@ from dreamwarp.report import aligned, figures, model_plots, sheets
 from dreamwarp.report.catalog import OF_MODELS, draw_figure
 from dreamwarp.report.page import encode_figure
 from dreamwarp.report.study import study_of
-from dreamwarp.report.subject import Layout, Look, as_sample
+from dreamwarp.report.subject import Layout, Look, as_sample, join_labels
 from dreamwarp.report.warped import draw_samples
 from dreamwarp.space.warp import Warp
 
@@ -43,13 +43,13 @@ def summarize_model(model: WarpModel) -> str:
     facts = [
         ("space", repr(model.space)),
         ("kind", model.kind),
-        ("classes", sheets.join_labels(model.classes)),
+        ("classes", join_labels(model.classes)),
         ("pairs", f"{sum(fit.n_pairs for fit in fits):,}"),
         ("recommended strength", f"{model.strength:g}"),
         ("strength for networks", f"{model.network_strength:.3g}"),
     ]
     if model.fallbacks:
-        facts.append(("classes with too few pairs", sheets.join_labels(model.fallbacks)))
+        facts.append(("classes with too few pairs", join_labels(model.fallbacks)))
     return _summary("WarpModel", facts, model_plots.draw_spectrum(model), "Spectrum of each class")
 
 
@@ -86,7 +86,7 @@ def summarize_augmenter(augmenter: Augmenter) -> str:
     """Summarize a fitted Augmenter: verdict and new samples."""
     facts = [
         ("samples", f"{len(augmenter.source_.codes):,}"),
-        ("classes", sheets.join_labels(augmenter.classes_)),
+        ("classes", join_labels(augmenter.classes_)),
         ("pairs aligned", f"{len(augmenter.edges_):,}"),
         ("strength", f"{augmenter.strength_:g}"),
         ("strength for networks", f"{augmenter.model_.network_strength:.3g}"),

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import ndimage
+from scipy import ndimage, stats
 from sklearn.neighbors import NearestNeighbors
 
 from dreamwarp.report.study import Study
@@ -17,8 +17,6 @@ Integers = NDArray[np.int64]
 # Robust standard deviations above its class at which a sample is an outlier: 1 in 10,000 of a
 # normal distribution.
 THRESHOLD = 3.7
-# Standard deviations per median absolute deviation, for a normal distribution.
-MAD = 1.4826
 # Nearest neighbours of any class that vote on a sample's label, and how many must agree.
 N_VOTES, MOST_AGREE = 5, 4
 
@@ -70,7 +68,7 @@ def sample_scores(study: Study) -> Array:
     for code in np.unique(codes[samples]):
         members = samples[codes[samples] == code]
         above = scores[members] - np.median(scores[members])
-        scores[members] = above / max(MAD * np.median(np.abs(above)), 1e-9)
+        scores[members] = above / max(stats.median_abs_deviation(above, scale="normal"), 1e-9)
     return scores
 
 

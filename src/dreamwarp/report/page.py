@@ -11,9 +11,9 @@ import html
 import io
 import os
 from collections.abc import Sequence
-from functools import cache
 from importlib import resources
 from pathlib import Path
+from string import Template
 from typing import Any, Literal
 
 import numpy as np
@@ -108,12 +108,6 @@ class Page:
             f"<figcaption>{html.escape(caption)}</figcaption></figure>"
         )
 
-    def pause_button(self) -> None:
-        """Add a checkbox that pauses all animations."""
-        self._parts.append(
-            '<p><label class="pause"><input type="checkbox" id="pause">Pause animations</label></p>'
-        )
-
     def moving(
         self,
         pictures: Sequence[tuple[NDArray[np.uint8], str]],
@@ -121,33 +115,36 @@ class Page:
         is_photo: bool = False,
         units: float = 0.8,
     ) -> None:
-        """Add animations side by side, each of frames (n, rows, columns, 3) and a caption.
+        """Add animations side by side, and a checkbox that pauses them; once per page.
 
-        Frames are played back and forth, with ``units`` CSS pixels per pixel.
+        Each is of frames (n, rows, columns, 3) and a caption. Frames are played back and forth,
+        with ``units`` CSS pixels per pixel.
         """
-        parts = [self._sprite(frames, words, is_photo, units) for frames, words in pictures]
-        self._parts.append(f'<div class="moving">{"".join(parts)}</div>')
-
-    def _sprite(self, frames: NDArray[np.uint8], caption: str, is_photo: bool, units: float) -> str:
-        # A sprite: all frames stacked in one picture, one visible at a time.
-        n, rows, columns, _ = frames.shape
-        picture = io.BytesIO()
-        stacked = Image.fromarray(frames.reshape(n * rows, columns, 3))
-        stacked.save(picture, format="webp", quality=82, method=3)  # no visible loss
-        words = html.escape(caption, quote=True)
-        name = "photo" if is_photo else "drawing"
-        # Start at the middle frame, which is unwarped: the one shown when paused.
-        style = (
-            f"max-width:{units * columns:.0f}px;aspect-ratio:{columns}/{rows};"
-            f"background-size:100% {100 * n}%;"
-            f"background-position:0 {100 * (n // 2) / (n - 1):.3f}%;"
-            f"animation-timing-function:steps({n - 1});"
-            f"background-image:url({data_address(picture)})"
+        self._parts.append(
+            '<p><label class="pause"><input type="checkbox" id="pause">Pause animations</label></p>'
+            '<div class="moving">'
         )
-        return (
-            f'<figure><div class="sprite {name}" role="img" aria-label="{words}" style="{style}">'
-            f"</div><figcaption>{html.escape(caption)}</figcaption></figure>"
-        )
+        for frames, caption in pictures:
+            # A sprite: all frames stacked in one picture, one visible at a time.
+            n, rows, columns, _ = frames.shape
+            picture = io.BytesIO()
+            stacked = Image.fromarray(frames.reshape(n * rows, columns, 3))
+            stacked.save(picture, format="webp", quality=82, method=3)  # no visible loss
+            words = html.escape(caption, quote=True)
+            name = "photo" if is_photo else "drawing"
+            # Start at the middle frame, which is unwarped: the one shown when paused.
+            style = (
+                f"max-width:{units * columns:.0f}px;aspect-ratio:{columns}/{rows};"
+                f"background-size:100% {100 * n}%;"
+                f"background-position:0 {100 * (n // 2) / (n - 1):.3f}%;"
+                f"animation-timing-function:steps({n - 1});"
+                f"background-image:url({data_address(picture)})"
+            )
+            self._parts.append(
+                f'<figure><div class="sprite {name}" role="img" aria-label="{words}" '
+                f'style="{style}"></div><figcaption>{html.escape(caption)}</figcaption></figure>'
+            )
+        self._parts.append("</div>")
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the page atomically."""
@@ -164,22 +161,11 @@ class Page:
         )
         contents = f'<nav class="contents" aria-label="Contents"><ol>{items}</ol></nav>'
         body = "\n".join(self._parts).replace(CONTENTS, contents)
-        return (
-            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
-            '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
-            "img-src data:; style-src 'unsafe-inline'\">\n"
-            '<link rel="icon" href="data:,">\n'
-            f"<title>{html.escape(self.title)}</title>\n<style>{style()}</style></head>\n"
-            f'<body>\n<a class="skip" href="#start">Skip to the content</a>\n'
-            f'<main id="start">\n{body}\n</main>\n</body></html>\n'
+        files = resources.files("dreamwarp.report")
+        frame, style = (
+            files.joinpath(f"page.{kind}").read_text("utf-8") for kind in ("html", "css")
         )
-
-
-@cache
-def style() -> str:
-    """Load the style sheet."""
-    return resources.files("dreamwarp.report").joinpath("page.css").read_text(encoding="utf-8")
+        return Template(frame).substitute(title=html.escape(self.title), style=style, body=body)
 
 
 def encode_figure(figure: Figure, dpi: int = DPI) -> str:

@@ -15,7 +15,7 @@ from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dreamwarp.align.points import PointAlignments, align_points
+from dreamwarp.align.points import Match, PointAlignments, align_points
 from dreamwarp.augment.learning import Settings
 from dreamwarp.augment.shapes import (
     choose_edges,
@@ -28,13 +28,14 @@ from dreamwarp.core.samples import spaced
 from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.model import WarpModel
 from dreamwarp.report import figures, model_plots
-from dreamwarp.report.page import Page, check_page_path
+from dreamwarp.report.page import Page
 from dreamwarp.report.sheets import Area, draw_table
-from dreamwarp.report.subject import Layout
+from dreamwarp.report.subject import Layout, join_labels
 from dreamwarp.report.warped import along_component, name_deviations
 from dreamwarp.space import Warp, WarpSpace
 
 Array = NDArray[np.float64]
+Integers = NDArray[np.int64]
 
 # Rows and columns of a figure, and height of a shape in inches.
 MAX_ROWS, N_COLUMNS, BOX_HEIGHT = 6, 6, 1.5
@@ -89,23 +90,30 @@ def draw_shape_alignments(model: WarpModel, shapes: ShapeSet) -> tuple[Figure, P
     Draws the pairs with the least, the median and the largest distance left, relative to that
     before: source, aligned source and target. Also returns the alignments.
     """
-    settings, points = Settings.of(model), shapes.unit_points()
-    known = find_known(shapes, find_match(model))
+    settings = Settings.of(model)
     edges = choose_edges(shapes.y, settings.n_neighbors)
     edges = edges[spaced(len(edges), MAX_PAIRS)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # of single pairs
-        found = align_points(
-            model.space, *([points[i] for i in ends] for ends in edges.T),
-            prior=settings.smooth_prior(model.space), sigma=settings.sigma,
-            match=match_edges(known, edges),
-        )  # fmt: skip
+    prior, match = settings.smooth_prior(model.space), find_match(model)
+    found, _ = align_shapes(
+        model.space, shapes, edges, match=match, prior=prior, sigma=settings.sigma
+    )
     order = np.argsort(found.loss_after / np.maximum(found.loss_before, 1e-300), kind="stable")
     rows = []
     for name, place in {"best": 0, "median": len(order) // 2, "worst": -1}.items():
         pair = shapes.take(edges[order[place]])
         rows.append((name, _show_alignment(model.space, pair, found.theta[order[place]])))
     return _draw_rows(rows, ALIGNED), found
+
+
+def align_shapes(
+    space: WarpSpace, shapes: ShapeSet, edges: Integers, *, match: Match, **settings: Any
+) -> tuple[PointAlignments, list[Match]]:
+    """Align pairs (e, 2) of a set, to be shown; also return how the points of each were matched."""
+    points, matched = shapes.unit_points(), match_edges(find_known(shapes, match), edges)
+    ends = ([points[k] for k in side] for side in edges.T)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # what is shown says the same
+        return align_points(space, *ends, match=matched, **settings), matched
 
 
 def draw_shape_pair(space: WarpSpace, pair: ShapeSet, theta: Array) -> Figure:
@@ -150,7 +158,7 @@ def write_shape_report(
     if len(model.classes) > 1:
         page.heading("Classes")
         page.figure(model_plots.draw_class_similarity(model), "Similarity of the warps of classes.")
-    return page.save(check_page_path(path))
+    return page.save(path)
 
 
 # -- drawing
@@ -207,6 +215,5 @@ def _project(points: Array) -> tuple[Array, Array]:
 def _choose_classes(shapes: ShapeSet, label: Any) -> list[Any]:
     chosen = [each for each in shapes.classes if label is None or str(each) == str(label)]
     if not chosen:
-        names = ", ".join(map(str, shapes.classes))
-        raise ValueError(f"`label` must be one of {names}, got {label!r}.")
+        raise ValueError(f"`label` must be one of {join_labels(shapes.classes)}, got {label!r}.")
     return chosen[:MAX_ROWS]

@@ -7,7 +7,7 @@ which moves points; the content of a warped sample moves by the inverse, so pass
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,13 +58,6 @@ class Area(NamedTuple):
 Cell = Callable[[Axes, Area], None]
 
 
-class Plane(NamedTuple):
-    """A section of the domain, and the box it is drawn in."""
-
-    section: Section
-    box: Area
-
-
 def new_sheet(width: float, height: float) -> tuple[Figure, Axes]:
     """Make a figure of a size in inches, and axes that cover it."""
     figure = Figure(figsize=(width, height), facecolor="white")
@@ -80,27 +73,23 @@ def box_width(layout: Layout, height: float) -> float:
         return SIGNAL_RATIO * height
     if len(extent) == 2:
         return height * min(max(extent[1] / extent[0], 1 / MAX_RATIO), MAX_RATIO)
-    last = planes(layout, Area(0, 0, 0, height))[-1].box
+    _, last = planes(layout, Area(0, 0, 0, height))[-1]
     return last.x + last.width
 
 
-def planes(layout: Layout, box: Area) -> list[Plane]:
+def planes(layout: Layout, box: Area) -> list[tuple[Section, Area]]:
     """The sections drawn of a domain, and their boxes.
 
     They have true proportions. Of slices, the tallest has the height of the box.
     """
     extent = layout.extent
-    if len(extent) == 2:
-        scale = min(box.height / extent[0], box.width / extent[1])
-        return [
-            Plane(section, Area(box.x, box.y, scale * extent[1], scale * extent[0]))
-            for section in layout.sections
-        ]
     scale = box.height / max(extent[section.rows] for section in layout.sections)
+    if len(extent) == 2:
+        scale = min(scale, box.width / extent[1])
     found, x = [], box.x
     for section in layout.sections:
         width = scale * extent[section.columns]
-        found.append(Plane(section, Area(x, box.y, width, scale * extent[section.rows])))
+        found.append((section, Area(x, box.y, width, scale * extent[section.rows])))
         x += width + SLICE_GAP * box.height
     return found
 
@@ -124,41 +113,36 @@ def draw_sample(
         return
     colors = figures.INK_ON_PAPER if look.is_ink else GREY
     is_color = values.ndim == 3 and len(values) in COLORS
-    shades = np.clip(look.scale(values[:3] if is_color else merge(values)), 0.0, 1.0)
-    for plane in planes(look.layout(values.shape[1:]), box):
-        shown = plane.section.cut(shades)
+    if is_color or values.ndim == 4:
+        channels = values[: 3 if is_color else 1]
+    else:
+        channels = values.mean(axis=0, keepdims=True)
+    shades = np.clip(look.scale(channels), 0.0, 1.0)
+    for section, area in planes(look.layout(values.shape[1:]), box):
+        shown = section.cut(shades)
         image = np.moveaxis(shown, 0, -1) if is_color else shown[0]
-        _show(axes, plane.box, image, colors, 0.0, 1.0)
-
-
-def merge(values: Array) -> Array:
-    """The one channel (1, *spatial) that is shown of several: the first of volumes, or the mean."""
-    return values[:1] if values.ndim == 4 else values.mean(axis=0, keepdims=True)
+        _show(axes, area, image, colors, 0.0, 1.0)
 
 
 def draw_difference(axes: Axes, box: Area, first: Array, second: Array, look: Look) -> None:
     """Draw the difference of two samples.
 
-    Of images with several channels the root mean square, unsigned; of volumes the first channel.
+    Of signals the area between it and 0, a lane for each channel. Of images with several channels
+    the root mean square, unsigned; of volumes the first channel.
     """
     if first.ndim == 2:
-        _draw_signal_difference(axes, box, look.scale_lanes(first) - look.scale_lanes(second))
+        difference = look.scale_lanes(first) - look.scale_lanes(second)
+        frame(axes, box)
+        x = box.x + box.width * (np.arange(difference.shape[1]) + 0.5) / difference.shape[1]
+        for lane, row in zip(lanes_of(box, len(difference)), difference, strict=True):
+            middle = lane.y + lane.height / 2
+            y = middle - 0.5 * lane.height * np.clip(row, -1.0, 1.0)
+            axes.fill_between(x, middle, y, color=figures.MARKS[0], linewidth=0.0, alpha=0.75)
         return
     difference = look.scale(first) - look.scale(second)
     if first.ndim == 3 and len(difference) > 1:
         difference = np.sqrt((difference**2).mean(axis=0, keepdims=True))
     draw_shades(axes, box, difference[0], DIFFERENCE, (-1.0, 1.0), look)
-
-
-def _draw_signal_difference(axes: Axes, box: Area, difference: Array) -> None:
-    """Draw the area between a difference (channels, times) and 0, a lane for each channel."""
-    frame(axes, box)
-    n = difference.shape[1]
-    x = box.x + box.width * (np.arange(n) + 0.5) / n
-    for lane, row in zip(lanes_of(box, len(difference)), difference, strict=True):
-        middle = lane.y + lane.height / 2
-        y = middle - 0.5 * lane.height * np.clip(row, -1.0, 1.0)
-        axes.fill_between(x, middle, y, color=figures.MARKS[0], linewidth=0.0, alpha=0.75)
 
 
 def draw_shades(
@@ -168,8 +152,8 @@ def draw_shades(
     if values.ndim == 1:
         draw_sample(axes, box, values[None], Look(*limits, is_ink=False))
         return
-    for plane in planes(look.layout(values.shape), box):
-        _show(axes, plane.box, plane.section.cut(values[None])[0], colors, *limits)
+    for section, area in planes(look.layout(values.shape), box):
+        _show(axes, area, section.cut(values[None])[0], colors, *limits)
 
 
 def lanes_of(box: Area, n: int) -> list[Area]:
@@ -224,10 +208,10 @@ def draw_grid(axes: Axes, box: Area, space: WarpSpace, theta: Array, layout: Lay
         return
     lines = np.stack(np.meshgrid(np.linspace(0.0, 1.0, N_LINES), along, indexing="ij"), axis=-1)
     both = np.concatenate([lines, lines[..., ::-1]])
-    for plane in planes(layout, box):
-        points = plane.section.embed(both.reshape(-1, 2), space.ndim)
-        moved = plane.section.project(space.flow(theta, points)).reshape(both.shape)
-        domain = _shrink(plane.box, moved)
+    for section, area in planes(layout, box):
+        points = section.embed(both.reshape(-1, 2), space.ndim)
+        moved = section.project(space.flow(theta, points)).reshape(both.shape)
+        domain = _shrink(area, moved)
         frame(axes, domain)
         _add_lines(axes, domain, moved, figures.GRID, 0.7)
 
@@ -241,25 +225,22 @@ def draw_velocity(axes: Axes, box: Area, space: WarpSpace, theta: Array, layout:
         _draw_graphs(axes, box, points, [np.full_like(points, 0.5), 0.5 - 0.5 * velocity / largest])
         return
     grid = pixel_centers((N_ARROWS, N_ARROWS))
-    for plane in planes(layout, box):
-        frame(axes, plane.box)
-        velocity = space.velocity(theta, plane.section.embed(grid, space.ndim))
-        _draw_arrows(axes, plane.box, grid, plane.section.project_vectors(velocity))
-
-
-def _draw_arrows(axes: Axes, box: Area, points: Array, velocity: Array) -> None:
-    size = np.array([box.height, box.width])
-    start, step = points * size + (box.y, box.x), velocity * size
-    speed = np.linalg.norm(velocity, axis=1)
-    fastest = max(float(speed.max()), np.finfo(float).tiny)
-    # The longest arrow spans one and a half gaps between arrows: long enough to read, and
-    # neighbours in a smooth field point alike, so that they don't cross.
-    length = step * (1.5 / (N_ARROWS * fastest))
-    axes.quiver(
-        *start.T[::-1], *length.T[::-1], speed, cmap=figures.SPEED, clim=(0.0, fastest),
-        pivot="middle", angles="xy", scale_units="xy", scale=1.0, units="inches", width=0.012,
-        headwidth=3.6, minlength=0.3, zorder=2,
-    )  # fmt: skip
+    for section, area in planes(layout, box):
+        frame(axes, area)
+        velocity = space.velocity(theta, section.embed(grid, space.ndim))
+        velocity = section.project_vectors(velocity)
+        speed = np.linalg.norm(velocity, axis=1)
+        fastest = max(float(speed.max()), np.finfo(float).tiny)
+        size = np.array([area.height, area.width])
+        start = grid * size + (area.y, area.x)
+        # The longest arrow spans one and a half gaps between arrows: long enough to read, and
+        # neighbours in a smooth field point alike, so that they don't cross.
+        length = velocity * size * (1.5 / (N_ARROWS * fastest))
+        axes.quiver(
+            *start.T[::-1], *length.T[::-1], speed, cmap=figures.SPEED, clim=(0.0, fastest),
+            pivot="middle", angles="xy", scale_units="xy", scale=1.0, units="inches", width=0.012,
+            headwidth=3.6, minlength=0.3, zorder=2,
+        )  # fmt: skip
 
 
 def _draw_graphs(axes: Axes, box: Area, points: Array, rows: list[Array]) -> None:
@@ -285,13 +266,13 @@ def draw_tessellation(axes: Axes, box: Area, space: WarpSpace, layout: Layout) -
     if space.ndim == 1:
         _add_lines(axes, box, _cuts(1, space.cells[0]), figures.GRID, 0.5)
         return
-    for plane in planes(layout, box):
-        lines = _cuts(*(space.cells[axis] for axis in plane.section.axes))
+    for section, area in planes(layout, box):
+        lines = _cuts(*(space.cells[axis] for axis in section.axes))
         if space.ndim == 2:
             corners = space.tessellation.simplices[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
             edges = np.unique(np.sort(corners, axis=1), axis=0)
             lines = space.tessellation.vertices[edges]
-        _add_lines(axes, plane.box, lines, figures.GRID, 0.6)
+        _add_lines(axes, area, lines, figures.GRID, 0.6)
 
 
 def _cuts(n_rows: int, n_columns: int) -> Array:
@@ -387,13 +368,6 @@ def write(
     """Write text at a position of a sheet: by default to the right of it, and centred in height."""
     style = {"fontsize": size, "color": figures.INK, "linespacing": 1.4, "va": "center"}
     axes.text(x, y, words, **{**style, **alignment})
-
-
-def join_labels(labels: Iterable[object]) -> str:
-    """List up to twelve labels, and count the rest."""
-    names = [str(label) for label in labels]
-    more = len(names) - 12
-    return ", ".join(names[:12]) + (f" and {more} more" if more > 0 else "")
 
 
 def shorten(label: object, length: int = 14) -> str:

@@ -12,12 +12,13 @@ from matplotlib.figure import Figure
 
 from dreamwarp.augment.learning import Settings
 from dreamwarp.core.labels import Label
-from dreamwarp.core.progress import track
+from dreamwarp.core.progress import tracked
 from dreamwarp.report import aligned, figures, model_plots, warped
 from dreamwarp.report.outliers import Outlier, find_odd
 from dreamwarp.report.page import Page, check_page_path
-from dreamwarp.report.sheets import draw_table, join_labels, shorten
+from dreamwarp.report.sheets import draw_table, shorten
 from dreamwarp.report.study import Study
+from dreamwarp.report.subject import join_labels
 
 # A class with fewer pairs gets a warning.
 FEW_PAIRS = 30
@@ -31,8 +32,8 @@ MAX_VOLUME_FRAMES = 9
 N_COPIES = 10
 # Outliers shown, and neighbours of each.
 N_OUTLIERS, N_NEIGHBORS = 10, 3
-# Samples shown of each class.
-N_MEMBERS = 10
+# Samples shown of each class, by the number of axes.
+N_MEMBERS = {1: 7, 2: 10, 3: 3}
 
 
 def write_report(
@@ -58,10 +59,8 @@ def write_report(
     if preface is not None:
         preface(page)
     sections = (add_data, add_samples, add_components, add_alignments, add_strength)
-    with track(len(sections), "drawing") as advance:
-        for add_section in sections:
-            add_section(page, study)
-            advance(1)
+    for add_section in tracked(sections, len(sections), "drawing"):
+        add_section(page, study)
     add_warnings(page, study, found, outliers)
     add_next_steps(page, study, [model_name or "MODEL", data_name or "DATA", *reading])
     return page.save(target)
@@ -114,9 +113,9 @@ def draw_members(study: Study) -> Figure:
     subject, rng = study.subject, np.random.default_rng(0)
     rows = []
     for code in warped.shown_classes(subject):
-        members = rng.permutation(subject.members(code))[:N_MEMBERS]
+        members = rng.permutation(subject.members(code))[: N_MEMBERS[study.model.space.ndim]]
         cells = [warped.show(subject, subject.sample(int(index))) for index in members]
-        rows.append((str(subject.labels[code]), cells[: _n_columns(study)]))
+        rows.append((str(subject.labels[code]), cells))
     return draw_table(subject.layout, rows, height=0.7)
 
 
@@ -127,7 +126,7 @@ def add_samples(page: Page, study: Study) -> None:
         "A new sample is an old one under a random warp of its class. Warps bend and stretch; they "
         "never tear or fold."
     )
-    n_versions = min(8, _n_columns(study))
+    n_versions = min(8, N_MEMBERS[study.model.space.ndim])
     page.figure(
         warped.draw_samples(study.model, study.whole.source.data, n_versions=n_versions),
         "Left: a typical sample of each class. Right: random warps of it, at strength "
@@ -144,7 +143,6 @@ def add_components(page: Page, study: Study) -> None:
         "The warps of a class vary most along its principal components (PC). Each animation runs "
         "from −3 to +3 standard deviations and back."
     )
-    page.pause_button()
     page.moving(
         [_moving(study, code) for code in warped.shown_classes(subject)],
         is_photo=subject.is_photo, units=96 / MOVING_DPI,
@@ -195,7 +193,7 @@ def _class_row(study: Study, code: int) -> list[str]:
     share, fit = model.components(label).share, model.fits[label]
     return [
         shorten(label, 24),
-        f"{study.counts[code]:,}",
+        f"{len(study.whole.members(study.whole.code_of(label))):,}",
         f"{fit.n_pairs:,}",
         f"{share[0]:.0%}",
         str(int(np.searchsorted(share.cumsum(), 0.9)) + 1),
@@ -351,7 +349,7 @@ def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
     ]  # fmt: skip
     if few:
         # Gaussians of empirical Bayes are learned from random pairs.
-        is_of_random = model.kind == "gaussian" and method_of(study) == "eb"
+        is_of_random = model.kind == "gaussian" and Settings.of(model).method == "eb"
         more = "" if is_of_random else ", or fit with more --neighbors"
         yield (
             f"{_count(len(few), 'class has', 'classes have')} fewer than {FEW_PAIRS} pairs: "
@@ -359,10 +357,11 @@ def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
         )
     poor = poor_classes(study)
     if poor:
+        finer = "x".join(str(n + max(1, n // 2)) for n in model.space.cells)
         yield (
             f"In {_count(len(poor), 'class', 'classes')} most pairs keep over {POOR:.0%} of their "
             f"difference: {join_labels(poor)}. Their samples differ by more than smooth warps. "
-            f"Fit with finer --cells, such as {finer_cells(study)}, or split the classes."
+            f"Fit with finer --cells, such as {finer}, or split the classes."
         )
     n_open, n = int((~study.alignments.converged).sum()), len(study.edges)
     if n_open > 0.01 * n:
@@ -390,16 +389,6 @@ def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
         yield f"The data has {len(subject.labels)} of the model's {len(model.classes)} classes."
 
 
-def finer_cells(study: Study) -> str:
-    """Half as many cells more along each axis, as on the command line."""
-    return "x".join(str(n + max(1, n // 2)) for n in study.model.space.cells)
-
-
-def method_of(study: Study) -> str:
-    """How the warps of the model were learned."""
-    return Settings.of(study.model).method
-
-
 def poor_classes(study: Study) -> list[Label]:
     """List classes whose median pair keeps more than ``POOR`` of its difference."""
     if study.alignments.sigma is None:
@@ -418,19 +407,17 @@ def add_next_steps(page: Page, study: Study, words: Sequence[str]) -> None:
     for advice in give_advice(study):
         page.text(advice)
     page.text("Open the interactive page, write new samples, or draw an animation of a class:")
-    page.code("\n".join(map(shlex.join, list_commands(study, words))))
-
-
-def list_commands(study: Study, words: Sequence[str]) -> Iterator[list[str]]:
-    """Yield commands that use the model, as words."""
     verdict = study.judgement.verdict
     n = (verdict.n_enough or verdict.n_copies or N_COPIES) * study.n_all
     # At strength 0, samples would be copies.
     strength = [] if study.model.strength else ["--strength", "1"]
-    yield ["dreamwarp", "explore", *words]
-    yield ["dreamwarp", "sample", *words, "-n", str(n), *strength, "-o", "more"]
     label = f"--label={study.subject.labels[0]}"  # also if it starts with a dash
-    yield ["dreamwarp", "figure", "components", *words, label, "-o", "class.gif"]
+    commands = (
+        ["explore", *words],
+        ["sample", *words, "-n", str(n), *strength, "-o", "more"],
+        ["figure", "components", *words, label, "-o", "class.gif"],
+    )
+    page.code("\n".join(shlex.join(["dreamwarp", *command]) for command in commands))
 
 
 def give_advice(study: Study) -> Iterator[str]:
@@ -448,7 +435,8 @@ def give_advice(study: Study) -> Iterator[str]:
             "dreamwarp.torch.choose_strength: warps may help them where they don't help a nearest "
             "neighbour."
         )
-    if judgement.strength >= 1.5 and judgement.errors and method_of(study) != "eb":
+    method = Settings.of(study.model).method
+    if judgement.strength >= 1.5 and judgement.errors and method != "eb":
         yield (
             "Strong warps do best, so the learned ones are too small. Fit with --method eb, which "
             "learns warps of full size."
@@ -456,10 +444,6 @@ def give_advice(study: Study) -> Iterator[str]:
 
 
 # -- text
-
-
-def _n_columns(study: Study) -> int:
-    return {1: 7, 2: 10, 3: 3}[study.model.space.ndim]
 
 
 def _sentence(words: str) -> str:

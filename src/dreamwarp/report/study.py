@@ -73,11 +73,6 @@ class Study:
         return self.subject.model
 
     @property
-    def counts(self) -> Integers:
-        """Samples of each class in the data (n_classes,)."""
-        return np.bincount(self.whole.codes)
-
-    @property
     def n_all(self) -> int:
         """Number of samples in the data."""
         return len(self.whole.X)
@@ -158,11 +153,11 @@ def make_study(
     Study
         If the model was learned with a sampler, MAP estimates take the place of draws.
     """
-    whole = Subject.of(model, data, seed=seed)
+    whole = Subject.of(model, data)
     some = choose_balanced(whole.codes, check_integer("max_samples", max_samples, 2))
     given_data = whole.source.data
     chosen = replace(given_data, X=whole.X[some], y=given_data.y[some], test=None)
-    subject = Subject.of(model, chosen, seed=seed)
+    subject = Subject.of(model, chosen)
     settings, images = Settings.of(model), subject.X
     if settings.method != "eb":
         settings = replace(settings, method="map")
@@ -195,5 +190,4 @@ def study_of(augmenter: Augmenter) -> Study:
 
 def judgement_of(model: WarpModel) -> Judgement:
     """Errors by strength, and the verdict, that were stored when a model was fitted."""
-    found = Judgement.from_text(model.settings.get("judgement"))
-    return not_judged(model.strength) if found is None else found
+    return Judgement.from_text(model.settings.get("judgement")) or not_judged(model.strength)

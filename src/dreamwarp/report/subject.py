@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -127,16 +127,21 @@ class Look(NamedTuple):
         *,
         affine: Array | None = None,
         is_anatomical: bool = False,
-        n_most: int = 512,
     ) -> Look:
-        """The look of samples (n, [channels], *spatial), from about ``n_most`` of them.
+        """The look of samples (n, [channels], *spatial), from about 512 of them.
 
         ``affine`` maps indices of voxels to millimetres, along axes of a patient if
         ``is_anatomical``.
         """
-        if ndim == 3:
-            return cls._of_volumes(X, affine, is_anatomical)
-        some = X[:: max(1, len(X) // n_most)]
+        if ndim == 3:  # high values are bright, as on a screen in radiology
+            values = X[:: max(1, len(X) // MAX_WINDOW_VOLUMES)].reshape(-1)
+            values = values[:: max(1, values.size // MAX_WINDOW_VALUES)]
+            low, high = map(float, np.percentile(values.astype(np.float64), WINDOW))
+            if high <= low:  # nearly all background
+                low, high = _range_of(values)
+            sizes = () if affine is None else np.linalg.norm(affine[:3, :3], axis=0).tolist()
+            return cls(low, high, False, tuple(sizes), is_anatomical)
+        some = X[:: max(1, len(X) // 512)]
         lanes: tuple[tuple[float, float], ...] = ()
         if X.dtype == np.bool_:
             low, high = 0.0, 1.0
@@ -149,17 +154,6 @@ class Look(NamedTuple):
         depth = low + BACKGROUND_DEPTH * (high - low)
         is_ink = bool(np.mean(some <= depth) >= BACKGROUND_SHARE)
         return cls(low, high, is_ink, lanes=lanes)
-
-    @classmethod
-    def _of_volumes(cls, X: Array, affine: Array | None, is_anatomical: bool) -> Look:
-        """High values are bright, as on a screen in radiology."""
-        values = X[:: max(1, len(X) // MAX_WINDOW_VOLUMES)].reshape(-1)
-        values = values[:: max(1, values.size // MAX_WINDOW_VALUES)]
-        low, high = map(float, np.percentile(values.astype(np.float64), WINDOW))
-        if high <= low:  # nearly all background
-            low, high = _range_of(values)
-        sizes = () if affine is None else np.linalg.norm(affine[:3, :3], axis=0).tolist()
-        return cls(low, high, False, tuple(sizes), is_anatomical)
 
     def layout(self, spatial: Sequence[int]) -> Layout:
         """Proportions and sections of a sample with this many pixels along each axis."""
@@ -192,10 +186,10 @@ class Subject:
     source: SampleSource
 
     @classmethod
-    def of(cls, model: WarpModel, data: Data, *, seed: int = 0) -> Subject:
+    def of(cls, model: WarpModel, data: Data) -> Subject:
         """A model and data; raises if they do not match."""
         # An explicit strength avoids the warning about a recommended strength of 0.
-        return cls(SampleSource(model, data, seed=seed, strength=1.0))
+        return cls(SampleSource(model, data, strength=1.0))
 
     @property
     def model(self) -> WarpModel:
@@ -283,9 +277,8 @@ class Subject:
         for code, known in enumerate(self.labels):
             if known == label or str(known) == str(label):
                 return code
-        listed = ", ".join(str(known) for known in self.labels[:12])
-        more = "" if len(self.labels) <= 12 else f" and {len(self.labels) - 12} more"
-        raise ValueError(f"`label` must be a class of the data: {listed}{more}, got {label!r}.")
+        listed = join_labels(self.labels)
+        raise ValueError(f"`label` must be a class of the data: {listed}, got {label!r}.")
 
     def typical(self, code: int, n: int = 1) -> Integers:
         """Members of a class nearest to its mean, the nearest first."""
@@ -296,10 +289,8 @@ class Subject:
         return some[np.argsort(distances, kind="stable")[:n]]
 
     def warp(self, theta: Array, index: int) -> Array:
-        """Warp a sample by θ (d,) or (n, d): (channels, *spatial), or (n, ...)."""
-        warps = Warp(self.model.space, np.atleast_2d(theta))
-        warped = warps.image(self.sample(index)[None])
-        return warped if theta.ndim == 2 else warped[0]
+        """Warp a sample by each θ (n, d): (n, channels, *spatial)."""
+        return Warp(self.model.space, theta).image(self.sample(index)[None])
 
     def draw_theta(self, index: int, n: int, *, strength: float, seed: int) -> Array:
         """Random warps (n, d) for a sample, at a strength."""
@@ -307,6 +298,13 @@ class Subject:
         of = index if self.source.knows_templates else NO_TEMPLATE
         theta = self.model.draw(label, np.arange(n), seed=seed, templates=np.full(n, of))
         return apply_strength(theta, strength)
+
+
+def join_labels(labels: Iterable[object]) -> str:
+    """List up to twelve labels, and count the rest."""
+    names = [str(label) for label in labels]
+    more = len(names) - 12
+    return ", ".join(names[:12]) + (f" and {more} more" if more > 0 else "")
 
 
 def as_sample(space: WarpSpace, values: Array, name: str = "sample") -> Array:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from dreamwarp.core.files import check_suffix, write_beside
-from dreamwarp.core.progress import ProgressOption, track
+from dreamwarp.core.progress import ProgressOption, tracked
 from dreamwarp.core.samples import spaced
 from dreamwarp.core.validation import check_integer
 from dreamwarp.model import WarpModel
@@ -66,12 +66,11 @@ def draw_samples(
     used = shown_strength(model, strength)
     if label is None:
         originals = [int(subject.typical(code)[0]) for code in shown_classes(subject)]
-        names = [str(subject.labels[subject.codes[index]]) for index in originals]
     else:
         originals = subject.typical(subject.code_of(label), 400)[::50][:8].tolist()
-        names = [""] * len(originals)
     rows = []
-    for name, index in zip(names, originals, strict=True):
+    for index in originals:
+        name = str(subject.labels[subject.codes[index]]) if label is None else ""
         theta = subject.draw_theta(index, n_versions, strength=used, seed=seed)
         versions = [subject.sample(index), *subject.warp(theta, index)]
         rows.append((name, [show(subject, values) for values in versions]))
@@ -141,16 +140,14 @@ def component_frames(
     height = box_height(subject)
     n_columns = max(1, int(WIDTH / (box_width(subject.layout, height) + 3 * GAP)))
     frames = []
-    with track(len(deviations), "drawing", progress) as advance:
-        for samples in zip(*moving, strict=True):
-            cells = [show(subject, values) for values in samples]
-            panels = dict(zip(names, cells, strict=True))
-            figure = draw_panels(panels, subject.layout, height, min(len(panels), n_columns))
-            figure.set_dpi(dpi)
-            canvas = FigureCanvasAgg(figure)
-            canvas.draw()
-            frames.append(np.asarray(canvas.buffer_rgba())[..., :3].copy())
-            advance(1)
+    for samples in tracked(zip(*moving, strict=True), n_frames, "drawing", progress):
+        cells = [show(subject, values) for values in samples]
+        panels = dict(zip(names, cells, strict=True))
+        figure = draw_panels(panels, subject.layout, height, min(len(panels), n_columns))
+        figure.set_dpi(dpi)
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        frames.append(np.asarray(canvas.buffer_rgba())[..., :3].copy())
     return np.stack(frames)
 
 
