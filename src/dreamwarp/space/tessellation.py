@@ -70,15 +70,10 @@ class Tessellation:
     def simplices(self) -> NDArray[np.int64]:
         """Vertex indices of the bounded simplices, boxes row-major: (n_cells, ndim + 1)."""
         corners = np.indices(self.cells).reshape(self.ndim, -1).T * 2
-        local = _box_simplices(self.ndim)
-        points = corners[:, None, None, :] + local[None]
-        return self._vertex_numbers(points.reshape(-1, self.ndim + 1, self.ndim))
-
-    def _vertex_numbers(self, lattice_points: NDArray[np.int64]) -> NDArray[np.int64]:
+        points = (corners[:, None, None] + _box_simplices(self.ndim)).reshape(-1, self.ndim)
         shape = [2 * n + 1 for n in self.cells]
-        number = np.full(int(np.prod(shape)), -1)
-        number[np.ravel_multi_index(tuple(self.lattice.T), shape)] = np.arange(len(self.lattice))
-        return number[np.ravel_multi_index(tuple(np.moveaxis(lattice_points, -1, 0)), shape)]
+        lattice, places = (np.ravel_multi_index(tuple(p.T), shape) for p in (self.lattice, points))
+        return np.searchsorted(lattice, places).reshape(-1, self.ndim + 1)
 
     @cached_property
     def regions(self) -> NDArray[np.int64]:
