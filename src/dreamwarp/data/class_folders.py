@@ -30,7 +30,7 @@ def list_classes(
     def list_files(folder: Path) -> list[Path]:
         files = sorted(p for p in folder.iterdir() if p.is_file() and not p.name.startswith("."))
         for file in files:
-            if refused and has_suffix(file, refused):
+            if has_suffix(file, refused):
                 raise ValueError(
                     f"`{file}` is not supported: {what} must end in "
                     f"{' or '.join(suffixes)}. Convert or remove it."

@@ -131,7 +131,6 @@ def read_nifti_folder(
     files, y, n_train = list_classes(root, SUFFIXES, "NIfTI volumes", numbered=numbered)
     n = len(files)
     forms = [_read_form(file) for file in tracked(files, n, "checking volumes")]
-    _check_affines(files, forms)
     _check_alike(files, forms, is_resized=resize is not None)
     if resize is None:
         grid, dtype = forms[0].grid, np.result_type(*(form.dtype for form in forms))
@@ -220,20 +219,14 @@ def _orient(grid: VoxelGrid) -> VoxelGrid:
     from nibabel import orientations
 
     turn = orientations.io_orientation(grid.affine)
-    if np.isnan(turn).any():
-        return grid
-    shape = [grid.shape[int(np.flatnonzero(turn[:, 0] == k)[0])] for k in range(3)]
-    affine = grid.affine @ orientations.inv_ornt_aff(turn, grid.shape)
-    return VoxelGrid((shape[0], shape[1], shape[2]), affine)
+    x, y, z = (grid.shape[k] for k in np.argsort(turn[:, 0]))
+    return VoxelGrid((x, y, z), grid.affine @ orientations.inv_ornt_aff(turn, grid.shape))
 
 
 def _read_values(file: Path, form: VolumeForm) -> NDArray[Any]:
     """(x, y, z), or (channels, x, y, z)."""
     with _open_volume(file) as image:
-        if form.dtype.kind == "f":
-            values = np.asarray(image.get_fdata(dtype=form.dtype, caching="unchanged"))
-        else:
-            values = np.asarray(image.dataobj)
+        values = np.asarray(image.dataobj, form.dtype)
         values = values.reshape(*image.shape[:3], form.n_channels)
         if form.grid.has_affine:
             from nibabel import orientations
@@ -241,33 +234,18 @@ def _read_values(file: Path, form: VolumeForm) -> NDArray[Any]:
             values = orientations.apply_orientation(
                 values, orientations.io_orientation(image.affine)
             )
-    values = np.moveaxis(values, -1, 0).astype(form.dtype, copy=False)
+    values = np.moveaxis(values, -1, 0)
     return np.ascontiguousarray(values[0] if form.n_channels == 1 else values)
 
 
 # -- folders
 
 
-def _check_affines(files: Sequence[Path], forms: Sequence[VolumeForm]) -> None:
-    known = [form.grid.has_affine for form in forms]
-    if all(known):
-        return
-    without = files[known.index(False)]
-    if any(known):
-        raise ValueError(
-            f"volumes must all have an affine or none, but `{without}` has none (sform_code and "
-            f"qform_code are 0) while `{files[known.index(True)]}` has one. Set it, for "
-            "example by `nibabel.Nifti1Image(values, affine)`."
-        )
-    warn_user(
-        f"`{without}` and the other volumes have no affine: axes keep their stored order, assumed "
-        "to be the same in all.",
-        UserWarning,
-    )
-
-
 def _check_alike(files: Sequence[Path], forms: Sequence[VolumeForm], *, is_resized: bool) -> None:
-    """Raise if volumes differ in channels or, unless resized, in shape or voxel size."""
+    """Raise if only some have an affine, or volumes differ in channels or, unless resized, voxels.
+
+    Warn if none has an affine.
+    """
     first, start = forms[0], f"`{files[0]}` has"
     size = first.grid.shape
     remedy = (
@@ -275,6 +253,13 @@ def _check_alike(files: Sequence[Path], forms: Sequence[VolumeForm], *, is_resiz
     )
     for file, form in zip(files, forms, strict=True):
         other = f"`{file}` has"
+        if form.grid.has_affine != first.grid.has_affine:
+            some, none = (start, other) if first.grid.has_affine else (other, start)
+            raise ValueError(
+                f"volumes must all have an affine or none, but {none} none (sform_code and "
+                f"qform_code are 0) while {some} one. Set it, for example by "
+                "`nibabel.Nifti1Image(values, affine)`."
+            )
         if form.n_channels != first.n_channels:
             raise ValueError(
                 f"volumes must have the same number of channels: {start} {first.n_channels}, "
@@ -292,6 +277,12 @@ def _check_alike(files: Sequence[Path], forms: Sequence[VolumeForm], *, is_resiz
                 f"volumes must have voxels of one size: {start} {_in_mm(first.grid.spacing)}, "
                 f"{other} {_in_mm(form.grid.spacing)}. {remedy}"
             )
+    if not first.grid.has_affine:
+        warn_user(
+            f"`{files[0]}` and the other volumes have no affine: axes keep their stored order, "
+            "assumed to be the same in all.",
+            UserWarning,
+        )
 
 
 def _in_mm(spacing: Array) -> str:

@@ -109,7 +109,7 @@ class Fields:
 
         Tracing such a field backwards amplifies float32 rounding errors of the ends without bound.
         """
-        stiff = self.step_lengths(tolerance) == 0
+        stiff = self.steps(tolerance)[0] == 0
         if not stiff.any():
             return ends
         some = points if len(points) == 1 else points[stiff]
@@ -123,7 +123,7 @@ class Fields:
         The paths end at ``ends`` (n, m, ndim). Returns gradients with respect to the node
         velocities, (n, n_nodes, ndim).
         """
-        lengths = self.step_lengths(tolerance)
+        lengths, _ = self.steps(tolerance)
         mild = lengths > 0
         n_chunks = count_chunks(ends.shape[1], fast.CHUNK)
         sums = np.zeros((len(self), n_chunks, *self.velocities.shape[1:]))
@@ -139,12 +139,11 @@ class Fields:
             cotangents[~mild] = rest[:, :, 0]
         return total
 
-    def step_lengths(self, tolerance: float) -> Array:
-        """Longest step of the fast flow of each field; 0 if float32 can't keep the tolerance."""
-        return self.steps(tolerance)[0]
-
     def steps(self, tolerance: float) -> tuple[Array, Array]:
-        """Step lengths and ``ease`` of each field; see ``fast.step_lengths``."""
+        """Longest step and ``ease`` of each field; see ``fast.step_lengths``.
+
+        A step of 0 means that float32 can't keep the tolerance.
+        """
         lengths, ease = np.empty(len(self)), np.empty(len(self))
         bounds = self.speed, self.rate, self.growth
         fast.step_lengths(0, len(self), self.mesh.cells, *bounds, tolerance, lengths, ease)
