@@ -131,7 +131,7 @@ def write_meshes(
     from dreamwarp.augment.shapes import sample_shapes
     from dreamwarp.core.files import refuse_address
     from dreamwarp.core.progress import track
-    from dreamwarp.data.class_folders import list_classes
+    from dreamwarp.data.dataset import list_classes
     from dreamwarp.data.meshes import SUFFIXES
     from dreamwarp.generation.shape_files import write_shapes
 

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.core.progress import tracked
-from dreamwarp.data.class_folders import list_classes
-from dreamwarp.data.dataset import DataSet, split_off_test
+from dreamwarp.data.dataset import DataSet, list_classes, split_off_test
 from dreamwarp.data.guards import check_file, reading_as, refuse_bomb
 
 if TYPE_CHECKING:

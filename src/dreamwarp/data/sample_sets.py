@@ -145,9 +145,9 @@ def check_record(title: object, record: dict[str, Any]) -> tuple[dict[str, Any],
             f"{VERSION}. Use the library that wrote it."
         )
     settings = record.get("settings")
-    if isinstance(settings, dict):
-        settings.setdefault("interpolation", "linear")  # of sets made before there was a choice
-    if not isinstance(settings, dict) or set(settings) != set(SETTINGS):
+    # Sets made before there was a choice have linear interpolation.
+    settings = {"interpolation": "linear", **settings} if isinstance(settings, dict) else {}
+    if set(settings) != set(SETTINGS):
         raise malformed(title, f"its settings must be {', '.join(SETTINGS)}")
     for name, is_good in SETTINGS.items():
         if not is_good(settings[name]):

@@ -21,8 +21,7 @@ from dreamwarp.core.progress import tracked
 from dreamwarp.core.samples import check_finite
 from dreamwarp.core.validation import as_finite_array, warn_user
 from dreamwarp.data import guards
-from dreamwarp.data.class_folders import list_classes
-from dreamwarp.data.dataset import DataSet, split_off_test
+from dreamwarp.data.dataset import DataSet, list_classes, split_off_test
 
 Array = NDArray[np.float64]
 
@@ -67,12 +66,6 @@ class VolumeForm:
     grid: VoxelGrid
     n_channels: int  # 1 for a plain volume
     dtype: np.dtype[Any]  # of the values after scaling
-
-    @property
-    def size(self) -> str:
-        """Channels and voxels, for messages."""
-        channels = "" if self.n_channels == 1 else f"{self.n_channels} channels of "
-        return channels + " x ".join(map(str, self.grid.shape))
 
 
 def read_volume(path: str | os.PathLike[str]) -> tuple[NDArray[Any], VoxelGrid]:
@@ -268,9 +261,9 @@ def _check_alike(files: Sequence[Path], forms: Sequence[VolumeForm], *, is_resiz
         if is_resized:
             continue
         if form.grid.shape != first.grid.shape:
+            own, found = (" x ".join(map(str, grid.shape)) for grid in (first.grid, form.grid))
             raise ValueError(
-                f"volumes must have the same shape: {start} {first.size} voxels, {other} "
-                f"{form.size}. {remedy}"
+                f"volumes must have the same shape: {start} {own} voxels, {other} {found}. {remedy}"
             )
         if not np.allclose(form.grid.spacing, first.grid.spacing, rtol=SAME_SPACING, atol=0.0):
             raise ValueError(

@@ -51,14 +51,6 @@ class Fields:
             self.growth[chosen], self.n_threads,
         )  # fmt: skip
 
-    def flow(
-        self, points: Array, method: str, tolerance: float, starts: Starts | None = None
-    ) -> NDArray[Any]:
-        """φ_1 of points, by :meth:`flow_exactly` or :meth:`flow_fast`."""
-        if method == "exact":
-            return self.flow_exactly(points)
-        return self.flow_fast(points, tolerance, starts)
-
     # -- exact
 
     def flow_exactly(self, points: Array) -> Array:
@@ -87,13 +79,15 @@ class Fields:
 
     # -- fast
 
-    def flow_fast(
-        self, points: Array, tolerance: float, starts: Starts | None = None
-    ) -> NDArray[np.float32]:
-        """φ_1 of points (n or 1, m, ndim), with errors below ``tolerance``: (n, m, ndim).
+    def flow(
+        self, points: Array, method: str, tolerance: float, starts: Starts | None = None
+    ) -> NDArray[Any]:
+        """φ_1 of points (n or 1, m, ndim), exact or with errors below ``tolerance``: (n, m, ndim).
 
         ``starts``: those of the points, if they were located before; see :meth:`locate`.
         """
+        if method == "exact":
+            return self.flow_exactly(points)
         steps = self.steps(tolerance)
         mild = steps[0] > 0
         out = np.empty((len(self), points.shape[1], self.ndim), np.float32)

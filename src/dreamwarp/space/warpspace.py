@@ -256,8 +256,7 @@ class WarpSpace:
         theta, points, single = self._check_batch(theta, points)
         fields = self.fields(theta, n_threads)
         ends = fields.flow_exactly(points)
-        out = np.empty((*ends.shape, self.ndim))
-        out[:] = np.eye(self.ndim)
+        out = np.tile(np.eye(self.ndim), (*ends.shape[:2], 1, 1))
         fields.reversed().carry_exactly(ends, out, add_up=False)
         return out[0] if single else out
 
@@ -278,8 +277,7 @@ class WarpSpace:
         for start in range(0, n * m, batch):
             paths = np.arange(start, min(start + batch, n * m))
             back = fields.only(paths // m).reversed()
-            cotangents = np.empty((len(paths), 1, ndim, ndim))
-            cotangents[:] = np.eye(ndim)
+            cotangents = np.tile(np.eye(ndim), (len(paths), 1, 1, 1))
             sums = back.carry_exactly(ends.reshape(-1, 1, ndim)[paths], cotangents)
             by_theta = self.theta_gradient(sums.reshape(-1, *sums.shape[2:]), n_threads)
             out[paths] = by_theta.reshape(len(paths), ndim, self.dim)
