@@ -133,7 +133,7 @@ def write_meshes(
     from dreamwarp.core.progress import track
     from dreamwarp.data.dataset import list_classes
     from dreamwarp.data.meshes import SUFFIXES
-    from dreamwarp.generation.shape_files import write_shapes
+    from dreamwarp.generation.formats.folder import write_shapes
 
     refuse_address(folder)
     if not resume and folder.is_dir() and any(folder.iterdir()):

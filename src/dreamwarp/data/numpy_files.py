@@ -43,8 +43,6 @@ HEADER_ERRORS = (
     ValueError, TypeError, SyntaxError, LookupError, AttributeError, ArithmeticError, MemoryError,
     RecursionError, TokenError, Warning,
 )  # fmt: skip
-
-
 # What zipfile raises for malformed archives: unknown compression, encryption, impossible sizes.
 ZIP_ERRORS = (
     zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OverflowError, struct.error,

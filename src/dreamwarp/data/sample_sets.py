@@ -35,8 +35,6 @@ MAX_AXES = 4
 MAX_CLASSES_BYTES = 2**28
 # Dtypes of samples.
 DTYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
-# Longest value that an error quotes in full, such as a hash.
-MAX_WORDS = 70
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -79,7 +77,7 @@ class SampleSet:
         if unknown:
             raise ValueError(
                 f"`{data.name}` must have only labels of its {MANIFEST}, got "
-                f"{brief(unknown[0])}. Remove files that do not belong to it, or make it again."
+                f"{unknown[0]!r:.70}. Remove files that do not belong to it, or make it again."
             )
         return np.array([known[name] for name in names])[data.codes]
 
@@ -141,7 +139,7 @@ def check_record(title: object, record: dict[str, Any]) -> tuple[dict[str, Any],
     """Settings and shards of a manifest; raise if a setting is invalid. Shards are not checked."""
     if record.get("version") != VERSION:
         raise ValueError(
-            f"`{title}` has version {brief(record.get('version'))}, but this library reads version "
+            f"`{title}` has version {record.get('version')!r:.70}, but this library reads version "
             f"{VERSION}. Use the library that wrote it."
         )
     settings = record.get("settings")
@@ -151,7 +149,7 @@ def check_record(title: object, record: dict[str, Any]) -> tuple[dict[str, Any],
         raise malformed(title, f"its settings must be {', '.join(SETTINGS)}")
     for name, is_good in SETTINGS.items():
         if not is_good(settings[name]):
-            raise malformed(title, f"its `{name}` can't be {brief(settings[name])}")
+            raise malformed(title, f"its `{name}` can't be {settings[name]!r:.70}")
     if settings["first"] + settings["n"] > MAX_SAMPLE_NUMBER:
         raise malformed(title, "its sample numbers are too large")
     try:
@@ -177,20 +175,9 @@ def malformed(title: object, reason: str) -> ValueError:
     )
 
 
-def is_whole(value: Any) -> bool:
-    """Whether a value is an integer and not a boolean."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def is_count(value: Any) -> bool:
     """Whether a value is a valid number of samples."""
-    return is_whole(value) and 1 <= value < MAX_SAMPLE_NUMBER
-
-
-def brief(value: Any) -> str:
-    """A value as text, shortened if long."""
-    text = repr(value)
-    return text if len(text) <= MAX_WORDS else f"{text[: MAX_WORDS - 3]}..."
+    return type(value) is int and 1 <= value < MAX_SAMPLE_NUMBER
 
 
 def _are_classes(value: Any) -> bool:
@@ -217,7 +204,7 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
     "first": lambda value: value == 0 or is_count(value),
     "shard_size": is_count,
     "format": lambda value: value in FORMATS,
-    "seed": lambda value: is_whole(value) and 0 <= value < 2**64,
+    "seed": lambda value: type(value) is int and 0 <= value < 2**64,
     "strength": lambda value: is_real(value) and 0 <= value < MAX_SAMPLE_NUMBER,
     "balance": lambda value: value in BALANCES,
     "interpolation": lambda value: value in INTERPOLATIONS,

@@ -64,6 +64,7 @@ class VolumeForm:
     """Header of a volume, with axes in the order left-right, back-front, down-up."""
 
     grid: VoxelGrid
+    turn: Array | None  # of the stored axes, as nibabel.orientations has it; None: they stay
     n_channels: int  # 1 for a plain volume
     dtype: np.dtype[Any]  # of the values after scaling
 
@@ -161,6 +162,7 @@ def _open_volume(file: Path) -> Iterator[Any]:
 
 
 def _read_form(file: Path) -> VolumeForm:
+    orientations = import_extra("nibabel.orientations", "volumes", "a NIfTI volume")
     with _open_volume(file) as image:
         header, shape = image.header, tuple(map(int, image.shape))
         dtype = np.dtype(header.get_data_dtype())
@@ -182,11 +184,12 @@ def _read_form(file: Path) -> VolumeForm:
                 f"`{file}` must have an invertible affine, got {affine[:3].round(3).tolist()}. Set "
                 "its sform or qform."
             )
-        grid = VoxelGrid(spatial, affine, has_affine)
-        if has_affine:
-            grid = _orient(grid)
+        turn = orientations.io_orientation(affine) if has_affine else None
+        if turn is not None:
+            x, y, z = (spatial[k] for k in np.argsort(turn[:, 0]))
+            affine, spatial = affine @ orientations.inv_ornt_aff(turn, spatial), (x, y, z)
     stored = np.dtype(np.float32) if is_scaled else dtype.newbyteorder("=")
-    return VolumeForm(grid, n_channels, stored)
+    return VolumeForm(VoxelGrid(spatial, affine, has_affine), turn, n_channels, stored)
 
 
 def _split_axes(file: Path, shape: tuple[int, ...]) -> tuple[tuple[int, int, int], int]:
@@ -207,26 +210,15 @@ def _split_axes(file: Path, shape: tuple[int, ...]) -> tuple[tuple[int, int, int
     return (x, y, z), channels[0]
 
 
-def _orient(grid: VoxelGrid) -> VoxelGrid:
-    """The grid with axes in the order and direction nearest to right, front, top."""
-    from nibabel import orientations
-
-    turn = orientations.io_orientation(grid.affine)
-    x, y, z = (grid.shape[k] for k in np.argsort(turn[:, 0]))
-    return VoxelGrid((x, y, z), grid.affine @ orientations.inv_ornt_aff(turn, grid.shape))
-
-
 def _read_values(file: Path, form: VolumeForm) -> NDArray[Any]:
     """(x, y, z), or (channels, x, y, z)."""
     with _open_volume(file) as image:
         values = np.asarray(image.dataobj, form.dtype)
         values = values.reshape(*image.shape[:3], form.n_channels)
-        if form.grid.has_affine:
+        if form.turn is not None:
             from nibabel import orientations
 
-            values = orientations.apply_orientation(
-                values, orientations.io_orientation(image.affine)
-            )
+            values = orientations.apply_orientation(values, form.turn)
     values = np.moveaxis(values, -1, 0)
     return np.ascontiguousarray(values[0] if form.n_channels == 1 else values)
 

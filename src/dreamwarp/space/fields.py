@@ -98,24 +98,11 @@ class Fields:
             out[~mild] = self.only(~mild).flow_exactly(some)
         return out
 
-    def sharpen(self, points: Array, ends: Floats, tolerance: float) -> Floats:
-        """Ends of paths, recomputed in float64 for fields too stiff for the fast flow.
-
-        Tracing such a field backwards amplifies float32 rounding errors of the ends without bound.
-        """
-        stiff = self.steps(tolerance)[0] == 0
-        if not stiff.any():
-            return ends
-        some = points if len(points) == 1 else points[stiff]
-        sharpened = ends.astype(np.float64)
-        sharpened[stiff] = self.only(stiff).flow_exactly(some)
-        return sharpened
-
-    def carry_fast(self, ends: Floats, cotangents: Array, tolerance: float) -> Array:
+    def carry_fast(self, points: Array, ends: Floats, cotangents: Array, tolerance: float) -> Array:
         """Pull cotangents (n, m, ndim) back along paths, in place.
 
-        The paths end at ``ends`` (n, m, ndim). Returns gradients with respect to the node
-        velocities, (n, n_nodes, ndim).
+        The paths start at points (n or 1, m, ndim) and end at ``ends`` (n, m, ndim). Returns
+        gradients with respect to the node velocities, (n, n_nodes, ndim).
         """
         lengths, _ = self.steps(tolerance)
         mild = lengths > 0
@@ -127,9 +114,10 @@ class Fields:
         self._walk(np.flatnonzero(mild), ends, -1.0, *steps, nowhere, cotangents, sums)
         total = sums[:, 0] if n_chunks == 1 else np.asarray(sums.sum(axis=1))
         if not mild.all():
-            rest = cotangents[~mild][:, :, None]
-            back = self.only(~mild).reversed()
-            total[~mild] = back.carry_exactly(ends[~mild].astype(np.float64), rest)[:, 0]
+            stiff, rest = self.only(~mild), cotangents[~mild][:, :, None]
+            # From ends in float64: tracing a stiff field backwards amplifies rounding errors.
+            sharp = stiff.flow_exactly(points if len(points) == 1 else points[~mild])
+            total[~mild] = stiff.reversed().carry_exactly(sharp, rest)[:, 0]
             cotangents[~mild] = rest[:, :, 0]
         return total
 
