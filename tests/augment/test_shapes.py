@@ -12,7 +12,7 @@ from dreamwarp import ShapeAugmenter, Warp, WarpSpace
 from dreamwarp.augment.learning import Settings
 from dreamwarp.augment.shapes import find_known, sample_shapes, warp_mesh
 from dreamwarp.data import Box, ShapeSet, load_shapes
-from dreamwarp.generation.shape_files import write_shapes
+from dreamwarp.generation.formats.folder import write_shapes
 
 ANGLES = np.linspace(0.0, 2 * np.pi, 24, endpoint=False)
 

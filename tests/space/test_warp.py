@@ -115,8 +115,8 @@ def test_images_are_sampled_at_the_flow_of_pixel_centers():
 def test_tolerance_follows_the_pixels(monkeypatch):
     space = make_space(1)
     asked = []
-    flow = Fields.flow_fast
-    monkeypatch.setattr(Fields, "flow_fast", lambda *a: asked.append(a[2]) or flow(*a))
+    flow = Fields.flow
+    monkeypatch.setattr(Fields, "flow", lambda *a: asked.append(a[3]) or flow(*a))
     warp = Warp(space, random_theta(space, 1))
     warp.image(np.zeros(40))
     warp.image(np.zeros(5000))

@@ -124,7 +124,7 @@ def write_meshes(
     make: Callable[..., ShapeSet], folder: Path, suffix: str, numbers: range, *, resume: bool
 ) -> None:
     """Write the meshes with these numbers, some at a time to bound memory."""
-    from dreamwarp.generation.shape_files import write_shapes
+    from dreamwarp.generation.formats.folder import write_shapes
 
     refuse_address(folder)
     if not resume and folder.is_dir() and any(folder.iterdir()):

@@ -92,7 +92,7 @@ def derive_seed(seed: Seed, *steps: int) -> int:
     """A seed for one part of a run, such as ``derive_seed(seed, epoch)``."""
     key = as_key(seed)
     for step in steps:
-        key = int(_words(key, [step], 1, Stream.SEED, None)[0, 0])
+        key = int(_draw(_fill_words, np.uint64, key, [step], 1, Stream.SEED)[0, 0])
     return key
 
 
@@ -109,10 +109,7 @@ def normals(
     Box-Muller transform with 64 bits for the radius and 64 for the angle, so tails reach 9.4
     standard deviations. A smaller ``dim`` gives the first columns of a larger one.
     """
-    key, rows = as_key(seed), check_numbers(numbers)
-    out = np.empty((len(rows), dim))
-    _fill(_fill_normals, key, stream, rows, out, n_threads)
-    return out
+    return _draw(_fill_normals, np.float64, seed, numbers, dim, stream, n_threads)
 
 
 def uniforms(
@@ -124,7 +121,7 @@ def uniforms(
     n_threads: int | None = None,
 ) -> NDArray[np.float64]:
     """Uniform numbers in [0, 1), multiples of 2^-53: (n, dim). Parameters as :func:`normals`."""
-    words = _words(as_key(seed), numbers, dim, stream, n_threads)
+    words = _draw(_fill_words, np.uint64, seed, numbers, dim, stream, n_threads)
     words >>= np.uint64(11)
     return np.multiply(words, 2.0**-53, dtype=np.float64)
 
@@ -142,7 +139,7 @@ def integers(
     ``n_choices`` is below 2^32, one for all samples or one each. Probabilities are equal to a
     relative error of 2^-32.
     """
-    words = _words(as_key(seed), numbers, 1, stream, n_threads)[:, 0]
+    words = _draw(_fill_words, np.uint64, seed, numbers, 1, stream, n_threads)[:, 0]
     # floor(word * choices / 2^64), without a product of more than 64 bits.
     wide = np.asarray(n_choices, np.uint64)
     below = ((words & LOW) * wide) >> HALF
@@ -180,29 +177,23 @@ def split_key(key: int) -> tuple[np.uint64, np.uint64]:
     return np.uint64(key & 0xFFFFFFFF), np.uint64(key >> 32)
 
 
-def _words(
-    key: int, numbers: ArrayLike, dim: int, stream: int, n_threads: int | None
-) -> NDArray[np.uint64]:
-    """Random 64-bit words (n, dim)."""
-    rows = check_numbers(numbers)
-    out = np.empty((len(rows), dim), np.uint64)
-    _fill(_fill_words, key, stream, rows, out, n_threads)
-    return out
-
-
-def _fill(
+def _draw(
     fill_fn: Any,
-    key: int,
+    dtype: Any,
+    seed: Seed,
+    numbers: ArrayLike,
+    dim: int,
     stream: int,
-    rows: NDArray[np.int64],
-    out: NDArray[Any],
-    n_threads: int | None,
-) -> None:
+    n_threads: int | None = None,
+) -> NDArray[Any]:
+    """Random numbers (n, dim), as the kernel ``fill_fn`` writes them."""
+    key, rows = as_key(seed), check_numbers(numbers)
+    out = np.empty((len(rows), dim), dtype)
     spread(
-        fill_fn, count_chunks(len(rows), LANES), *split_key(key),
-        np.uint64(stream), rows, out,
+        fill_fn, count_chunks(len(rows), LANES), *split_key(key), np.uint64(stream), rows, out,
         n_threads=n_threads, smallest_block=TASKS_PER_BLOCK,
     )  # fmt: skip
+    return out
 
 
 # -- kernels

@@ -49,7 +49,7 @@ class Meter:
         self._start = time.monotonic()
         self._first: tuple[float, int] | None = None
         self._view: _Log | _Cell | _Bar | None = None
-        self._closed = threading.Event()
+        self.closed = threading.Event()  # set when the work has ended
 
     def advance(self, amount: int) -> None:
         """Count work just done."""
@@ -68,11 +68,6 @@ class Meter:
         seconds, done = self.seconds - self._first[0], self.done - self._first[1]
         return done / seconds if seconds > 0.0 and done > 0 else None
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether the work has ended."""
-        return self._closed.is_set()
-
     def describe(self) -> str:
         """Amount done, then rate and estimated time left, or the time taken."""
         show, rate, parts = self._show_number, self.rate, []
@@ -81,7 +76,7 @@ class Meter:
             parts.append(f"{show(self.done)} of {show(self.total)}{share}")
         elif self.done:
             parts.append(show(self.done))
-        if self.is_closed:
+        if self.closed.is_set():
             return " ".join([*parts, f"after {describe_time(self.seconds)}"])
         if rate is not None:
             parts.append(f"{show(rate)} per second")
@@ -96,7 +91,7 @@ class Meter:
         with _lock:
             if self in _active:
                 _active.remove(self)
-                self._closed.set()
+                self.closed.set()
                 self._update()
 
     def __enter__(self) -> Meter:
@@ -109,9 +104,9 @@ class Meter:
         self.close()
 
     def _watch(self) -> None:
-        while not self._closed.wait(TICK_SECONDS):
+        while not self.closed.wait(TICK_SECONDS):
             with _lock:
-                if not self.is_closed:
+                if not self.closed.is_set():
                     self._update()
 
     def _update(self) -> None:
@@ -224,7 +219,7 @@ class _Log:
 
     def show(self, meter: Meter) -> None:
         seconds = meter.seconds
-        if seconds >= self._next or meter.is_closed:
+        if seconds >= self._next or meter.closed.is_set():
             print(f"dreamwarp: {meter.title}: {meter.describe()}", file=sys.stderr, flush=True)
             self._next = seconds + min(max(seconds, LOG_PATIENCE_SECONDS), LOG_GAP_SECONDS)
 
@@ -237,7 +232,7 @@ class _Cell:
 
     def show(self, meter: Meter) -> None:
         known = f' value="{meter.done}" max="{meter.total}"' if meter.total else ""
-        bar = "" if meter.is_closed else f"<progress{known}></progress> "
+        bar = "" if meter.closed.is_set() else f"<progress{known}></progress> "
         text = meter.describe()
         content = {
             "text/plain": f"{meter.title}: {text}",
@@ -260,7 +255,7 @@ class _Bar:
 
     def show(self, meter: Meter) -> None:
         self._block.update(self._task, completed=meter.done, text=meter.describe(), refresh=True)
-        if meter.is_closed:
+        if meter.closed.is_set():
             self._block.remove_task(self._task)
             if not self._block.tasks:
                 self._block.stop()

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.core.progress import tracked
-from dreamwarp.data.class_folders import list_classes
-from dreamwarp.data.dataset import DataSet, split_off_test
+from dreamwarp.data.dataset import DataSet, list_classes, split_off_test
 from dreamwarp.data.guards import check_file, reading_as, refuse_bomb
 
 if TYPE_CHECKING:
@@ -95,9 +94,26 @@ def _read_all(
     n_bytes: int,
     resize: tuple[int, int] | None,
 ) -> NDArray[Any]:
+    """Encoded images as one array; raise if they differ or would take too much memory."""
     named, n = list(zip(sources, names, strict=True)), len(names)
     forms = [read_form(*image) for image in tracked(named, n, "checking images")]
-    mode, size = _common_form(what, names, forms, n_bytes, resize)
+    mode, first = _common_mode(forms), forms[0]
+    size = first[:2] if resize is None else _check_resize(resize)
+    if resize is None:
+        for name, form in zip(names, forms, strict=True):
+            if form[:2] != size:
+                n_sizes = len({form[:2] for form in forms})
+                raise ValueError(
+                    f"images must have one size, got {n_sizes}: `{names[0]}` is {first.size} "
+                    f"pixels, `{name}` is {form.size}. Use `--resize 28x28` (`resize=(28, 28)`), "
+                    "with the rows and columns you want."
+                )
+        refuse_bomb(
+            what,
+            packed=n_bytes,
+            unpacked=n * _empty_samples(1, mode, size).nbytes,
+            remedy="make the images smaller with `--resize 28x28` (`resize=(28, 28)`)",
+        )
     samples = _empty_samples(n, mode, size)
     for k, image in enumerate(tracked(named, n, "reading images")):
         samples[k] = decode(*image, mode, size)
@@ -161,34 +177,6 @@ def _open_image(source: Path | BinaryIO, name: object) -> Iterator[Image]:
         warnings.simplefilter("ignore")
         with Image.open(source, formats=FORMATS) as image:
             yield image
-
-
-def _common_form(
-    what: object,
-    names: Sequence[object],
-    forms: Sequence[ImageForm],
-    n_bytes: int,
-    resize: tuple[int, ...] | None,
-) -> tuple[str, tuple[int, int]]:
-    """Mode and size (rows, columns) of all images; raise if they would take too much memory."""
-    mode, first = _common_mode(forms), forms[0]
-    if resize is not None:
-        return mode, _check_resize(resize)
-    for name, form in zip(names, forms, strict=True):
-        if form[:2] != first[:2]:
-            n_sizes = len({form[:2] for form in forms})
-            raise ValueError(
-                f"images must have one size, got {n_sizes}: `{names[0]}` is {first.size} pixels, "
-                f"`{name}` is {form.size}. Use `--resize 28x28` (`resize=(28, 28)`), with the "
-                "rows and columns you want."
-            )
-    refuse_bomb(
-        what,
-        packed=n_bytes,
-        unpacked=len(forms) * _empty_samples(1, mode, first[:2]).nbytes,
-        remedy="make the images smaller with `--resize 28x28` (`resize=(28, 28)`)",
-    )
-    return mode, first[:2]
 
 
 def _check_resize(resize: tuple[int, ...]) -> tuple[int, int]:

@@ -14,8 +14,7 @@ from dreamwarp.core.files import check_suffix, write_beside
 from dreamwarp.core.listing import import_extra
 from dreamwarp.core.progress import tracked
 from dreamwarp.core.validation import as_finite_array
-from dreamwarp.data.class_folders import list_classes
-from dreamwarp.data.dataset import DataSet
+from dreamwarp.data.dataset import DataSet, list_classes
 from dreamwarp.data.guards import check_file, reading_as
 from dreamwarp.data.shapes import MARGIN, Normalize, ShapeSet
 

@@ -73,7 +73,11 @@ def _read_column(file: Path, table: ParquetFile, name: str) -> Any:
     """
     import pyarrow as pa
 
-    chunks, packed = _chunks(table, name), file.stat().st_size
+    groups = [table.metadata.row_group(k) for k in range(table.metadata.num_row_groups)]
+    chunks = [group.column(k) for group in groups for k in range(group.num_columns)]
+    # Those of the column and of its nested columns.
+    chunks = [c for c in chunks if f"{c.path_in_schema}.".startswith(f"{name}.")]
+    packed = file.stat().st_size
     unpacked = sum(c.num_values * WIDTHS.get(c.physical_type, 0) for c in chunks)
     refuse_bomb(file, packed=packed, unpacked=unpacked, remedy=REWRITE)
     if all(chunk.physical_type in WIDTHS for chunk in chunks):
@@ -87,13 +91,6 @@ def _read_column(file: Path, table: ParquetFile, name: str) -> Any:
         refuse_bomb(file, packed=packed, unpacked=unpacked, remedy=REWRITE)
         arrays.append(batch.column(0))
     return pa.chunked_array(arrays, table.schema_arrow.field(name).type)
-
-
-def _chunks(table: ParquetFile, name: str) -> list[Any]:
-    """Metadata of the chunks of a column and of its nested columns."""
-    groups = [table.metadata.row_group(k) for k in range(table.metadata.num_row_groups)]
-    chunks = [group.column(k) for group in groups for k in range(group.num_columns)]
-    return [c for c in chunks if f"{c.path_in_schema}.".startswith(f"{name}.")]
 
 
 def _refuse_nulls(what: str, column: Any) -> Any:

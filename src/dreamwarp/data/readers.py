@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from dreamwarp.core.files import is_address, local_copy
 from dreamwarp.core.samples import are_channels_last
 from dreamwarp.data import images, meshes, numpy_files, series, volumes
-from dreamwarp.data.class_folders import has_class_folders, has_suffix
-from dreamwarp.data.dataset import DataSet, Labeled
+from dreamwarp.data.dataset import DataSet, Labeled, has_class_folders, has_suffix
 from dreamwarp.data.idx import is_idx, list_images, read_idx_set
 from dreamwarp.data.named import NAMED
 from dreamwarp.data.parquet import read_parquet

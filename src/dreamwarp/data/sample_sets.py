@@ -20,6 +20,7 @@ import numpy as np
 from dreamwarp.core.defaults import BALANCES, FORMATS
 from dreamwarp.core.draws import MAX_SAMPLE_NUMBER
 from dreamwarp.core.labels import check_label
+from dreamwarp.core.validation import is_real
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.guards import count_bytes
 from dreamwarp.space.resample import INTERPOLATIONS
@@ -34,8 +35,6 @@ MAX_AXES = 4
 MAX_CLASSES_BYTES = 2**28
 # Dtypes of samples.
 DTYPE = re.compile(r"bool|u?int(8|16|32|64)|float(16|32|64)")
-# Longest value that an error quotes in full, such as a hash.
-MAX_WORDS = 70
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
@@ -78,7 +77,7 @@ class SampleSet:
         if unknown:
             raise ValueError(
                 f"`{data.name}` must have only labels of its {MANIFEST}, got "
-                f"{brief(unknown[0])}. Remove files that do not belong to it, or make it again."
+                f"{unknown[0]!r:.70}. Remove files that do not belong to it, or make it again."
             )
         return np.array([known[name] for name in names])[data.codes]
 
@@ -95,9 +94,7 @@ def find_set(folder: str | os.PathLike[str]) -> SampleSet | None:
         content = stream.read(min(MAX_BYTES, file.stat().st_size) + 1)
     try:
         record = parse_record(file, content)
-    except ValueError:
-        return None
-    if not is_record(record):
+    except ValueError:  # not ours
         return None
     settings, shards = check_record(file, record)
     if not isinstance(shards, list):
@@ -116,8 +113,11 @@ def find_set(folder: str | os.PathLike[str]) -> SampleSet | None:
 # -- checks of manifests
 
 
-def parse_record(title: object, content: bytes) -> Any:
-    """Parse the content of a manifest; ``title`` names it in errors."""
+def parse_record(title: object, content: bytes) -> dict[str, Any]:
+    """Parse the content of a manifest; raise if it is no dreamwarp manifest.
+
+    ``title`` names it in errors.
+    """
 
     def refuse(word: str) -> None:
         raise ValueError(f"{word} is not a number")
@@ -125,35 +125,31 @@ def parse_record(title: object, content: bytes) -> Any:
     if len(content) > MAX_BYTES:
         raise malformed(title, f"it has more than {MAX_BYTES} bytes")
     try:
-        return json.loads(content, parse_constant=refuse)
+        record = json.loads(content, parse_constant=refuse)
     except RecursionError:
         raise malformed(title, "it is nested too deeply") from None
     except ValueError as error:
         raise malformed(title, f"it is not JSON ({error})") from None
-
-
-def is_record(record: Any) -> bool:
-    """Whether this is a dreamwarp manifest."""
-    return isinstance(record, dict) and record.get("kind") == MANIFEST_KIND
-
-
-def check_record(title: object, record: Any) -> tuple[dict[str, Any], Any]:
-    """Settings and shards of a manifest; raise if a setting is invalid. Shards are not checked."""
-    if not is_record(record):
+    if not isinstance(record, dict) or record.get("kind") != MANIFEST_KIND:
         raise malformed(title, "it is of another kind")
+    return record
+
+
+def check_record(title: object, record: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+    """Settings and shards of a manifest; raise if a setting is invalid. Shards are not checked."""
     if record.get("version") != VERSION:
         raise ValueError(
-            f"`{title}` has version {brief(record.get('version'))}, but this library reads version "
+            f"`{title}` has version {record.get('version')!r:.70}, but this library reads version "
             f"{VERSION}. Use the library that wrote it."
         )
     settings = record.get("settings")
-    if isinstance(settings, dict):
-        settings.setdefault("interpolation", "linear")  # of sets made before there was a choice
-    if not isinstance(settings, dict) or set(settings) != set(SETTINGS):
+    # Sets made before there was a choice have linear interpolation.
+    settings = {"interpolation": "linear", **settings} if isinstance(settings, dict) else {}
+    if set(settings) != set(SETTINGS):
         raise malformed(title, f"its settings must be {', '.join(SETTINGS)}")
     for name, is_good in SETTINGS.items():
         if not is_good(settings[name]):
-            raise malformed(title, f"its `{name}` can't be {brief(settings[name])}")
+            raise malformed(title, f"its `{name}` can't be {settings[name]!r:.70}")
     if settings["first"] + settings["n"] > MAX_SAMPLE_NUMBER:
         raise malformed(title, "its sample numbers are too large")
     try:
@@ -179,20 +175,9 @@ def malformed(title: object, reason: str) -> ValueError:
     )
 
 
-def is_whole(value: Any) -> bool:
-    """Whether a value is an integer and not a boolean."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def is_count(value: Any) -> bool:
     """Whether a value is a valid number of samples."""
-    return is_whole(value) and 1 <= value < MAX_SAMPLE_NUMBER
-
-
-def brief(value: Any) -> str:
-    """A value as text, shortened if long."""
-    text = repr(value)
-    return text if len(text) <= MAX_WORDS else f"{text[: MAX_WORDS - 3]}..."
+    return type(value) is int and 1 <= value < MAX_SAMPLE_NUMBER
 
 
 def _are_classes(value: Any) -> bool:
@@ -208,11 +193,6 @@ def _are_classes(value: Any) -> bool:
     return n_bytes <= MAX_CLASSES_BYTES and len(set(names)) == len(names)
 
 
-def _is_real(value: Any) -> bool:
-    real = isinstance(value, float) or (is_whole(value) and value < MAX_SAMPLE_NUMBER)
-    return real and 0.0 <= value < float("inf")
-
-
 def is_hash(value: Any) -> bool:
     """Whether a value is a SHA-256 in hexadecimal."""
     return isinstance(value, str) and SHA256.fullmatch(value) is not None
@@ -224,8 +204,8 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
     "first": lambda value: value == 0 or is_count(value),
     "shard_size": is_count,
     "format": lambda value: value in FORMATS,
-    "seed": lambda value: is_whole(value) and 0 <= value < 2**64,
-    "strength": _is_real,
+    "seed": lambda value: type(value) is int and 0 <= value < 2**64,
+    "strength": lambda value: is_real(value) and 0 <= value < MAX_SAMPLE_NUMBER,
     "balance": lambda value: value in BALANCES,
     "interpolation": lambda value: value in INTERPOLATIONS,
     "shape": lambda v: isinstance(v, list) and 1 <= len(v) <= MAX_AXES and all(map(is_count, v)),

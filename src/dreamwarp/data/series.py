@@ -48,10 +48,15 @@ def read_series(
         check_choice("missing", missing, ("interpolate",))
     given = Path(path)
     files = _find_parts(given) if given.is_dir() else [check_file(given)]
-    parts = [_read_file(file, missing) for file in files]
+    parts = [_read_file(file) for file in files]
     every = [series for part in parts for series in part]
     length = _check_lengths(files[0], every, pad)
-    X = np.stack([[_extend(c, length, pad) for c in series.channels] for series in every])
+    X = np.stack(
+        [
+            [_extend(_fill_missing(where, c, missing), length, pad) for c in channels]
+            for where, channels, _ in every
+        ]
+    )
     X = X[:, 0] if X.shape[1] == 1 else X
     labels = [series.label for series in every]
     are_integers = all(INTEGER.fullmatch(label) for label in labels)
@@ -79,7 +84,7 @@ def _find_parts(folder: Path) -> list[Path]:
     )
 
 
-def _read_file(file: Path, missing: Missing | None) -> list[Series]:
+def _read_file(file: Path) -> list[Series]:
     read = _read_ts if file.suffix.lower() == ".ts" else _read_columns
     with (
         Meter(f"reading {file.name}", file.stat().st_size, in_bytes=True) as meter,
@@ -91,10 +96,7 @@ def _read_file(file: Path, missing: Missing | None) -> list[Series]:
             raise ValueError(f"`{file}` is not text: {error}.") from error
     if not found:
         raise ValueError(f"`{file}` must hold series, got none.")
-    return [
-        series._replace(channels=[_fill_missing(series.where, c, missing) for c in series.channels])
-        for series in found
-    ]
+    return found
 
 
 def _number_lines(file: Path, text: TextIO, meter: Meter) -> Iterator[tuple[str, str]]:
@@ -205,7 +207,6 @@ def _fill_missing(
 def _check_lengths(file: Path, every: list[Series], pad: Pad | None) -> int:
     """Length of the longest series; raise if series differ in channels, or in length unpadded."""
     n_channels, length = len(every[0].channels), len(every[0].channels[0])
-    longest = length
     for where, channels, _ in every:
         if len(channels) != n_channels:
             raise ValueError(
@@ -219,7 +220,7 @@ def _check_lengths(file: Path, every: list[Series], pad: Pad | None) -> int:
                     "`--pad edge`, `--pad zero` or `--pad stretch` (`pad='edge'`, ...) to extend "
                     "all to the longest."
                 )
-            longest = max(longest, len(channel))
+    longest = max(len(channel) for series in every for channel in series.channels)
     if longest < 2:
         raise ValueError(
             f"`{file}` must have series of at least 2 values, got 1: warps act along time."

@@ -21,8 +21,7 @@ from dreamwarp.core.progress import tracked
 from dreamwarp.core.samples import check_finite
 from dreamwarp.core.validation import as_finite_array, warn_user
 from dreamwarp.data import guards
-from dreamwarp.data.class_folders import list_classes
-from dreamwarp.data.dataset import DataSet, split_off_test
+from dreamwarp.data.dataset import DataSet, list_classes, split_off_test
 
 Array = NDArray[np.float64]
 
@@ -65,14 +64,9 @@ class VolumeForm:
     """Header of a volume, with axes in the order left-right, back-front, down-up."""
 
     grid: VoxelGrid
+    turn: Array | None  # of the stored axes, as nibabel.orientations has it; None: they stay
     n_channels: int  # 1 for a plain volume
     dtype: np.dtype[Any]  # of the values after scaling
-
-    @property
-    def size(self) -> str:
-        """Channels and voxels, for messages."""
-        channels = "" if self.n_channels == 1 else f"{self.n_channels} channels of "
-        return channels + " x ".join(map(str, self.grid.shape))
 
 
 def read_volume(path: str | os.PathLike[str]) -> tuple[NDArray[Any], VoxelGrid]:
@@ -131,7 +125,6 @@ def read_nifti_folder(
     files, y, n_train = list_classes(root, SUFFIXES, "NIfTI volumes", numbered=numbered)
     n = len(files)
     forms = [_read_form(file) for file in tracked(files, n, "checking volumes")]
-    _check_affines(files, forms)
     _check_alike(files, forms, is_resized=resize is not None)
     if resize is None:
         grid, dtype = forms[0].grid, np.result_type(*(form.dtype for form in forms))
@@ -169,6 +162,7 @@ def _open_volume(file: Path) -> Iterator[Any]:
 
 
 def _read_form(file: Path) -> VolumeForm:
+    orientations = import_extra("nibabel.orientations", "volumes", "a NIfTI volume")
     with _open_volume(file) as image:
         header, shape = image.header, tuple(map(int, image.shape))
         dtype = np.dtype(header.get_data_dtype())
@@ -190,11 +184,12 @@ def _read_form(file: Path) -> VolumeForm:
                 f"`{file}` must have an invertible affine, got {affine[:3].round(3).tolist()}. Set "
                 "its sform or qform."
             )
-        grid = VoxelGrid(spatial, affine, has_affine)
-        if has_affine:
-            grid = _orient(grid)
+        turn = orientations.io_orientation(affine) if has_affine else None
+        if turn is not None:
+            x, y, z = (spatial[k] for k in np.argsort(turn[:, 0]))
+            affine, spatial = affine @ orientations.inv_ornt_aff(turn, spatial), (x, y, z)
     stored = np.dtype(np.float32) if is_scaled else dtype.newbyteorder("=")
-    return VolumeForm(grid, n_channels, stored)
+    return VolumeForm(VoxelGrid(spatial, affine, has_affine), turn, n_channels, stored)
 
 
 def _split_axes(file: Path, shape: tuple[int, ...]) -> tuple[tuple[int, int, int], int]:
@@ -215,59 +210,27 @@ def _split_axes(file: Path, shape: tuple[int, ...]) -> tuple[tuple[int, int, int
     return (x, y, z), channels[0]
 
 
-def _orient(grid: VoxelGrid) -> VoxelGrid:
-    """The grid with axes in the order and direction nearest to right, front, top."""
-    from nibabel import orientations
-
-    turn = orientations.io_orientation(grid.affine)
-    if np.isnan(turn).any():
-        return grid
-    shape = [grid.shape[int(np.flatnonzero(turn[:, 0] == k)[0])] for k in range(3)]
-    affine = grid.affine @ orientations.inv_ornt_aff(turn, grid.shape)
-    return VoxelGrid((shape[0], shape[1], shape[2]), affine)
-
-
 def _read_values(file: Path, form: VolumeForm) -> NDArray[Any]:
     """(x, y, z), or (channels, x, y, z)."""
     with _open_volume(file) as image:
-        if form.dtype.kind == "f":
-            values = np.asarray(image.get_fdata(dtype=form.dtype, caching="unchanged"))
-        else:
-            values = np.asarray(image.dataobj)
+        values = np.asarray(image.dataobj, form.dtype)
         values = values.reshape(*image.shape[:3], form.n_channels)
-        if form.grid.has_affine:
+        if form.turn is not None:
             from nibabel import orientations
 
-            values = orientations.apply_orientation(
-                values, orientations.io_orientation(image.affine)
-            )
-    values = np.moveaxis(values, -1, 0).astype(form.dtype, copy=False)
+            values = orientations.apply_orientation(values, form.turn)
+    values = np.moveaxis(values, -1, 0)
     return np.ascontiguousarray(values[0] if form.n_channels == 1 else values)
 
 
 # -- folders
 
 
-def _check_affines(files: Sequence[Path], forms: Sequence[VolumeForm]) -> None:
-    known = [form.grid.has_affine for form in forms]
-    if all(known):
-        return
-    without = files[known.index(False)]
-    if any(known):
-        raise ValueError(
-            f"volumes must all have an affine or none, but `{without}` has none (sform_code and "
-            f"qform_code are 0) while `{files[known.index(True)]}` has one. Set it, for "
-            "example by `nibabel.Nifti1Image(values, affine)`."
-        )
-    warn_user(
-        f"`{without}` and the other volumes have no affine: axes keep their stored order, assumed "
-        "to be the same in all.",
-        UserWarning,
-    )
-
-
 def _check_alike(files: Sequence[Path], forms: Sequence[VolumeForm], *, is_resized: bool) -> None:
-    """Raise if volumes differ in channels or, unless resized, in shape or voxel size."""
+    """Raise if only some have an affine, or volumes differ in channels or, unless resized, voxels.
+
+    Warn if none has an affine.
+    """
     first, start = forms[0], f"`{files[0]}` has"
     size = first.grid.shape
     remedy = (
@@ -275,6 +238,13 @@ def _check_alike(files: Sequence[Path], forms: Sequence[VolumeForm], *, is_resiz
     )
     for file, form in zip(files, forms, strict=True):
         other = f"`{file}` has"
+        if form.grid.has_affine != first.grid.has_affine:
+            some, none = (start, other) if first.grid.has_affine else (other, start)
+            raise ValueError(
+                f"volumes must all have an affine or none, but {none} none (sform_code and "
+                f"qform_code are 0) while {some} one. Set it, for example by "
+                "`nibabel.Nifti1Image(values, affine)`."
+            )
         if form.n_channels != first.n_channels:
             raise ValueError(
                 f"volumes must have the same number of channels: {start} {first.n_channels}, "
@@ -283,15 +253,21 @@ def _check_alike(files: Sequence[Path], forms: Sequence[VolumeForm], *, is_resiz
         if is_resized:
             continue
         if form.grid.shape != first.grid.shape:
+            own, found = (" x ".join(map(str, grid.shape)) for grid in (first.grid, form.grid))
             raise ValueError(
-                f"volumes must have the same shape: {start} {first.size} voxels, {other} "
-                f"{form.size}. {remedy}"
+                f"volumes must have the same shape: {start} {own} voxels, {other} {found}. {remedy}"
             )
         if not np.allclose(form.grid.spacing, first.grid.spacing, rtol=SAME_SPACING, atol=0.0):
             raise ValueError(
                 f"volumes must have voxels of one size: {start} {_in_mm(first.grid.spacing)}, "
                 f"{other} {_in_mm(form.grid.spacing)}. {remedy}"
             )
+    if not first.grid.has_affine:
+        warn_user(
+            f"`{files[0]}` and the other volumes have no affine: axes keep their stored order, "
+            "assumed to be the same in all.",
+            UserWarning,
+        )
 
 
 def _in_mm(spacing: Array) -> str:

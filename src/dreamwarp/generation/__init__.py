@@ -11,10 +11,10 @@ from dreamwarp.core.listing import import_lazily
 # Name to the module that has it.
 PUBLIC = {
     "Generated": "generating",
-    "Verification": "verification",
+    "Verification": "manifest",
     "generate": "generating",
     "stream": "generating",
-    "verify": "verification",
+    "verify": "manifest",
 }
 
 __all__ = list(PUBLIC)

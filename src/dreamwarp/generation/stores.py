@@ -34,8 +34,8 @@ LEFTOVER = re.compile(
     r"\.(manifest|(images|labels|shard|listing)-\d{5}[\w-]*|pictures|train-(images|labels)-idx\d-ubyte)"
     r"-[0-9a-f]{8}(\.\w+)?"
 )
-# Bytes read at a time: to hash a file, and to keep its content.
-CHUNK, PIECE = 2**20, 2**16
+# Bytes read at a time, to hash a file.
+CHUNK = 2**20
 
 
 class LocalStore:
@@ -225,7 +225,8 @@ class HashingStream(io.RawIOBase):
 
     def __init__(self, raw: BinaryIO) -> None:
         super().__init__()
-        self._raw, self._digest, self._position = raw, hashlib.sha256(), 0
+        self.digest = hashlib.sha256()  # of the bytes written
+        self._raw, self._position = raw, 0
 
     def writable(self) -> bool:
         """True."""
@@ -233,7 +234,7 @@ class HashingStream(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         """Write and hash all of the data."""
-        self._digest.update(data)
+        self.digest.update(data)
         self._raw.write(data)
         n_bytes = memoryview(data).nbytes
         self._position += n_bytes
@@ -243,10 +244,6 @@ class HashingStream(io.RawIOBase):
         """Number of bytes written."""
         return self._position
 
-    def hexdigest(self) -> str:
-        """SHA-256 of the bytes written."""
-        return self._digest.hexdigest()
-
 
 @contextmanager
 def create_hashed(store: Store, name: str, digests: dict[str, str]) -> Iterator[HashingStream]:
@@ -254,17 +251,7 @@ def create_hashed(store: Store, name: str, digests: dict[str, str]) -> Iterator[
     with store.create(name) as raw:
         stream = HashingStream(raw)
         yield stream
-        digests[name] = stream.hexdigest()
-
-
-def read_bounded(store: Store, name: str, limit: int) -> bytes:
-    """The content of a file, cut off after ``limit`` + 1 bytes."""
-    content = bytearray()
-    with store.open(name) as stream:
-        # In pieces: read(n) allocates n bytes even if the file is shorter.
-        while len(content) <= limit and (chunk := stream.read(PIECE)):
-            content += chunk
-    return bytes(content[: limit + 1])
+        digests[name] = stream.digest.hexdigest()
 
 
 def hash_file(store: Store, name: str) -> str:

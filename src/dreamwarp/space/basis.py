@@ -73,13 +73,9 @@ def _number_unknowns(tessellation: Tessellation, boundary: str) -> NDArray[np.in
     on_side = (lattice == 0) | (lattice == end)
     ndim, n_vertices = tessellation.ndim, len(lattice)
     if boundary == "periodic":
-        shape = tuple(end + 1)
-        own = np.ravel_multi_index(tuple(lattice.T), shape)
-        glued = np.ravel_multi_index(tuple((lattice % end).T), shape)
-        kept = own == glued
-        number = np.cumsum(kept) - 1
-        representative = number[np.searchsorted(own, glued)]
-        return representative + kept.sum() * np.arange(ndim)[:, None]
+        glued = np.ravel_multi_index(tuple((lattice % end).T), tuple(end + 1))
+        kept, number = np.unique(glued, return_inverse=True)
+        return number + len(kept) * np.arange(ndim)[:, None]
     free = {
         "zero": np.broadcast_to(~on_side.any(axis=1), (ndim, n_vertices)),
         "slip": ~on_side.T,

@@ -161,21 +161,6 @@ def cross(mesh, region, face, weights, moved, travelled):
     return mesh.neighbor[region, face]
 
 
-@kernel
-def scratch_space(ndim):
-    """Scratch arrays of one thread."""
-    return (
-        np.empty(ndim),
-        np.empty(ndim),
-        np.empty(ndim + 1),
-        np.empty(ndim + 1),
-        np.empty((ndim, ndim)),
-        np.empty((ORDER + 1, ndim)),
-        np.empty((ORDER + 1, ndim + 1)),
-        np.empty((ORDER + 1, ndim * ndim)),
-    )
-
-
 @part
 def follow(mesh, velocities, point, scratch, costate, gradient, end):
     """Follow the path from ``point`` for unit time and write its end to ``end``.
@@ -257,7 +242,17 @@ def follow_all(first, last, mesh, velocities, points, out, costates, gradients):
     """
     n_chunks, m, ndim = gradients.shape[1], points.shape[1], len(mesh.cells)
     size = (m + n_chunks - 1) // n_chunks
-    scratch, end = scratch_space(ndim), np.empty(ndim)
+    end = np.empty(ndim)
+    scratch = (
+        np.empty(ndim),
+        np.empty(ndim),
+        np.empty(ndim + 1),
+        np.empty(ndim + 1),
+        np.empty((ndim, ndim)),
+        np.empty((ORDER + 1, ndim)),
+        np.empty((ORDER + 1, ndim + 1)),
+        np.empty((ORDER + 1, ndim * ndim)),
+    )
     for task in range(first, last):
         t, chunk = task // n_chunks, task % n_chunks
         for i in range(chunk * size, min((chunk + 1) * size, m)):

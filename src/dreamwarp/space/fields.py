@@ -51,14 +51,6 @@ class Fields:
             self.growth[chosen], self.n_threads,
         )  # fmt: skip
 
-    def flow(
-        self, points: Array, method: str, tolerance: float, starts: Starts | None = None
-    ) -> NDArray[Any]:
-        """φ_1 of points, by :meth:`flow_exactly` or :meth:`flow_fast`."""
-        if method == "exact":
-            return self.flow_exactly(points)
-        return self.flow_fast(points, tolerance, starts)
-
     # -- exact
 
     def flow_exactly(self, points: Array) -> Array:
@@ -87,13 +79,15 @@ class Fields:
 
     # -- fast
 
-    def flow_fast(
-        self, points: Array, tolerance: float, starts: Starts | None = None
-    ) -> NDArray[np.float32]:
-        """φ_1 of points (n or 1, m, ndim), with errors below ``tolerance``: (n, m, ndim).
+    def flow(
+        self, points: Array, method: str, tolerance: float, starts: Starts | None = None
+    ) -> NDArray[Any]:
+        """φ_1 of points (n or 1, m, ndim), exact or with errors below ``tolerance``: (n, m, ndim).
 
         ``starts``: those of the points, if they were located before; see :meth:`locate`.
         """
+        if method == "exact":
+            return self.flow_exactly(points)
         steps = self.steps(tolerance)
         mild = steps[0] > 0
         out = np.empty((len(self), points.shape[1], self.ndim), np.float32)
@@ -104,26 +98,13 @@ class Fields:
             out[~mild] = self.only(~mild).flow_exactly(some)
         return out
 
-    def sharpen(self, points: Array, ends: Floats, tolerance: float) -> Floats:
-        """Ends of paths, recomputed in float64 for fields too stiff for the fast flow.
-
-        Tracing such a field backwards amplifies float32 rounding errors of the ends without bound.
-        """
-        stiff = self.step_lengths(tolerance) == 0
-        if not stiff.any():
-            return ends
-        some = points if len(points) == 1 else points[stiff]
-        sharpened = ends.astype(np.float64)
-        sharpened[stiff] = self.only(stiff).flow_exactly(some)
-        return sharpened
-
-    def carry_fast(self, ends: Floats, cotangents: Array, tolerance: float) -> Array:
+    def carry_fast(self, points: Array, ends: Floats, cotangents: Array, tolerance: float) -> Array:
         """Pull cotangents (n, m, ndim) back along paths, in place.
 
-        The paths end at ``ends`` (n, m, ndim). Returns gradients with respect to the node
-        velocities, (n, n_nodes, ndim).
+        The paths start at points (n or 1, m, ndim) and end at ``ends`` (n, m, ndim). Returns
+        gradients with respect to the node velocities, (n, n_nodes, ndim).
         """
-        lengths = self.step_lengths(tolerance)
+        lengths, _ = self.steps(tolerance)
         mild = lengths > 0
         n_chunks = count_chunks(ends.shape[1], fast.CHUNK)
         sums = np.zeros((len(self), n_chunks, *self.velocities.shape[1:]))
@@ -133,18 +114,18 @@ class Fields:
         self._walk(np.flatnonzero(mild), ends, -1.0, *steps, nowhere, cotangents, sums)
         total = sums[:, 0] if n_chunks == 1 else np.asarray(sums.sum(axis=1))
         if not mild.all():
-            rest = cotangents[~mild][:, :, None]
-            back = self.only(~mild).reversed()
-            total[~mild] = back.carry_exactly(ends[~mild].astype(np.float64), rest)[:, 0]
+            stiff, rest = self.only(~mild), cotangents[~mild][:, :, None]
+            # From ends in float64: tracing a stiff field backwards amplifies rounding errors.
+            sharp = stiff.flow_exactly(points if len(points) == 1 else points[~mild])
+            total[~mild] = stiff.reversed().carry_exactly(sharp, rest)[:, 0]
             cotangents[~mild] = rest[:, :, 0]
         return total
 
-    def step_lengths(self, tolerance: float) -> Array:
-        """Longest step of the fast flow of each field; 0 if float32 can't keep the tolerance."""
-        return self.steps(tolerance)[0]
-
     def steps(self, tolerance: float) -> tuple[Array, Array]:
-        """Step lengths and ``ease`` of each field; see ``fast.step_lengths``."""
+        """Longest step and ``ease`` of each field; see ``fast.step_lengths``.
+
+        A step of 0 means that float32 can't keep the tolerance.
+        """
         lengths, ease = np.empty(len(self)), np.empty(len(self))
         bounds = self.speed, self.rate, self.growth
         fast.step_lengths(0, len(self), self.mesh.cells, *bounds, tolerance, lengths, ease)

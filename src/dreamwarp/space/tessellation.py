@@ -70,15 +70,10 @@ class Tessellation:
     def simplices(self) -> NDArray[np.int64]:
         """Vertex indices of the bounded simplices, boxes row-major: (n_cells, ndim + 1)."""
         corners = np.indices(self.cells).reshape(self.ndim, -1).T * 2
-        local = _box_simplices(self.ndim)
-        points = corners[:, None, None, :] + local[None]
-        return self._vertex_numbers(points.reshape(-1, self.ndim + 1, self.ndim))
-
-    def _vertex_numbers(self, lattice_points: NDArray[np.int64]) -> NDArray[np.int64]:
+        points = (corners[:, None, None] + _box_simplices(self.ndim)).reshape(-1, self.ndim)
         shape = [2 * n + 1 for n in self.cells]
-        number = np.full(int(np.prod(shape)), -1)
-        number[np.ravel_multi_index(tuple(self.lattice.T), shape)] = np.arange(len(self.lattice))
-        return number[np.ravel_multi_index(tuple(np.moveaxis(lattice_points, -1, 0)), shape)]
+        lattice, places = (np.ravel_multi_index(tuple(p.T), shape) for p in (self.lattice, points))
+        return np.searchsorted(lattice, places).reshape(-1, self.ndim + 1)
 
     @cached_property
     def regions(self) -> NDArray[np.int64]:
@@ -94,20 +89,15 @@ class Tessellation:
         for n_directions in range(1, self.ndim + 1):
             for axes in combinations(range(self.ndim), n_directions):
                 for ups in product((0, 1), repeat=n_directions):
-                    on_side = np.ones(len(self.lattice), bool)
-                    for axis, up in zip(axes, ups, strict=True):
-                        on_side &= self.lattice[:, axis] == (end[axis] if up else 0)
-                    directions = [
-                        len(self.lattice) + 2 * a + u for a, u in zip(axes, ups, strict=True)
-                    ]
+                    on_side = (self.lattice[:, axes] == end[list(axes)] * ups).all(axis=1)
+                    directions = len(self.lattice) + 2 * np.asarray(axes) + ups
                     for face in self._faces_within(on_side, self.ndim + 1 - n_directions):
                         unbounded.append([*face, *directions])
         return np.vstack([self.simplices, np.asarray(unbounded, dtype=np.int64)])
 
     def _faces_within(self, selected: NDArray[np.bool_], size: int) -> NDArray[np.int64]:
         """Distinct faces whose ``size`` vertices are all selected."""
-        inside = selected[self.simplices]
-        touching = self.simplices[inside.sum(axis=1) >= size]
+        touching = self.simplices[selected[self.simplices].sum(axis=1) >= size]
         faces = {
             tuple(sorted(face))
             for simplex in touching

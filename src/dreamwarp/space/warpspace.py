@@ -185,15 +185,13 @@ class WarpSpace:
                 f"`maps` must have shape (n, {', '.join(map(str, shape))}), one affine map per "
                 f"cell of a {self._description}, got {values.shape}."
             )
-        single = values.ndim == 3
-        values = values[None] if single else values
         # Bᵀ is the chain rule from affine maps to θ: from cells to vertices, then to θ.
         weights = self.tessellation.barycentric[: self.n_cells]
-        by_node = np.zeros((len(self.tessellation.nodes), len(values), self.ndim))
-        shares = np.einsum("nckj,cgj->cgnk", values, weights)
+        shares = np.einsum("nckj,cgj->cgnk", values.reshape(-1, *shape), weights)
+        by_node = np.zeros((len(self.tessellation.nodes), *shares.shape[2:]))
         np.add.at(by_node, self.tessellation.simplices, shares)
         theta = self.theta_gradient(np.ascontiguousarray(np.swapaxes(by_node, 0, 1)), None)
-        return theta[0] if single else theta
+        return theta.reshape(*values.shape[:-3], self.dim)
 
     def fit_velocity(self, points: ArrayLike, velocities: ArrayLike) -> Array:
         """Least-squares θ for velocities (m, ndim) at points (m, ndim).
@@ -256,8 +254,7 @@ class WarpSpace:
         theta, points, single = self._check_batch(theta, points)
         fields = self.fields(theta, n_threads)
         ends = fields.flow_exactly(points)
-        out = np.empty((*ends.shape, self.ndim))
-        out[:] = np.eye(self.ndim)
+        out = np.tile(np.eye(self.ndim), (*ends.shape[:2], 1, 1))
         fields.reversed().carry_exactly(ends, out, add_up=False)
         return out[0] if single else out
 
@@ -278,8 +275,7 @@ class WarpSpace:
         for start in range(0, n * m, batch):
             paths = np.arange(start, min(start + batch, n * m))
             back = fields.only(paths // m).reversed()
-            cotangents = np.empty((len(paths), 1, ndim, ndim))
-            cotangents[:] = np.eye(ndim)
+            cotangents = np.tile(np.eye(ndim), (len(paths), 1, 1, 1))
             sums = back.carry_exactly(ends.reshape(-1, 1, ndim)[paths], cotangents)
             by_theta = self.theta_gradient(sums.reshape(-1, *sums.shape[2:]), n_threads)
             out[paths] = by_theta.reshape(len(paths), ndim, self.dim)
@@ -329,8 +325,7 @@ class WarpSpace:
             ends = ends.astype(np.float64, copy=False)
             sums = fields.reversed().carry_exactly(ends, by_points[:, :, None])[:, 0]
         else:
-            ends = fields.sharpen(points, ends, tolerance)
-            sums = fields.carry_fast(ends, by_points, tolerance)
+            sums = fields.carry_fast(points, ends, by_points, tolerance)
         by_theta = self.theta_gradient(sums, n_threads)
         return (by_theta[0], by_points[0]) if single else (by_theta, by_points)
 

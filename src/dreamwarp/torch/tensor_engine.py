@@ -89,7 +89,7 @@ def blocks(options: FlowOptions, theta: Tensor, points: Tensor) -> Iterator[Bloc
     """
     space, method, tolerance = options
     fields = space.fields(space.check_theta(to_numpy(theta))[0], n_threads())
-    is_double = (method == "exact") | (fields.step_lengths(tolerance) == 0)
+    is_double = (method == "exact") | (fields.steps(tolerance)[0] == 0)
     m = points.shape[1]
     size = max(1, PATHS_AT_ONCE // max(m, 1))
     for precision, chosen in ((SINGLE, ~is_double), (DOUBLE, is_double)):

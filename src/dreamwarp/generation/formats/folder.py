@@ -1,18 +1,23 @@
-"""A folder per class, a PNG or NIfTI file per sample."""
+"""A folder per class, a file per sample: PNG, NIfTI or a mesh."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.augment.source import SampleForm
+from dreamwarp.core.listing import import_extra
+from dreamwarp.data.meshes import write_mesh
+from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.data.volumes import MAX_CHANNELS, encode_volume
 from dreamwarp.generation.formats.base import Add, ShardFormat
 from dreamwarp.generation.formats.png import encode_png, fits_png
@@ -153,3 +158,31 @@ class NiftiFormat(FolderFormat):
         """Contents of the files of samples."""
         affine = np.eye(4) if self.form.affine is None else self.form.affine
         return (encode_volume(volume, affine) for volume in X)
+
+
+def write_shapes(
+    shapes: ShapeSet,
+    out: str | os.PathLike[str],
+    *,
+    suffix: str = ".ply",
+    first: int = 0,
+) -> None:
+    """Write shapes as ``<class>/<number>.ply``.
+
+    Shapes without faces become point clouds; 2-D points get a third coordinate of 0. Each file is
+    written atomically. After an interruption, the same call writes all files again.
+    """
+    root, labels = Path(out), [str(label) for label in shapes.y.tolist()]
+    for label in set(labels):
+        if not is_folder_name(label):
+            raise ValueError(
+                "class names must be valid folder names on every operating system, got "
+                f"{label!r}. Rename the class."
+            )
+    meshes = shapes.meshes
+    if not meshes:
+        trimesh = import_extra("trimesh", "meshes", "a mesh")
+        flat = ((0, 0), (0, 3 - shapes.ndim))
+        meshes = tuple(trimesh.PointCloud(np.pad(points, flat)) for points in shapes.points)
+    for k, (label, mesh) in enumerate(zip(labels, meshes, strict=True)):
+        write_mesh(root / label / f"{first + k:012d}{suffix}", mesh)

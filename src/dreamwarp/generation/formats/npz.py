@@ -14,8 +14,6 @@ from dreamwarp.generation.formats.base import Add, ShardFormat, as_bytes
 from dreamwarp.generation.shards import Shard
 from dreamwarp.generation.stores import HashingStream
 
-# A fixed date, the earliest that zip can store, so that equal samples give equal archives.
-NO_TIME = (1980, 1, 1, 0, 0, 0)
 PLAIN_FILE = 0o100644 << 16
 UNIX = 3
 
@@ -53,7 +51,8 @@ def _open_member(
     archive: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> Iterator[IO[bytes]]:
     """Write the header of an array; give a stream for its values."""
-    info = zipfile.ZipInfo(f"{name}.npy", NO_TIME)
+    # With zipfile's default date, 1980: equal samples give equal archives.
+    info = zipfile.ZipInfo(f"{name}.npy")
     info.create_system, info.external_attr = UNIX, PLAIN_FILE
     header = {"descr": dtype.newbyteorder("<").str, "fortran_order": False, "shape": shape}
     with archive.open(info, "w", force_zip64=True) as member:
