@@ -449,7 +449,7 @@ def test_brackets_within_brackets(stored):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"strength": -1.0}, "its strength is -1.0"),
+        ({"strength": -1.0}, "'strength' of the model is -1.0"),
         ({"strength": "1"}, "'strength' of the model is '1'"),
         ({"strength": 1e999}, "'strength' of the model is inf"),
         ({"strength": 10**400}, "'strength' of the model is 1000"),
@@ -545,9 +545,10 @@ def test_numbers_that_can_t_be(kind, name, value, message, stored):
 def test_template_amounts_that_can_t_be(stored):
     case = stored("template")
     parameters = case.description["classes"][0]["parameters"]
-    for changed in ({"class_pairs": 0.0}, {"drift": 2.0}):
-        case.description["classes"][0]["parameters"] = {**parameters, **changed}
-        refused(case.write(description=case.description), "part '0' has class_pairs .* and drift")
+    for name, value in (("class_pairs", 0.0), ("drift", 2.0)):
+        case.description["classes"][0]["parameters"] = {**parameters, name: value}
+        message = f"'{name}' of class number 0 is {value}"
+        refused(case.write(description=case.description), message)
     numbers = bytearray(case.numbers)
     begin, end = case.header["0.weights"]["data_offsets"]
     numbers[begin:end] = bytes(end - begin)

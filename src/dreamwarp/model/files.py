@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,7 @@ from dreamwarp.data.guards import check_file
 from dreamwarp.model.fitting import DISTRIBUTIONS, KINDS, ClassFit
 from dreamwarp.model.gaussian import Gaussian, Shapes
 from dreamwarp.model.labels import check_classes
-from dreamwarp.model.settings import AMOUNT, LARGEST_VALUE, SHARE, check_settings, is_number
+from dreamwarp.model.settings import AMOUNT, LARGEST_VALUE, RULES, SHARE, Rule, check_settings
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.basis import BOUNDARIES
 from dreamwarp.space.tessellation import MAX_AXES
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from dreamwarp.model.warpmodel import WarpModel
 
 Record = Mapping[str, Any]
-Part = TypeVar("Part")
 
 # Metadata entry that holds the description. There is only one: safetensors writes several in random
 # order, and equal models should give equal files.
@@ -49,12 +48,17 @@ FORMER_KINDS = ("kde",)
 # Largest number of characters of a description: enough for 100,000 classes, and half of what
 # safetensors reads.
 MAX_DESCRIPTION = 2**25
-# Fields of the description, and their types. The fingerprint covers all but the versions.
-DESCRIBED: dict[str, type] = {
-    "space": dict, "settings": dict, "strength": float, "pool": dict, "classes": list,
+# Fields of the description: their types, or the rules of numbers. The fingerprint covers all but
+# the versions.
+Fields = dict[str, type | Rule]
+DESCRIBED: Fields = {
+    "space": dict, "settings": dict, "strength": AMOUNT, "pool": dict, "classes": list,
 }  # fmt: skip
-FILE_FIELDS = DESCRIBED | {"library_version": str, "fingerprint": str}
-FIT_FIELDS: dict[str, type] = get_type_hints(ClassFit)
+FILE_FIELDS: Fields = DESCRIBED | {"library_version": str, "fingerprint": str}
+# Those of a class; as in ``ClassFit``.
+FIT_FIELDS: Fields = {
+    "n_pairs": Rule(low=0, is_whole=True), "shrinkage": SHARE, "pooling": SHARE, "fell_back": bool,
+}  # fmt: skip
 
 
 # -- writing
@@ -111,8 +115,8 @@ def describe_part(part: Gaussian) -> dict[str, Any]:
 
 def arrays_of(model: WarpModel) -> dict[str, NDArray[Any]]:
     """The arrays of a model by their names in a file."""
-    fell_back = [model.fits[label].fell_back for label in model.classes]
-    parts = _by_prefix(model.distributions, fell_back, model.pooled)
+    prefixes = _prefixes(model.fits[label].fell_back for label in model.classes)
+    parts = dict(zip(prefixes, model.distributions, strict=True)) | {"pool": model.pooled}
     return {
         f"{prefix}.{name}": np.ascontiguousarray(getattr(part, name))
         for prefix, part in parts.items()
@@ -120,15 +124,9 @@ def arrays_of(model: WarpModel) -> dict[str, NDArray[Any]]:
     }
 
 
-def _by_prefix(parts: Iterable[Part], fell_back: Iterable[bool], pool: Part) -> dict[str, Part]:
-    """Distributions by the prefix of their arrays."""
-    numbered = enumerate(zip(parts, fell_back, strict=True))
-    return {_prefix(k, fell): part for k, (part, fell) in numbered} | {"pool": pool}
-
-
-def _prefix(number: int, fell_back: bool) -> str:
-    """Prefix of the arrays of a class: its number, or that of the pool if it fell back to it."""
-    return "pool" if fell_back else str(number)
+def _prefixes(fell_back: Iterable[bool]) -> list[str]:
+    """Prefixes of the arrays of classes: their numbers, or that of the pool they fell back to."""
+    return ["pool" if fell else str(number) for number, fell in enumerate(fell_back)]
 
 
 def hash_contents(description: Record, arrays: Mapping[str, NDArray[Any]]) -> str:
@@ -146,8 +144,8 @@ def hash_contents(description: Record, arrays: Mapping[str, NDArray[Any]]) -> st
 # -- reading
 
 
-class _Damage(Exception):
-    """What is wrong with a file."""
+class _OtherVersion(ValueError):
+    """A file is of another version, but not damaged."""
 
 
 def load_model(path: str | os.PathLike[str]) -> WarpModel:
@@ -157,10 +155,12 @@ def load_model(path: str | os.PathLike[str]) -> WarpModel:
     file = check_file(as_path(path))
     try:
         return _read(file)
+    except _OtherVersion:
+        raise
     except SafetensorError as error:
         what = f"its layout is damaged, or not ours ({str(error)[:200]})"
-    except _Damage as error:
-        what = str(error)
+    except (RecursionError, TypeError, ValueError) as error:  # recursion: deeply nested JSON
+        what = str(error).rstrip(".")
     raise ValueError(f"`{file}` is not a usable model file: {what}. Save the model again.")
 
 
@@ -177,15 +177,16 @@ def _read(file: Path) -> WarpModel:
         arrays = {name: np.array(stored.get_tensor(name)) for name in stored.keys()}  # noqa: SIM118
     for name, array in arrays.items():
         if not (np.abs(array) <= LARGEST_VALUE).all():  # false for NaN too
-            raise _Damage(f"array {name!r} holds numbers that are not finite, or too large")
+            raise ValueError(f"array {name!r} holds numbers that are not finite, or too large")
     parts = {
         prefix: _make_part(prefix, record, arrays) for prefix, record in _parts(description).items()
     }
-    if not _is_intact(description, arrays):
-        raise _Damage("its contents do not match its fingerprint, so it was damaged")
-    distributions, fits = {}, {}
-    for number, record in enumerate(description["classes"]):
-        distributions[record["label"]] = parts[_prefix(number, record["fell_back"])]
+    if hash_contents(description, arrays) != description["fingerprint"]:
+        raise ValueError("its contents do not match its fingerprint, so it was damaged")
+    distributions, fits, classes = {}, {}, description["classes"]
+    prefixes = _prefixes(record["fell_back"] for record in classes)
+    for prefix, record in zip(prefixes, classes, strict=True):
+        distributions[record["label"]] = parts[prefix]
         fits[record["label"]] = ClassFit(**{name: record[name] for name in FIT_FIELDS})
     found = WarpModel(
         make_space(description["space"], dim), distributions, parts["pool"], fits,
@@ -201,18 +202,18 @@ def _read_description(file: Path, metadata: Mapping[str, str]) -> Record:
     """Parse the description and check its format version."""
     text = metadata.get(METADATA_KEY)
     if text is None or len(text) > MAX_DESCRIPTION:
-        raise _Damage("it was not written by dreamwarp")
+        raise ValueError("it was not written by dreamwarp")
     try:
         description = json.loads(text)
     except (ValueError, RecursionError):
-        raise _Damage("its description of the model is not JSON") from None
+        raise ValueError("its description of the model is not JSON") from None
     if not isinstance(description, dict):
-        raise _Damage("its description of the model is not a JSON object")
+        raise ValueError("its description of the model is not a JSON object")
     version = description.get("version")
     if type(version) is not int or version < 1:
-        raise _Damage(f"its format version is {version!r:.40}")
+        raise ValueError(f"its format version is {version!r:.40}")
     if version != VERSION:
-        raise ValueError(
+        raise _OtherVersion(
             f"`{file}` has format {version!r:.40}, but this dreamwarp reads format {VERSION}. "
             f"{'Fit' if version < VERSION else 'Upgrade dreamwarp, or fit'} the model again."
         )
@@ -222,25 +223,16 @@ def _read_description(file: Path, metadata: Mapping[str, str]) -> Record:
 def _parts(description: Record) -> dict[str, Any]:
     """The descriptions of the distributions by the prefix of their arrays."""
     classes = description["classes"]
-    return _by_prefix(classes, (record["fell_back"] for record in classes), description["pool"])
+    prefixes = _prefixes(record["fell_back"] for record in classes)
+    return dict(zip(prefixes, classes, strict=True)) | {"pool": description["pool"]}
 
 
 def _make_part(prefix: str, record: Record, arrays: Mapping[str, NDArray[Any]]) -> Gaussian:
     form = DISTRIBUTIONS[record["kind"]]
     fields = {name: arrays[f"{prefix}.{name}"] for name in form.shapes}
     part = form(**fields, **{name: record["parameters"][name] for name in form.scalars})
-    try:
-        part.check()
-    except ValueError as error:
-        raise _Damage(f"part {prefix!r} has {error}") from None
+    part.check(prefix)
     return part
-
-
-def _is_intact(description: Record, arrays: Mapping[str, NDArray[Any]]) -> bool:
-    try:
-        return hash_contents(description, arrays) == description["fingerprint"]
-    except RecursionError:  # deeply nested JSON where a label or a number should be
-        return False
 
 
 # -- checks before arrays are read
@@ -251,51 +243,40 @@ def _check_description(file: Path, description: Record) -> None:
     _check_fields("the model", description, FILE_FIELDS)
     settings = description["settings"]
     if settings.get("kind") in FORMER_KINDS:
-        raise ValueError(
+        raise _OtherVersion(
             f"`{file}` holds a model of kind {settings['kind']!r}, which this version does not "
             f"have. Fit the model again, of kind {' or '.join(map(repr, KINDS))}."
         )
     if settings.get("kind") not in KINDS:
-        raise _Damage(f"its kind {settings.get('kind')!r:.40} is unknown")
-    try:
-        check_settings(settings)
-    except ValueError as error:
-        raise _Damage(str(error).rstrip(".")) from None
-    if description["strength"] < 0.0:
-        raise _Damage(f"its strength is {description['strength']}")
+        raise ValueError(f"its kind {settings.get('kind')!r:.40} is unknown")
+    check_settings(settings)
     _check_part("the pool", description["pool"], "gaussian")
     for number, record in enumerate(description["classes"]):
         where = f"class number {number}"
         _check_fields(where, record, {"label": object, **FIT_FIELDS})
-        for name, rule in (("n_pairs", AMOUNT), ("shrinkage", SHARE), ("pooling", SHARE)):
-            if not rule.allows(record[name]):
-                raise _Damage(f"{name!r} of {where} is {record[name]}")
         if not record["fell_back"]:
             _check_part(where, record, settings["kind"])
-    try:
-        check_classes(record["label"] for record in description["classes"])
-    except (TypeError, ValueError) as error:
-        raise _Damage(str(error).rstrip(".")) from None
+    check_classes(record["label"] for record in description["classes"])
 
 
 def _check_part(where: str, record: Any, kind: str) -> None:
     _check_fields(where, record, {"kind": str, "parameters": dict})
     if record["kind"] != kind:
-        raise _Damage(f"{where} is of kind {record['kind']!r:.40} instead of {kind!r}")
-    _check_fields(where, record["parameters"], dict.fromkeys(DISTRIBUTIONS[kind].scalars, float))
+        raise ValueError(f"{where} is of kind {record['kind']!r:.40} instead of {kind!r}")
+    amounts: Fields = {name: RULES[name] for name in DISTRIBUTIONS[kind].scalars}
+    _check_fields(where, record["parameters"], amounts)
 
 
-def _check_fields(where: str, record: Any, wanted: Mapping[str, type]) -> None:
-    """Raise unless a record has fields of these types; ``object``: of any type."""
+def _check_fields(where: str, record: Any, wanted: Fields) -> None:
+    """Raise unless a record has fields of these types or rules; ``object``: of any type."""
     if not isinstance(record, dict):
-        raise _Damage(f"{where} is not described")
-    for name, of_type in wanted.items():
+        raise ValueError(f"{where} is not described")
+    for name, rule in wanted.items():
         if name not in record:
-            raise _Damage(f"{where} lacks a {name!r}")
+            raise ValueError(f"{where} lacks a {name!r}")
         value = record[name]
-        is_of_type = is_number(value) if of_type is float else type(value) is of_type
-        if of_type is not object and not is_of_type:
-            raise _Damage(f"{name!r} of {where} is {value!r:.40}")
+        if not (rule.allows(value) if isinstance(rule, Rule) else rule in (object, type(value))):
+            raise ValueError(f"{name!r} of {where} is {value!r:.40}")
 
 
 def _check_arrays(stored: Any, description: Record) -> int:
@@ -306,10 +287,10 @@ def _check_arrays(stored: Any, description: Record) -> int:
     names = {f"{prefix}.{name}" for prefix in shapes for name in shapes[prefix]}
     if names != (there := set(stored.keys())):
         odd = sorted(names ^ there)[0]
-        raise _Damage(f"it {'lacks' if odd in names else 'must not have'} an array {odd!r:.80}")
+        raise ValueError(f"it {'lacks' if odd in names else 'must not have'} an array {odd!r:.80}")
     dims = {_check_shapes(prefix, of_part, stored) for prefix, of_part in shapes.items()}
     if len(dims) > 1:
-        raise _Damage(f"its parts differ in their number of parameters: {sorted(dims)}")
+        raise ValueError(f"its parts differ in their number of parameters: {sorted(dims)}")
     return dims.pop()
 
 
@@ -324,7 +305,7 @@ def _check_shapes(prefix: str, shapes: Shapes, stored: Any) -> int:
             for word, size in zip(words, got, strict=False)
         ]
         if got_dtype != dtype or len(got) != len(words) or got != expected or 0 in got:
-            raise _Damage(
+            raise ValueError(
                 f"array '{prefix}.{name}' should be {dtype} of shape "
                 f"({', '.join(map(str, words))}), got {got_dtype} of {tuple(got)!s:.80}"
             )
@@ -337,23 +318,20 @@ def _check_space(record: Any, dim: int) -> None:
     cells = record["cells"]
     are_sizes = all(type(size) is int and 1 <= size < 2**48 for size in cells)
     if not are_sizes or not 1 <= len(cells) <= MAX_AXES:
-        raise _Damage(f"its space has cells {cells!r:.40}")
+        raise ValueError(f"its space has cells {cells!r:.40}")
     if record["boundary"] not in BOUNDARIES:
-        raise _Damage(f"its space has boundary {record['boundary']!r:.40}")
+        raise ValueError(f"its space has boundary {record['boundary']!r:.40}")
     if prod(cells) > dim + 1:
         raise _other_dim(dim, cells, "far more")
 
 
 def make_space(record: Record, dim: int) -> WarpSpace:
     """Build a space that passed ``_check_space``; raise if it does not have d parameters."""
-    try:
-        space = WarpSpace(record["cells"], record["boundary"])
-    except ValueError as error:
-        raise _Damage(str(error).rstrip(".")) from None
+    space = WarpSpace(record["cells"], record["boundary"])
     if space.dim != dim:
         raise _other_dim(dim, record["cells"], str(space.dim))
     return space
 
 
-def _other_dim(dim: int, cells: list[int], found: str) -> _Damage:
-    return _Damage(f"its arrays have {dim} parameters, but its space {tuple(cells)} has {found}")
+def _other_dim(dim: int, cells: list[int], found: str) -> ValueError:
+    return ValueError(f"its arrays have {dim} parameters, but its space {tuple(cells)} has {found}")

@@ -138,10 +138,13 @@ class Gaussian:
             n_threads=batch.n_threads, smallest_block=TASKS_PER_BLOCK,
         )  # fmt: skip
 
-    def check(self) -> None:
+    def check(self, name: str) -> None:
         """Raise ValueError if the fields, read from a file, are not valid."""
         if np.triu(self.factor, 1).any() or np.diag(self.factor).min() < 0.0:
-            raise ValueError("a factor that is not lower triangular with a diagonal of at least 0")
+            raise ValueError(
+                f"part {name!r} has a factor that is not lower triangular with a diagonal of at "
+                "least 0"
+            )
 
 
 # -- linear algebra

@@ -173,12 +173,10 @@ class TemplateMixture(Gaussian):
             n_threads=batch.n_threads, smallest_block=ROWS_PER_BLOCK,
         )  # fmt: skip
 
-    def check(self) -> None:
+    def check(self, name: str) -> None:
         """Raise ValueError if the fields, read from a file, are not valid."""
-        super().check()
-        if self.class_pairs <= 0.0 or not 0.0 <= self.drift <= 1.0:
-            raise ValueError(f"class_pairs {self.class_pairs} and drift {self.drift}")
+        super().check(name)
         if self.edges.min() < 0 or self.weights.min() < 0.0:
-            raise ValueError("negative sample indices or weights")
+            raise ValueError(f"part {name!r} has negative sample indices or weights")
         if not self.weights.any():
-            raise ValueError("no weight above 0")
+            raise ValueError(f"part {name!r} has no weight above 0")
