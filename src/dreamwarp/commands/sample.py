@@ -85,7 +85,7 @@ def sample(
     dreamwarp sample digits.dwm mnist -n 10000000 -o s3://bucket/set --scheduler tcp://10.0.0.1:8786
     """
     from dreamwarp.augment.shapes import sample_shapes
-    from dreamwarp.data.class_folders import list_classes
+    from dreamwarp.data.dataset import list_classes
     from dreamwarp.data.meshes import SUFFIXES
     from dreamwarp.data.shapes import ShapeSet
     from dreamwarp.generation import generate
