@@ -153,6 +153,11 @@ def test_pairs_that_cant_be_aligned_are_not_shown() -> None:
     study = cases.study(2, usable=np.zeros(14, bool))
     with pytest.raises(ValueError, match="must have pairs that can be aligned"):
         report.draw_gallery(study)
+    # Nor is one of another class shown instead.
+    study = cases.study(2, usable=np.arange(14) >= 7)
+    aligned.draw_best(study, label="right")
+    with pytest.raises(ValueError, match="must have pairs that can be aligned"):
+        aligned.draw_best(study, label="left")
 
 
 def test_fields_need_samples_of_one_shape() -> None:

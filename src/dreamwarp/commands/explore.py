@@ -78,6 +78,5 @@ def explore(
 
 def has_display() -> bool:
     """Whether a browser can open a window; if not, a text browser might start in the terminal."""
-    if sys.platform in ("darwin", "win32"):
-        return True
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    displays = os.environ.get("DISPLAY"), os.environ.get("WAYLAND_DISPLAY")
+    return sys.platform in ("darwin", "win32") or any(displays)

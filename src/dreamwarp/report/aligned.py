@@ -207,11 +207,9 @@ def displacement_spread(space: WarpSpace, draws: Array, shape: tuple[int, ...]) 
 
 def draw_best(study: Study, *, label: Any = None) -> Figure:
     """Draw the warp of the pair with the largest decrease in loss, of a class or of all."""
+    pairs = find_pairs(study, label)
     gain = study.alignments.loss_before - study.alignments.loss_after
-    gain = np.where(study.alignments.usable, gain, -np.inf)
-    if label is not None:
-        gain = np.where(study.pair_codes == study.subject.code_of(label), gain, -np.inf)
-    pair = int(np.argmax(gain))
+    pair = int(pairs[np.argmax(gain[pairs])])
     source, target = (study.subject.X[end] for end in study.edges[pair])
     theta, look = study.alignments.theta[pair], study.subject.look
     return draw_field(study.model.space, source, target, theta, look=look)
@@ -257,17 +255,22 @@ def draw_gallery(study: Study, *, label: Any = None, n: int = N_PAIRS) -> Figure
 
 def choose_pairs(study: Study, label: Any, n: int) -> tuple[Integers, Integers]:
     """Choose the worst pairs, of a class or of all, and as many from typical to best."""
-    left = np.where(study.alignments.usable, study.left_over, np.nan)
-    candidates = np.flatnonzero(np.isfinite(left))
-    if label is not None:
-        candidates = candidates[study.pair_codes[candidates] == study.subject.code_of(label)]
-    if not len(candidates):
-        raise ValueError("`study` must have pairs that can be aligned, got none.")
-    order = candidates[np.argsort(-left[candidates], kind="stable")]
+    pairs = find_pairs(study, label)
+    order = pairs[np.argsort(-study.left_over[pairs], kind="stable")]
     n_worst = min(-(-n // 2), len(order))
     rest = order[n_worst:]
     places = np.linspace(0.0, 1.0, n - n_worst + 2)[1:-1] * max(0, len(rest) - 1)
     return order[:n_worst], rest[np.unique(places.round().astype(np.int64))] if len(rest) else rest
+
+
+def find_pairs(study: Study, label: Any = None) -> Integers:
+    """Find usable pairs that had a difference, of a class or of all; raise if there are none."""
+    pairs = np.flatnonzero(study.alignments.usable & np.isfinite(study.left_over))
+    if label is not None:
+        pairs = pairs[study.pair_codes[pairs] == study.subject.code_of(label)]
+    if not len(pairs):
+        raise ValueError("`study` must have pairs that can be aligned, got none.")
+    return pairs
 
 
 # -- chains

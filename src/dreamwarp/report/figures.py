@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.rcsetup import cycler
 
 from dreamwarp.core.files import check_suffix, write_beside
 
@@ -24,8 +24,9 @@ SPEED = LinearSegmentedColormap.from_list("speed", ["#a9cbe3", GRID, "#14304a"])
 SPEED_FROM_WHITE = LinearSegmentedColormap.from_list("from white", ["#f2f6fa", GRID, "#14304a"])
 # Colours and dashes of up to ten classes: neighbours differ in hue and lightness, and the second
 # five also by their dashes.
-CLASS_COLORS = ("#2f6f9f", "#e07a3e", "#2a9d8f", "#d1495b", "#8053a0")
-DASHES = ("-", (0, (5, 1.5, 1, 1.5)))
+CLASS_STYLES = cycler(linestyle=["-", (0, (5, 1.5, 1, 1.5))]) * cycler(
+    color=["#2f6f9f", "#e07a3e", "#2a9d8f", "#d1495b", "#8053a0"]
+)
 
 SUFFIXES = (".pdf", ".png", ".svg")
 
@@ -47,12 +48,6 @@ def save_figure(figure: Figure, path: str | os.PathLike[str], *, dpi: int = 150)
 def check_picture_path(path: str | os.PathLike[str]) -> Path:
     """Return ``path``, or raise if its suffix is not a picture format."""
     return check_suffix(path, SUFFIXES, "pictures")
-
-
-def class_style(place: int) -> dict[str, Any]:
-    """Colour and dashes of the line of class ``place``; they repeat after ten."""
-    row, column = divmod(place, len(CLASS_COLORS))
-    return {"color": CLASS_COLORS[column], "linestyle": DASHES[row % len(DASHES)]}
 
 
 def style_axes(axes: Axes, x_label: str = "", y_label: str = "") -> None:

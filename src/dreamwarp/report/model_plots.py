@@ -49,8 +49,8 @@ def draw_spectrum(model: WarpModel) -> Figure:
     others = [label for label in model.classes if label not in named]
     for k, label in enumerate(others):
         plot(label, "_" if k else f"{len(others)} others", color=figures.FAINT, linewidth=1.0)
-    for place, label in enumerate(named):
-        plot(label, shorten(label, 18), linewidth=1.5, **figures.class_style(place))
+    for label, style in zip(named, figures.CLASS_STYLES, strict=False):
+        plot(label, shorten(label, 18), linewidth=1.5, **style)
     if len(model.classes) > 1:
         plot(None, "all pooled", color=figures.INK, linewidth=1.6, linestyle=":")
     left.set_yscale("log")

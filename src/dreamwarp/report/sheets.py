@@ -174,8 +174,7 @@ def _draw_lines(
     lines = []
     for lane, row in zip(lanes, np.clip(heights[:, chosen], -0.05, 1.05), strict=True):
         lines.append(np.stack([x, lane.y + lane.height * (0.95 - 0.9 * row)], axis=1))
-    shades = [colors[k % len(colors)] for k in range(len(lines))]
-    axes.add_collection(LineCollection(lines, colors=shades, linewidths=linewidth))
+    axes.add_collection(LineCollection(lines, colors=colors, linewidths=linewidth))
 
 
 def _show(axes: Axes, box: Area, image: Array, colors: Colormap, low: float, high: float) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from dreamwarp.augment.learning import Settings
 from dreamwarp.core.labels import Label
@@ -236,25 +237,28 @@ def add_alignments(page: Page, study: Study) -> None:
 
 def draw_left_over(study: Study) -> Figure:
     """Draw a box plot of the remaining differences of each class."""
-    subject = study.subject
-    left = study.left_over
-    kept = np.isfinite(left) & study.alignments.usable
-    shown = np.unique(study.pair_codes[kept])[:40].tolist()
+    shown = dict(list(group_left_over(study).items())[:40])
     figure = figures.new_figure(7.0, 0.9 + 0.24 * len(shown))
     axes = figure.subplots()
     axes.boxplot(
-        [left[kept & (study.pair_codes == code)] for code in shown], orientation="horizontal",
-        whis=(5, 95), showfliers=False, widths=0.55, patch_artist=True,
+        list(shown.values()), tick_labels=[shorten(label) for label in shown],
+        orientation="horizontal", whis=(5, 95), showfliers=False, widths=0.55, patch_artist=True,
         boxprops={"facecolor": "#cfe0ee", "edgecolor": figures.GRID},
         medianprops={"color": figures.MARKS[0], "linewidth": 1.6},
         whiskerprops={"color": figures.GRID}, capprops={"color": figures.GRID},
-        tick_labels=[shorten(subject.labels[code]) for code in shown],
     )  # fmt: skip
     axes.invert_yaxis()
     axes.set_xlim(0.0, 1.0)
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
     figures.style_axes(axes, "remaining after alignment", "class")
     return figure
+
+
+def group_left_over(study: Study) -> dict[Label, NDArray[np.float64]]:
+    """What remains of the difference of each pair, by class; without pairs that are not usable."""
+    pairs, labels = aligned.find_pairs(study), study.subject.labels
+    codes = study.pair_codes[pairs]
+    return {labels[code]: study.left_over[pairs[codes == code]] for code in np.unique(codes)}
 
 
 def add_strength(page: Page, study: Study) -> None:
@@ -355,7 +359,8 @@ def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
             f"{_count(len(few), 'class has', 'classes have')} fewer than {FEW_PAIRS} pairs: "
             f"{join_labels(few)}. What is learned from so few is uncertain. Add samples{more}."
         )
-    poor = poor_classes(study)
+    left = {} if study.alignments.sigma is None else group_left_over(study)
+    poor = [label for label, shares in left.items() if np.median(shares) > POOR]
     if poor:
         finer = "x".join(str(n + max(1, n // 2)) for n in model.space.cells)
         yield (
@@ -387,18 +392,6 @@ def find_warnings(study: Study, outliers: list[Outlier]) -> Iterator[str]:
         yield "Held-out samples do not show that warps help a nearest neighbour."
     if len(subject.labels) < len(model.classes):
         yield f"The data has {len(subject.labels)} of the model's {len(model.classes)} classes."
-
-
-def poor_classes(study: Study) -> list[Label]:
-    """List classes whose median pair keeps more than ``POOR`` of its difference."""
-    if study.alignments.sigma is None:
-        return []
-    finite = np.isfinite(study.left_over)
-    return [
-        study.subject.labels[code]
-        for code in np.unique(study.pair_codes[finite])
-        if np.median(study.left_over[finite & (study.pair_codes == code)]) > POOR
-    ]
 
 
 def add_next_steps(page: Page, study: Study, words: Sequence[str]) -> None:
