@@ -20,8 +20,9 @@ import dreamwarp as dw
 from dreamwarp.align.evidence import EvidenceFinder
 from dreamwarp.align.images import simplify
 from dreamwarp.align.pairs import random_pairs
-from dreamwarp.augment.learning import MAX_EB_PAIRS, TO_CENTER
+from dreamwarp.augment.learning import MAX_EB_PAIRS
 from dreamwarp.augment.rivals.elastic import smooth_noise
+from dreamwarp.augment.training_pairs import TO_CENTER
 from dreamwarp.core.samples import choose_balanced
 from dreamwarp.model import empirical_bayes
 from experiments import lab

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dreamwarp.model.strength import apply_strength, resolve_strength
+from dreamwarp.model.strength import resolve_strength
 from tests.model.test_warpmodel import fit
 
 
@@ -21,13 +21,6 @@ def test_a_recommended_strength_of_0_warns_of_copies() -> None:
     with pytest.warns(RuntimeWarning, match=r"strength 0.*copies.*strength=1"):
         assert resolve_strength(still, None) == 0.0
     assert resolve_strength(still, 0) == 0.0  # asked for
-
-
-def test_strength_multiplies_warps() -> None:
-    theta = fit().sample(5, 0)
-    np.testing.assert_array_equal(apply_strength(theta, 2.0), 2.0 * theta)
-    assert apply_strength(theta, 1.0) is theta
-    assert not apply_strength(theta, 0.0).any()
 
 
 @pytest.mark.parametrize("strength", [-1.0, np.nan, np.inf, "auto", True])

@@ -58,7 +58,6 @@ from dreamwarp.space.warp import Warp
 if TYPE_CHECKING:
     from distributed import Client
 
-Images = NDArray[np.float32]
 Method = Literal["map", "laplace", "metropolis", "hmc"]
 METHODS = ("map", "laplace", "metropolis", "hmc")
 

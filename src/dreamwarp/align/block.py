@@ -22,8 +22,8 @@ from dreamwarp.align.chains import (
     effective_size,
     sample_posterior,
 )
-from dreamwarp.align.images import MIN_PIXELS, reduce_images
-from dreamwarp.align.posterior import PairBlock, Posterior, VertexCoordinates, build_grid
+from dreamwarp.align.images import MIN_PIXELS, Images, reduce_images
+from dreamwarp.align.posterior import Array, PairBlock, Posterior, VertexCoordinates, build_grid
 from dreamwarp.align.results import Alignments
 from dreamwarp.align.search import Maximum, climb, find_maximum
 from dreamwarp.align.similarity import Custom, Similarity, SquaredError, squared_error
@@ -36,9 +36,6 @@ from dreamwarp.space import Warp, WarpSpace
 
 if TYPE_CHECKING:
     from distributed import Client
-
-Array = NDArray[np.float64]
-Images = NDArray[np.float32]
 
 # Pairs per block: enough that Python's overhead is small, few enough that images, states and
 # Hessians stay in the cache.
@@ -154,14 +151,12 @@ def pyramid(space: WarpSpace, shape: tuple[int, ...]) -> list[kernels.PixelGrid]
 
     At most ``MAX_LEVELS``, not counting those with more than ``MAX_PER_CELL`` pixels per cell.
     """
-    shapes, cells = [shape], space.cells
-    n_fine = int(_is_fine(shape, cells, MAX_PER_CELL))
-    while len(shapes) < MAX_LEVELS + n_fine:
+    shapes = [shape]
+    while sum(not _is_fine(each, space.cells, MAX_PER_CELL) for each in shapes) < MAX_LEVELS:
         half = tuple(-(-size // 2) for size in shapes[0])
         if min(half) < MIN_PIXELS:
             break
         shapes.insert(0, half)
-        n_fine += int(_is_fine(half, cells, MAX_PER_CELL))
     return [build_grid(space, level) for level in shapes]
 
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.align.posterior import Posterior
+from dreamwarp.align.posterior import Array, Posterior
 from dreamwarp.align.samplers import Hamiltonian, Metropolis, Sampler
 from dreamwarp.align.search import SMALLEST_COARSE_GAIN, climb
 from dreamwarp.align.surrogate import Surrogate
 from dreamwarp.core import draws
 from dreamwarp.core.defaults import MAX_DRAWS
-
-Array = NDArray[np.float64]
 
 # The first chain of a pair starts at the mode. The others start at modes found from draws of the
 # prior, so far apart that R-hat reveals several modes. For these draws, this fraction of the
@@ -91,10 +90,10 @@ def sample_posterior(
     x = _disperse(of_chains, surrogate, normals, n_chains)
     run = _Run(Hamiltonian(of_chains, surrogate, x), seed, first, stop)
     n_explored = options.n_burn_in - options.n_burn_in // FINAL_SHARE
-    run.explore(n_explored, n)
+    run.explore(n_explored, n_chains)
     if method == "metropolis":
         run.sampler = Metropolis(of_chains, run.sampler.surrogate, run.sampler.x)
-    run.adapt_steps(all_chains, n_explored, options.n_burn_in - n_explored)
+    run.adapt_steps(all_chains, options.n_burn_in - n_explored)
     return _draw_until_converged(run, options, n)
 
 
@@ -107,7 +106,8 @@ def _disperse(posterior: Posterior, surrogate: Surrogate, normals: Array, n_chai
     all_chains = np.arange(len(normals))
     others = np.flatnonzero(all_chains % n_chains)
     x = surrogate.centers.copy()
-    prior = surrogate.widened(posterior.precision, LIKELIHOOD_SHARE)
+    likelihood = surrogate.matrices - posterior.precision
+    prior = Surrogate(np.zeros_like(x), posterior.precision + LIKELIHOOD_SHARE * likelihood)
     wide = prior.unwhiten(normals[others], others)
     density = posterior.log_density(wide, others)
     x[others] = climb(
@@ -125,31 +125,29 @@ class _Draws(NamedTuple):
     densities: Array  # (k, n_draws)
     rates: Array  # (k, n_draws)
 
-    @classmethod
-    def none(cls, n_chains: int, d: int) -> _Draws:
-        return cls(np.empty((n_chains, 0, d)), np.empty((n_chains, 0)), np.empty((n_chains, 0)))
-
-    def of(self, some: slice | NDArray[np.bool_]) -> _Draws:
-        return _Draws(*(values[some].copy() for values in self))
+    def split(self, n: int) -> Iterator[_Draws]:
+        """Those of each of n pairs."""
+        return map(_Draws, *(np.split(values, n) for values in self))
 
     def followed_by(self, more: _Draws) -> _Draws:
         return _Draws(*(np.concatenate(both, axis=1) for both in zip(self, more, strict=True)))
 
 
 class _Run:
-    """Sweeps of the chains of a block, with numbered random draws."""
+    """Sweeps of the chains of a block, in step, with numbered random draws."""
 
     def __init__(
         self, sampler: Sampler, seed: int, first: NDArray[np.int64], stop: threading.Event
     ) -> None:
-        self.sampler = sampler
+        self.sampler, self.n_sweeps = sampler, 0
         self._seed, self._first, self._stop = seed, first, stop
 
-    def sweep(self, chosen: NDArray[np.int64], number: int, adaptation: float) -> Array:
-        """Sweep ``number`` of the chosen chains; returns acceptance rates (k,)."""
+    def sweep(self, chosen: NDArray[np.int64], adaptation: float) -> Array:
+        """The next sweep of the chosen chains; returns acceptance rates (k,)."""
         if self._stop.is_set():
             raise InterruptedError
-        numbers, sampler = self._first[chosen] + number, self.sampler
+        self.n_sweeps += 1
+        numbers, sampler = self._first[chosen] + self.n_sweeps, self.sampler
         normals = draws.normals(
             self._seed, numbers, sampler.n_normals, stream=draws.Stream.ALIGNMENT, n_threads=1
         )
@@ -158,43 +156,39 @@ class _Run:
         )
         return sampler.sweep(chosen, normals, uniforms, adaptation)
 
-    def explore(self, last_sweep: int, n: int) -> None:
-        """Burn-in: fit the surrogates of n pairs to their chains after each of ``N_STAGES`` stages.
+    def explore(self, n_sweeps: int, n_chains: int) -> None:
+        """Burn-in: fit the surrogate of every pair to its chains after each of ``N_STAGES`` stages.
 
         The first two stages have equal length; each later one is twice as long as the one before.
         A surrogate is fitted to the draws of a pair's chains and their mean Gauss-Newton Hessian.
         """
-        all_chains, sweep = np.arange(len(self.sampler.x)), 0
-        posterior = self.sampler.posterior
+        all_chains, posterior = np.arange(len(self.sampler.x)), self.sampler.posterior
         for stage in range(N_STAGES - 1, -1, -1):
-            first, last = sweep, last_sweep // 2**stage
-            found, hessians = [], []
-            while sweep < last:
-                sweep += 1
-                self.sweep(all_chains, sweep, (sweep - first) ** -DECAY)
+            n_left, found, hessians = n_sweeps // 2**stage - self.n_sweeps, [], []
+            for s in range(1, n_left + 1):
+                self.sweep(all_chains, s**-DECAY)
                 x = self.sampler.x.copy()
                 found.append(x)
-                if (last - sweep) % HESSIAN_EVERY == 0:
+                if (n_left - s) % HESSIAN_EVERY == 0:
                     posterior.move(x, all_chains)
                     hessians.append(posterior.derivatives(x, all_chains)[1])
             if len(found) > 3:
-                n_chains, d = len(all_chains) // n, posterior.coordinates.dim
-                mean = np.mean(hessians, 0).reshape(n, n_chains, d, d).mean(axis=1)
+                d = posterior.coordinates.dim
+                mean = np.mean(hessians, 0).reshape(-1, n_chains, d, d).mean(axis=1)
                 self.sampler.surrogate = Surrogate.fitted(
-                    np.stack(found, 1).reshape(n, -1, d), mean + posterior.precision
+                    np.stack(found, 1).reshape(len(mean), -1, d), mean + posterior.precision
                 ).repeated(n_chains)
 
-    def adapt_steps(self, chosen: NDArray[np.int64], sweep: int, n_sweeps: int) -> int:
-        """Adapt the step sizes of the chosen chains; returns the number of the last sweep."""
+    def adapt_steps(self, chosen: NDArray[np.int64], n_sweeps: int) -> None:
+        """Adapt the step sizes of the chosen chains."""
         for s in range(1, n_sweeps + 1):
-            self.sweep(chosen, sweep + s, s**-DECAY)
-        return sweep + n_sweeps
+            self.sweep(chosen, s**-DECAY)
 
-    def draw(self, chosen: NDArray[np.int64], sweep: int, n_draws: int) -> _Draws:
+    def draw(self, chosen: NDArray[np.int64], n_draws: int) -> _Draws:
         """Continue the chosen chains with fixed step sizes."""
         found, densities, rates = [], [], []
-        for s in range(1, n_draws + 1):
-            rates.append(self.sweep(chosen, sweep + s, 0.0))
+        for _ in range(n_draws):
+            rates.append(self.sweep(chosen, 0.0))
             found.append(self.sampler.x[chosen])
             densities.append(self.sampler.density[chosen])
         return _Draws(np.stack(found, 1), np.stack(densities, 1), np.stack(rates, 1))
@@ -206,37 +200,32 @@ def _draw_until_converged(run: _Run, options: ChainOptions, n: int) -> Sampled:
     Draws from before the last change of a pair's surrogate are dropped, so that the kept draws of a
     chain are from one Markov chain whose target is the posterior.
     """
-    sampler, n_chains = run.sampler, options.n_chains
-    d, sweep, n_left = sampler.x.shape[1], options.n_burn_in, options.max_draws
+    sampler, n_chains, d = run.sampler, options.n_chains, run.sampler.x.shape[1]
+    n_left, n_kept = options.max_draws, 0
     first_test, patience = options.n_draws, PATIENCE * options.n_draws
-    active = np.arange(n)
-    chosen, found = np.arange(n * n_chains), _Draws.none(n * n_chains, d)
+    none = _Draws(np.empty((n_chains, 0, d)), np.empty((n_chains, 0)), np.empty((n_chains, 0)))
+    found, active = [none] * n, np.arange(n)  # draws of each pair, and the pairs that go on
+    chosen = np.arange(n * n_chains)  # their chains
+    chains = chosen.reshape(n, n_chains)
     r_hat, n_sweeps = np.full(n, np.inf), np.zeros(n, np.int64)
-    kept: dict[int, _Draws] = {}
-    while True:
-        n_more = min(found.x.shape[1] // 2 or first_test, n_left)
-        found = found.followed_by(run.draw(chosen, sweep, n_more))
-        n_left, sweep = n_left - n_more, sweep + n_more
-        n_sweeps[active] = sweep
-        by_pair = found.x.reshape(len(active), n_chains, -1, d)
-        r_hat[active] = [split_r_hat(draws_of_pair).max() for draws_of_pair in by_pair]
-        done = (r_hat[active] <= options.r_hat) | (n_left == 0)
-        for i in np.flatnonzero(done):
-            kept[int(active[i])] = found.of(slice(i * n_chains, (i + 1) * n_chains))
-        if done.all():
-            break
-        rest = np.repeat(~done, n_chains)
-        active, chosen, found = active[~done], chosen[rest], found.of(rest)
-        if found.x.shape[1] >= patience and n_left >= 2 * patience:
-            of_pairs = found.x.reshape(len(active), -1, d)
+    while len(active):
+        n_more = min(n_kept // 2 or first_test, n_left)
+        for i, more in zip(active, run.draw(chosen, n_more).split(len(active)), strict=True):
+            found[i] = found[i].followed_by(more)
+            r_hat[i], n_sweeps[i] = split_r_hat(found[i].x).max(), run.n_sweeps
+        n_kept, n_left = n_kept + n_more, n_left - n_more
+        active = active[~(r_hat[active] <= options.r_hat) & (n_left > 0)]
+        chosen = chains[active].ravel()
+        if len(active) and n_kept >= patience and n_left >= 2 * patience:
+            of_pairs = np.stack([found[i].x.reshape(-1, d) for i in active])
             sampler.surrogate = sampler.surrogate.refitted(chosen, of_pairs)
-            sweep = run.adapt_steps(chosen, sweep, N_READAPT)
-            found, patience = _Draws.none(len(chosen), d), 2 * patience
+            run.adapt_steps(chosen, N_READAPT)
+            found = [none if i in active else own for i, own in enumerate(found)]
+            n_kept, patience = 0, 2 * patience
             first_test = patience // FIRST_TEST
-    ordered = [kept[i] for i in range(n)]
     return Sampled(
-        [each.x for each in ordered], [each.densities for each in ordered],
-        np.array([each.rates.mean() for each in ordered]), r_hat, n_sweeps,
+        [each.x for each in found], [each.densities for each in found],
+        np.array([each.rates.mean() for each in found]), r_hat, n_sweeps,
     )  # fmt: skip
 
 

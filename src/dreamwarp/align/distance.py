@@ -10,18 +10,16 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 
 from dreamwarp.align.alignment import align_quietly
 from dreamwarp.align.noise import check_sigma
-from dreamwarp.align.prior import Prior, check_prior
+from dreamwarp.align.prior import Array, Prior, check_prior
 from dreamwarp.core.progress import ProgressOption, silenced, track
 from dreamwarp.core.samples import spaced
 from dreamwarp.core.validation import as_finite_array, check_integer
 from dreamwarp.space import WarpSpace
-
-Array = NDArray[np.float64]
 
 # Pairs for the estimate of σ, and pairs aligned at a time.
 N_CALIBRATION, CHUNK = 64, 8192

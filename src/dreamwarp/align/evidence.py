@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from dreamwarp.align import algebra, noise
 from dreamwarp.align.alignment import calibrate_problem, set_up
 from dreamwarp.align.block import PairedImages, Problem, map_blocks, search_block, split_pairs
-from dreamwarp.align.images import scale_images
+from dreamwarp.align.images import Images, scale_images
 from dreamwarp.align.prior import Prior, mass_matrix
 from dreamwarp.align.similarity import SquaredError
 from dreamwarp.core.compiled import count_chunks, limit_algebra, map_on_threads, thread_count
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Images = NDArray[np.float32]
 
 # Largest number of components. The others are almost undetermined by pairs and keep the prior's
 # distribution.
@@ -93,11 +92,6 @@ class Frame:
     def space(self) -> WarpSpace:
         """The space of θ."""
         return self.prior.space
-
-    @property
-    def covariance(self) -> Array:
-        """Covariance (d, d) of θ under the prior."""
-        return self.prior.covariance
 
     @property
     def rank(self) -> int:

@@ -5,16 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from dreamwarp.align.alignment import align_quietly
-from dreamwarp.align.prior import Prior
+from dreamwarp.align.prior import Array, Prior
 from dreamwarp.core.progress import ProgressOption, silenced, track
 from dreamwarp.core.samples import check_layout
 from dreamwarp.core.validation import as_finite_array, check_integer
 from dreamwarp.space import Warp, WarpSpace
-
-Array = NDArray[np.float64]
 
 # Rounds end when the mean changes by less than this fraction of the samples' standard deviation.
 SMALLEST_CHANGE = 0.01

@@ -14,8 +14,6 @@ from dreamwarp.core.labels import as_labels, list_labels
 from dreamwarp.core.samples import as_array, check_finite
 from dreamwarp.core.validation import check_integer, warn_user
 
-# Dtypes that float32 represents exactly, in half the memory of float64.
-SMALL_DTYPES = ("bool", "int8", "uint8", "int16", "uint16", "float16", "float32")
 # Beyond this, squares of differences overflow float64.
 MAX_VALUE = 1e100
 
@@ -66,9 +64,10 @@ def neighbor_pairs(
     n_neighbors = check_integer("n_neighbors", n_neighbors, 1)
     thread_count(n_threads)
     labels = np.zeros(len(samples), int) if y is None else as_labels(y, len(samples))
-    names, members = _split_classes(labels)
-    lone = [name for name, rows in zip(names, members, strict=True) if len(rows) == 1]
-    if lone:
+    names, codes, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    members = np.split(np.argsort(codes, kind="stable"), np.cumsum(counts)[:-1])
+    lone = names[counts == 1]
+    if len(lone):
         warn_user(
             f"{len(lone)} of {len(names)} classes have a single sample, which makes no pair: "
             f"{list_labels(lone)}.",
@@ -113,8 +112,8 @@ def _class_edges(
     n = len(samples)
     if n <= n_neighbors:
         return np.stack(np.triu_indices(n, 1), axis=1)
-    small = samples.dtype.name in SMALL_DTYPES
-    numbers = np.ascontiguousarray(samples, np.float32 if small else np.float64)
+    # float32, in half the memory of float64, if it represents the dtype exactly.
+    numbers = np.ascontiguousarray(samples, np.result_type(samples.dtype, np.float32))
     nearest = find_nearest(numbers, n_neighbors, n_threads)
     edges = np.stack([np.repeat(np.arange(n), n_neighbors), nearest.ravel()], axis=1)
     return np.sort(edges, axis=1)
@@ -132,10 +131,3 @@ def _check_samples(X: ArrayLike) -> NDArray[Any]:
         raise ValueError(f"`X` must hold at least 2 samples to make a pair, got {len(array)}.")
     check_finite("X", array, at_most=MAX_VALUE)
     return array.reshape(len(array), -1)
-
-
-def _split_classes(labels: NDArray[Any]) -> tuple[NDArray[Any], list[NDArray[np.int64]]]:
-    """Names of the classes, and the indices of their samples in ascending order."""
-    names, numbers, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    order = np.argsort(numbers, kind="stable")
-    return names, np.split(order, np.cumsum(counts)[:-1])

@@ -17,7 +17,7 @@ import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
-from dreamwarp.align.evidence import Evidence, Frame
+from dreamwarp.align.evidence import Array, Evidence, Frame
 from dreamwarp.align.noise import check_sigma
 from dreamwarp.align.prior import Prior, check_prior
 from dreamwarp.core.compiled import limit_algebra
@@ -26,7 +26,6 @@ from dreamwarp.core.samples import spaced
 from dreamwarp.core.validation import as_finite_array, check_choice, check_integer, warn_user
 from dreamwarp.space import WarpSpace
 
-Array = NDArray[np.float64]
 Match = Literal["auto", "known", "nearest"]
 MATCHES = ("auto", "known", "nearest")
 
@@ -140,13 +139,6 @@ def measure_points(
             if own:
                 levels[own] = _estimate_sigma([searches[k] for k in own], progress)
         return _align_all(frame, searches, levels, progress)
-
-
-def chamfer_distance(first: Array, second: Array) -> float:
-    """Mean squared distance to the nearest point of the other set, over both directions."""
-    there = cKDTree(second).query(first)[0]
-    back = cKDTree(first).query(second)[0]
-    return float(0.5 * ((there**2).mean() + (back**2).mean()))
 
 
 # -- the work

@@ -14,10 +14,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.align.posterior import Posterior
+from dreamwarp.align.posterior import Array, Posterior
 from dreamwarp.align.surrogate import Surrogate
-
-Array = NDArray[np.float64]
 
 # Proposals per sweep of Metropolis.
 N_PROPOSALS = 8

@@ -9,10 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align import algebra
-from dreamwarp.align.posterior import Posterior
+from dreamwarp.align.posterior import Array, Posterior
 from dreamwarp.core.defaults import SEARCH_TOLERANCE
-
-Array = NDArray[np.float64]
 
 # At coarse resolutions, which only provide an initial point, a search ends when the predicted gain
 # of a step in log-density is less than this.

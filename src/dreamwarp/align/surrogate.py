@@ -6,9 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align import algebra
-from dreamwarp.align.posterior import Posterior
-
-Array = NDArray[np.float64]
+from dreamwarp.align.posterior import Array, Posterior
 
 # Shrinkage weight: the number of draws per coordinate at which draws and prior guess count equally.
 DRAWS_PER_COORDINATE = 8
@@ -121,11 +119,6 @@ class Surrogate:
     def repeated(self, times: int) -> Surrogate:
         """Each surrogate repeated ``times`` times."""
         return Surrogate(np.repeat(self.centers, times, 0), np.repeat(self.matrices, times, 0))
-
-    def widened(self, precision: Array, share: float) -> Surrogate:
-        """Gaussians at zero, with the prior's precision plus a fraction of the likelihood's."""
-        matrices = precision + share * (self.matrices - precision)
-        return Surrogate(np.zeros_like(self.centers), matrices)
 
     def unwhiten(self, normals: Array, which: NDArray[np.int64]) -> Array:
         """Draws center + U⁻¹ normals (k, d) of the surrogates ``which`` (k,)."""

@@ -36,6 +36,7 @@ from dreamwarp.core.samples import (
 )
 from dreamwarp.core.validation import (
     check_choice,
+    check_factor,
     check_integer,
     check_parameters,
     check_resolution,
@@ -43,7 +44,8 @@ from dreamwarp.core.validation import (
 )
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.model.labels import encode, refuse_unknown
-from dreamwarp.model.strength import check_strength, resolve_strength
+from dreamwarp.model.settings import check_or_auto
+from dreamwarp.model.strength import resolve_strength
 from dreamwarp.model.warpmodel import check_templates
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.resample import INTERPOLATIONS
@@ -258,7 +260,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         return self
 
     def _fit(self, X: ArrayLike, y: ArrayLike, client: Client | None) -> None:
-        strength = check_strength(self.strength)
+        strength = check_or_auto(check_factor, "strength", self.strength)
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
         check_progress(self.progress)
         # Other settings have the names of the augmenter's options.
@@ -323,7 +325,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         check_is_fitted(self)
         other = copy.copy(self)
         other.strength = strength
-        other._set_strength(check_strength(strength))
+        other._set_strength(check_or_auto(check_factor, "strength", strength))
         return other
 
     def judge(

@@ -23,7 +23,6 @@ from dreamwarp.augment.training_pairs import TrainingPairs
 from dreamwarp.augment.verdict import Judgement, Setup, conclude
 from dreamwarp.core.progress import ProgressOption
 from dreamwarp.core.validation import check_integer
-from dreamwarp.model.strength import apply_strength
 
 Array = NDArray[Any]
 # (X_train, y_train, X_test) -> predictions.
@@ -162,9 +161,8 @@ class _EstimatorJudge:
         X_train, y_train = images[kept], y[kept]
         if strength > 0.0:
             warped = self.source.apply(
-                apply_strength(fold.theta, strength), images[fold.templates],
-                n_threads=self.n_threads,
-            )  # fmt: skip
+                strength * fold.theta, images[fold.templates], n_threads=self.n_threads
+            )
             X_train = np.concatenate((X_train, warped))
             y_train = np.concatenate((y_train, y[fold.templates]))
         X_test, y_test = images[fold.held_out], y[fold.held_out]
@@ -182,21 +180,17 @@ class _EstimatorJudge:
 
     def _check(self, predictions: Any, n: int, where: str) -> Array:
         """Return predictions as an array of labels (n,); raise if any is not a known label."""
-        labels, known = np.asarray(predictions), np.unique(self.y)
+        labels, known = np.asarray(predictions), np.unique(self.y).tolist()
         if labels.shape != (n,):
             raise ValueError(
                 f"{self.name} must predict a label for each of {n} samples, shape ({n},), got "
                 f"{labels.shape} {where}. Turn probabilities into labels first."
             )
-        # Strings never match numbers, but numpy would compare numbers as strings.
-        are_words = labels.dtype.kind == "U", known.dtype.kind == "U"
-        if labels.dtype.kind == "O" or are_words[0] == are_words[1]:
-            strange = ~np.isin(labels, known)
-        else:
-            strange = np.ones(n, np.bool_)
-        if strange.any():
+        # One by one: numpy would compare numbers among strings as strings.
+        strange = [label for label in labels.tolist() if label not in known]
+        if strange:
             raise ValueError(
-                f"{self.name} must predict labels of `y`, such as {known[0].item()!r}, got "
-                f"{labels[strange][0]!r} {where}. Give a classifier, not a regressor."
+                f"{self.name} must predict labels of `y`, such as {known[0]!r}, got "
+                f"{strange[0]!r} {where}. Give a classifier, not a regressor."
             )
         return labels

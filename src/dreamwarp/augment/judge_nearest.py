@@ -31,7 +31,7 @@ from scipy.special import expit
 from dreamwarp.align.images import shrink_images
 from dreamwarp.augment.class_distances import BLOCK, ClassDistances, standardize
 from dreamwarp.augment.folds import Fold, choose_some, fit_folds
-from dreamwarp.augment.race import Errors, are_as_good, run_race
+from dreamwarp.augment.race import Array, Errors, are_as_good, run_race
 from dreamwarp.augment.source import SampleSource
 from dreamwarp.augment.training_pairs import TrainingPairs
 from dreamwarp.augment.verdict import (
@@ -46,10 +46,8 @@ from dreamwarp.augment.verdict import (
 from dreamwarp.core.compiled import limit_algebra, thread_count
 from dreamwarp.core.progress import ProgressOption
 from dreamwarp.model import WarpModel
-from dreamwarp.model.strength import apply_strength
 from dreamwarp.space.warp import Warp
 
-Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # Warped samples per strength over all folds: a constant plus some per sample, within limits. Below
@@ -174,28 +172,22 @@ def _add_copies(
     fold: _Comparison, data: _Data, nearest: dict[float, ClassDistances], copies: range
 ) -> dict[float, ClassDistances]:
     """Distances of a fold's samples, by strength, with more copies."""
-    for templates, theta in _draw_warps(fold, data, copies):
-        for strength in filter(None, nearest):
-            warped = Warp(fold.model.space, apply_strength(theta, strength)).image(
-                data.images[templates], n_threads=data.n_threads
-            )
-            nearest[strength] = nearest[strength].improve(warped, data.codes[templates])
-    return nearest
-
-
-def _draw_warps(fold: _Comparison, data: _Data, copies: range) -> Iterator[tuple[Integers, Array]]:
-    """Blocks of samples to warp, sorted by class, and their θ."""
     n, classes = len(fold.kept), np.array(fold.model.classes)
     for first in range(copies.start * n, copies.stop * n, BLOCK):
         numbers = np.arange(first, min(first + BLOCK, copies.stop * n))
-        codes = data.codes[fold.kept[numbers % n]]
-        numbers = numbers[np.argsort(codes, kind="stable")]
+        by_class = np.argsort(data.codes[fold.kept[numbers % n]], kind="stable")
+        numbers = numbers[by_class]
         templates = fold.kept[numbers % n]
+        codes = data.codes[templates]
         theta = fold.model.draw(
-            classes[data.codes[templates]], numbers, seed=data.seed, templates=templates,
-            n_threads=data.n_threads,
-        )  # fmt: skip
-        yield templates, theta
+            classes[codes], numbers, seed=data.seed, templates=templates, n_threads=data.n_threads
+        )
+        for strength in filter(None, nearest):
+            warped = Warp(fold.model.space, strength * theta).image(
+                data.images[templates], n_threads=data.n_threads
+            )
+            nearest[strength] = nearest[strength].improve(warped, codes)
+    return nearest
 
 
 def _errors_of(folds: Sequence[_Comparison], nearest: Sequence[ClassDistances]) -> Errors:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dreamwarp.align import Alignments, SmoothPrior, align_pairs, neighbor_pairs
-from dreamwarp.align.evidence import Evidence, EvidenceFinder
+from dreamwarp.align.evidence import Array, Evidence, EvidenceFinder, Integers
 from dreamwarp.align.images import PIXELS_PER_CELL, is_flat, simplify
 from dreamwarp.align.noise import check_sigma
 from dreamwarp.align.pairs import random_pairs
@@ -46,17 +46,11 @@ from dreamwarp.space import WarpSpace
 if TYPE_CHECKING:
     from distributed import Client
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
-LearningMethod = Literal["eb", "map", "laplace", "metropolis", "hmc"]
-
 # Largest number of pairs that empirical Bayes learns from: in total, or per class if that is more.
 MAX_EB_PAIRS, MAX_EB_PAIRS_PER_CLASS = 1000, 50
 # Number of pairs that decide whether brightness is equalized: as many as have COMPARED_VALUES
 # values in total, but from MIN_COMPARED to MAX_COMPARED.
 MIN_COMPARED, MAX_COMPARED, COMPARED_VALUES = 20, 500, 10_000_000
-# If samples differ from the centre of their class with covariance Σ, two of them differ with 2 Σ.
-TO_CENTER = np.sqrt(0.5)
 # Template warps with method="eb": how many neighbours the Gaussian of the class counts as, and the
 # drift. Chosen from a few settings by the error of a nearest neighbour on validation images of
 # MNIST, 100 labels per class, three draws; 3 and 5 did equally well with 10 labels.
@@ -71,7 +65,7 @@ class Settings:
     """
 
     n_neighbors: int = N_NEIGHBORS
-    method: LearningMethod = "map"
+    method: Literal["eb", "map", "laplace", "metropolis", "hmc"] = "map"
     similarity: Any = "ssd"
     sigma: Any = "auto"
     displacement: float | Literal["auto"] = DISPLACEMENT
@@ -206,12 +200,9 @@ class Learner:
         """Align under the prior and noise that empirical Bayes finds, and fit to posteriors."""
         edges = self.draw_pairs()
         pool = self.estimate_pool(edges)
-        alignments = self.align(edges, pool)  # find_evidence starts at these modes
+        alignments = self.align(edges, pool)
         usable = self.select_usable(alignments)
-        some = edges[usable]
-        evidence = self.find_evidence(pool, some, alignments.theta[usable])
-        learned = self.learn_classes(pool, evidence, some)
-        pairs = self.as_training_pairs(pool, learned, some)
+        *_, pairs = self.learn_posteriors(pool, edges[usable], alignments.theta[usable])
         return edges, alignments, replace(pairs, prior=pool.learned_prior)
 
     def learn_templates(self, edges: Integers) -> Learned:
@@ -221,9 +212,7 @@ class Learner:
         pairs_by_class = self.select_pairs(edges, alignments)
         drawn = self.draw_pairs()
         pool = self.estimate_pool(drawn, similarity=alignments.similarity)
-        evidence = self.find_evidence(pool, drawn)
-        learned = self.learn_classes(pool, evidence, drawn)
-        gaussian_pairs = self.as_training_pairs(pool, learned, drawn)
+        evidence, learned, gaussian_pairs = self.learn_posteriors(pool, drawn)
         if self.settings.kind == "auto" and not templates_fit(
             evidence, drawn, self.codes[drawn[:, 0]], learned.folds, learned.pool_pairs,
             [
@@ -329,28 +318,20 @@ class Learner:
                 fixed_sigma=settings.sigma != "auto", n_threads=self.n_threads,
             )  # fmt: skip
 
-    def find_evidence(
+    def learn_posteriors(
         self, pool: empirical_bayes.Pool, edges: Integers, theta: Array | None = None
-    ) -> Evidence:
-        """Evidence of random pairs; ``theta`` (n_pairs, d): modes to start at."""
-        return pool.finder.find(
+    ) -> tuple[Evidence, empirical_bayes.ClassPosteriors, TrainingPairs]:
+        """Evidence and posteriors of random pairs, each under the covariance of its class.
+
+        ``theta`` (n_pairs, d): modes to start at.
+        """
+        codes = self.codes[edges[:, 0]]
+        evidence = pool.finder.find(
             edges, pool.covariance, sigma=pool.sigma, start=theta,
             progress=without_callback(self.progress), n_threads=self.n_threads, client=self.client,
         )  # fmt: skip
-
-    def learn_classes(
-        self, pool: empirical_bayes.Pool, evidence: Evidence, edges: Integers
-    ) -> empirical_bayes.ClassPosteriors:
-        """Posteriors of random pairs, each under the covariance of its class."""
-        return empirical_bayes.learn_classes(
-            evidence, pool.covariance, edges, self.codes[edges[:, 0]], self.n_threads
+        learned = empirical_bayes.learn_classes(
+            evidence, pool.covariance, edges, codes, self.n_threads
         )
-
-    def as_training_pairs(
-        self, pool: empirical_bayes.Pool, learned: empirical_bayes.ClassPosteriors, edges: Integers
-    ) -> TrainingPairs:
-        """Posteriors of random pairs, scaled to warps from the centre of a class."""
-        return TrainingPairs.of_posteriors(
-            pool.finder.frame, learned, edges, self.codes[edges[:, 0]], self.classes,
-            scale=TO_CENTER,
-        )  # fmt: skip
+        pairs = TrainingPairs.of_posteriors(pool.finder.frame, learned, edges, codes, self.classes)
+        return evidence, learned, pairs

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 
@@ -60,10 +60,8 @@ def ensure_compiled(space: WarpSpace) -> None:
     mark = mark_of(trace, f"compiled-{space.ndim}")
     if mark is None or mark.exists() or thread_count() == 1:
         return
-    try:
+    with suppress(OSError, ValueError):
         compile_ahead(space.ndim * (2,))
-    except (OSError, ValueError):
-        return
 
 
 def _align(cells: tuple[int, ...]) -> None:
@@ -94,11 +92,6 @@ def _warp(cells: tuple[int, ...]) -> None:
 PARTS = {"align": _align, "warp": _warp}
 
 
-def _main(arguments: Sequence[str]) -> None:
-    cells, part = arguments
-    with silenced():  # the parent process shows progress
-        PARTS[part](tuple(map(int, cells.split(","))))
-
-
 if __name__ == "__main__":
-    _main(sys.argv[1:])
+    with silenced():  # the parent process shows progress
+        PARTS[sys.argv[2]](tuple(map(int, sys.argv[1].split(","))))

@@ -65,8 +65,7 @@ def count_new(strategy: SamplingStrategy, y: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def _count_by_word(word: str, counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    times = TIMES.fullmatch(word)
-    if times:
+    if times := TIMES.fullmatch(word):
         return _count_by_factor(float(times[1]), counts)
     if word not in WORDS:
         listed = ", ".join(repr(known) for known in WORDS)
@@ -74,12 +73,8 @@ def _count_by_word(word: str, counts: NDArray[np.int64]) -> NDArray[np.int64]:
             f"`sampling_strategy` must be one of {listed}, or a factor such as '10x' for ten times "
             f"as many, got {word!r}."
         )
-    chosen = np.ones(len(counts), bool)
-    if word == "minority":
-        chosen[:] = False
-        chosen[counts.argmin()] = True
-    elif word == "not minority":
-        chosen[counts.argmin()] = False
+    is_smallest = np.arange(len(counts)) == counts.argmin()
+    chosen = {"minority": is_smallest, "not minority": ~is_smallest}.get(word, True)
     return np.where(chosen, counts.max() - counts, 0)
 
 

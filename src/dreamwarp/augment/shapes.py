@@ -8,16 +8,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dreamwarp.align.evidence import Evidence, Frame
+from dreamwarp.align.evidence import Array, Evidence, Frame, Integers
 from dreamwarp.align.pairs import random_pairs
 from dreamwarp.align.points import LEAST_SIGMA, LEFT_OUT, MATCHES, Match, measure_points
 from dreamwarp.align.prior import SmoothPrior
-from dreamwarp.augment.learning import TO_CENTER
+from dreamwarp.augment.learning import Settings
 from dreamwarp.augment.source import Members, check_known_classes
 from dreamwarp.augment.training_pairs import MIN_PAIRS, TrainingPairs, check_pair_count
 from dreamwarp.core.defaults import (
     DEFAULT_SHAPE_CELLS,
-    DISPLACEMENT,
     LENGTH,
     MAX_STEPS,
     N_NEIGHBORS,
@@ -36,12 +35,10 @@ from dreamwarp.model import WarpModel
 from dreamwarp.model.empirical_bayes import DISPLACEMENTS, choose_displacement, learn_classes
 from dreamwarp.model.fitting import ClassFit, Fitted, HyperParameters, warn_of_fallbacks
 from dreamwarp.model.gaussian import Gaussian
-from dreamwarp.model.strength import apply_strength, resolve_strength
+from dreamwarp.model.strength import resolve_strength
 from dreamwarp.space import Warp, WarpSpace
 from dreamwarp.space.warpspace import Boundary
 
-Array = NDArray[np.float64]
-Integers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 
 
@@ -163,8 +160,7 @@ class ShapeAugmenter:
         self, space: WarpSpace, points: list[Array], labels: NDArray[Any], known: Flags
     ) -> WarpModel:
         """Align ``edges_``, and learn the covariance of each class by empirical Bayes."""
-        start = DISPLACEMENT if self.displacement == "auto" else self.displacement
-        prior = SmoothPrior(space, displacement=start, length=self.length)
+        prior = Settings(displacement=self.displacement, length=self.length).smooth_prior(space)
         frame = Frame.of(prior, LEFT_OUT)
         sources, targets = self.edges_.T
         self.alignments_, evidence = measure_points(
@@ -211,7 +207,7 @@ class ShapeAugmenter:
             frame, evidence = frame.scaled(factor, prior), evidence.scaled(factor)
         one = np.zeros(len(edges), np.int64)
         learned = learn_classes(evidence, np.eye(frame.rank), edges, one)
-        pairs = TrainingPairs.of_posteriors(frame, learned, edges, one, [0], scale=float(TO_CENTER))
+        pairs = TrainingPairs.of_posteriors(frame, learned, edges, one, [0])
         return pairs.fit().distribution(0), prior.displacement
 
     def sample(self, n: int, *, first: int = 0) -> ShapeSet:
@@ -242,10 +238,8 @@ def sample_shapes(
     key, numbers = as_key(seed), np.arange(first, first + n, dtype=np.int64)
     drawn = numbers % len(classes)
     templates = Members(codes).draw(key, numbers, drawn)
-    theta = apply_strength(
-        model.draw(classes[drawn], numbers, seed=key, templates=templates),
-        resolve_strength(model, strength),
-    )
+    theta = model.draw(classes[drawn], numbers, seed=key, templates=templates)
+    theta *= resolve_strength(model, strength)
     points, meshes = [], []
     for k, which in enumerate(templates):
         warp, box = Warp(model.space, theta[k]), shapes.boxes[which]

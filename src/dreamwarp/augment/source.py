@@ -24,7 +24,7 @@ from dreamwarp.data.dataset import DataSet
 from dreamwarp.data.shapes import ShapeSet
 from dreamwarp.model import WarpModel
 from dreamwarp.model.labels import encode
-from dreamwarp.model.strength import apply_strength, resolve_strength
+from dreamwarp.model.strength import resolve_strength
 from dreamwarp.space.resample import INTERPOLATIONS, Interpolation
 from dreamwarp.space.warp import Warp
 
@@ -240,15 +240,13 @@ class SampleSource:
         out = np.empty((len(numbers), *X.shape[1:]), dtype)
         for first in range(0, len(numbers), size):
             block = slice(first, first + size)
-            theta = self.model.draw(
+            theta = self.strength * self.model.draw(
                 None if labels is None else labels[block], numbers[block], seed=self.key,
                 templates=None if templates is None else templates[block], unknown=unknown,
                 n_threads=n_threads,
             )  # fmt: skip
-            out[block] = self.apply(
-                apply_strength(theta, self.strength), X[indices[block]].astype(dtype, copy=False),
-                n_threads=n_threads,
-            )  # fmt: skip
+            samples = X[indices[block]].astype(dtype, copy=False)
+            out[block] = self.apply(theta, samples, n_threads=n_threads)
         return out
 
     def apply(

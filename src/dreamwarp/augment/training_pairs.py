@@ -7,26 +7,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.align.evidence import Frame
+from dreamwarp.align.evidence import Frame, Integers
 from dreamwarp.align.prior import Prior
 from dreamwarp.core.labels import Label
 from dreamwarp.model import WarpModel, empirical_bayes
-from dreamwarp.model.fitting import (
-    Fitted,
-    HyperParameters,
-    check_enough,
-    fit_classes,
-    warn_of_fallbacks,
-)
+from dreamwarp.model.fitting import HyperParameters, check_enough, fit_classes, warn_of_fallbacks
 from dreamwarp.model.pairs import Pairs, PosteriorCovariances
 from dreamwarp.space import WarpSpace
-
-Integers = NDArray[np.int64]
 
 # Smallest number of pairs, over all classes, to fit a model; and of a class, to get a distribution
 # of its own.
 MIN_PAIRS = 5
 NEIGHBOR_PAIRS = "pairs of neighbours"
+# If samples differ from the centre of their class with covariance Σ, two of them differ with 2 Σ.
+TO_CENTER = 0.5**0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,15 +46,14 @@ class TrainingPairs:
         edges: Integers,
         pair_codes: Integers,
         classes: list[Label],
-        scale: float = 1.0,
     ) -> TrainingPairs:
-        """Posteriors of pairs, with warps multiplied by ``scale``."""
-        matrix, share = scale * frame.matrix, scale**2
+        """Posteriors of pairs, scaled to warps from the centre of a class."""
+        matrix, share = TO_CENTER * frame.matrix, TO_CENTER**2
         posterior = PosteriorCovariances(learned.covariances, matrix, share * frame.rest)
         pairs = Pairs(learned.means @ matrix.T, np.ones(len(edges)), edges, posterior)
         hyper = HyperParameters(
             "gaussian", shrinkage=0.0, pool_pairs=learned.pool_pairs,
-            smooth_covariance=share * frame.covariance,
+            smooth_covariance=share * frame.prior.covariance,
             smooth_pairs=empirical_bayes.count_smooth(frame.rank), min_pairs=MIN_PAIRS,
         )  # fmt: skip
         return cls(frame.space, split_by_class(pairs, pair_codes, classes), hyper)
@@ -82,17 +75,13 @@ class TrainingPairs:
             self, pairs_by_class=some, gaussian_pairs=None if random is None else random.among(kept)
         )
 
-    def fit_parts(self) -> Fitted:
-        """Fit the distributions of all classes."""
-        random = self.gaussian_pairs
-        gaussians = None if random is None else random.fit_parts()
-        return fit_classes(self.pairs_by_class, self.hyper, gaussians)
-
     def fit(self, *, checked: bool = False) -> WarpModel:
         """Fit a model; ``checked``: raise if pairs are too few, warn of classes with few."""
         if checked:
             check_enough(self.pairs_by_class, MIN_PAIRS)
-        fitted = self.fit_parts()
+        random = self.gaussian_pairs
+        gaussians = None if random is None else fit_classes(random.pairs_by_class, random.hyper)
+        fitted = fit_classes(self.pairs_by_class, self.hyper, gaussians)
         if checked:
             warn_of_fallbacks(fitted)
         return WarpModel(self.space, *fitted)

@@ -34,9 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from dreamwarp.augment.race import TIE, Errors, Race, are_as_good
-
-Array = NDArray[np.float64]
+from dreamwarp.augment.race import TIE, Array, Errors, Race, are_as_good
 
 # Strength if nothing can be held out.
 UNJUDGED_STRENGTH = 1.0

@@ -92,8 +92,7 @@ class AugmentedClassifier(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):  
 
     def _call(self, name: str, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self)
-        result: NDArray[Any] = getattr(self.estimator_, name)(X)
-        return result
+        return getattr(self.estimator_, name)(X)
 
 
 class Resampler(BaseEstimator):  # type: ignore[misc]
@@ -121,5 +120,4 @@ class Resampler(BaseEstimator):  # type: ignore[misc]
     def fit_resample(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
         """The samples followed by new ones, and their labels; see the augmenter."""
         self.augmenter_ = clone(self.augmenter)
-        resampled: tuple[NDArray[Any], NDArray[Any]] = self.augmenter_.fit_resample(X, y)
-        return resampled
+        return self.augmenter_.fit_resample(X, y)

@@ -189,7 +189,6 @@ class _PoolSearch:
         n_threads: int | None,
     ) -> None:
         self.finder, self.edges, self.n_threads = finder, edges, n_threads
-        self.theta: Array | None = None  # modes of the last round
         similarity = finder.problem.similarity
         self.sigma = similarity.sigma if isinstance(similarity, SquaredError) else None
         self.estimates_sigma = self.sigma is not None and not fixed_sigma
@@ -219,14 +218,14 @@ class _PoolSearch:
     def _run_round(self) -> None:
         """Align the pairs under the present estimate, and estimate again."""
         finder, space = self.finder, self.finder.frame.space
-        evidence = finder.find(
-            self.edges, self.pool_covariance, sigma=self.sigma, start=self.theta,
-            n_threads=self.n_threads,
+        before = self.evidence
+        self.evidence = evidence = finder.find(
+            self.edges, self.pool_covariance, sigma=self.sigma, n_threads=self.n_threads,
+            start=None if before is None else before.theta,
         )  # fmt: skip
-        self.evidence, self.theta = evidence, evidence.theta
         if self.estimates_sigma and self.n_rounds < PATCH_ROUNDS:
             sources = finder.images[self.edges[:, 0]]
-            warped = Warp(space, self.theta).image(sources, n_threads=self.n_threads)
+            warped = Warp(space, evidence.theta).image(sources, n_threads=self.n_threads)
             residuals = warped - finder.images[self.edges[:, 1]]
             self.patch = noise.patch_size(residuals, space.ndim)
         self._maximise(evidence)
@@ -298,11 +297,9 @@ def choose_displacement(
     """
     unit, scores = np.eye(evidence.linear.shape[1]), dict.fromkeys(displacements, 0.0)
     options: Any = {"weight": weight, "n_threads": n_threads}
-    n_tested = 0
     for train, test in split_by_sample(edges, N_FOLDS):
         if not len(train) or not len(test):
             continue
-        n_tested += len(test)
         seen, asked = evidence.only(train), evidence.only(test)
         for displacement in displacements:
             target = (displacement / prior.displacement) ** 2 * unit
@@ -310,7 +307,7 @@ def choose_displacement(
             found = asked.condition(pool_covariance, **options)
             scores[displacement] += float(found.log_marginals.sum())
     best = max(scores, key=lambda displacement: scores[displacement])
-    return best if n_tested else prior.displacement
+    return best if any(scores.values()) else prior.displacement
 
 
 def m_step(moment: Array, n_pairs: int, target: Array, target_pairs: float) -> Array:

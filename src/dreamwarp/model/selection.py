@@ -78,10 +78,12 @@ def make_folds(
     repeats test each pair about once.
     """
     rng = np.random.default_rng(0)
-    split = _hold_out_samples if by_sample else _hold_out_pairs
     folds = []
     for _ in range(n_repeats):
-        masks = {label: split(pairs, n_folds, rng) for label, pairs in pairs_by_class.items()}
+        masks = {
+            label: _hold_out(pairs, by_sample, n_folds, rng)
+            for label, pairs in pairs_by_class.items()
+        }
         for f in range(n_folds):
             fold = Fold({}, {})
             for label, pairs in pairs_by_class.items():
@@ -91,16 +93,14 @@ def make_folds(
     return folds
 
 
-def _hold_out_pairs(pairs: Pairs, n_folds: int, rng: np.random.Generator) -> tuple[Array, Array]:
+def _hold_out(
+    pairs: Pairs, by_sample: bool, n_folds: int, rng: np.random.Generator
+) -> tuple[Array, Array]:
     """Masks (n_folds, n_pairs) of training and of test pairs."""
-    test = rng.permutation(len(pairs)) % n_folds == np.arange(n_folds)[:, None]
-    return ~test, test
-
-
-def _hold_out_samples(pairs: Pairs, n_folds: int, rng: np.random.Generator) -> tuple[Array, Array]:
-    assert pairs.edges is not None
-    samples, ends = np.unique(pairs.edges, return_inverse=True)
-    fold_of = (rng.permutation(len(samples)) % n_folds)[ends].reshape(-1, 2)
+    items = pairs.edges if by_sample else np.arange(len(pairs))[:, None]
+    assert items is not None
+    different, places = np.unique(items, return_inverse=True)
+    fold_of = (rng.permutation(len(different)) % n_folds)[places].reshape(items.shape)
     held_out = fold_of == np.arange(n_folds)[:, None, None]
     return ~held_out.any(axis=2), held_out.all(axis=2)
 

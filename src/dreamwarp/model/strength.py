@@ -1,30 +1,20 @@
-"""Strength: the factor on learned warps. 1 is as learned, 2 twice as large.
+"""Strength: the factor s on learned warps. 1 is as learned, 2 twice as large.
 
+T^(sθ) follows the same flow as T^θ, s times as far.
 A model recommends a strength, chosen for a nearest-neighbour classifier, and another for networks.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING
 
 from dreamwarp.core.validation import check_factor, warn_user
 
 if TYPE_CHECKING:
     from dreamwarp.model.warpmodel import WarpModel
 
-
 # Default for networks if the model was not fitted by an ``Augmenter``.
 NETWORK_STRENGTH = 1.25
-
-
-def check_strength(strength: Any) -> float | None:
-    """Return the strength, or None for "auto"; raise if it is neither."""
-    if isinstance(strength, str) and strength == "auto":
-        return None
-    return check_factor("strength", strength, or_else=', or "auto"')
 
 
 def resolve_network_strength(model: WarpModel, strength: float | None) -> float:
@@ -53,8 +43,3 @@ def resolve_strength(model: WarpModel, strength: float | None) -> float:
             RuntimeWarning,
         )
     return model.strength
-
-
-def apply_strength(theta: NDArray[np.float64], strength: float) -> NDArray[np.float64]:
-    """Scale warps θ (n, d): T^(sθ) follows the same flow s times as far."""
-    return theta if strength == 1.0 else strength * theta

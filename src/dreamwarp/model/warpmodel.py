@@ -41,7 +41,7 @@ from dreamwarp.model.gaussian import (
 from dreamwarp.model.labels import USE_NONE, encode, label_key, refuse_unknown
 from dreamwarp.model.pairs import check_pairs
 from dreamwarp.model.selection import choose_hyperparameters
-from dreamwarp.model.settings import check_settings
+from dreamwarp.model.settings import check_or_auto, check_settings
 from dreamwarp.model.strength import NETWORK_STRENGTH
 from dreamwarp.space import WarpSpace
 
@@ -160,18 +160,19 @@ class WarpModel:
             For ``"template"``: weight, from 0 to 1, of the mean of a sample's own warps.
         """
         check_choice("kind", kind, KINDS)
-        is_template = kind == "template"
-        if is_template and edges is None:
+        if kind != "template":
+            class_pairs = drift = "auto"
+        elif edges is None:
             raise ValueError(
                 'kind="template" needs `edges`, the two samples of each pair. '
                 'Give them, or use kind="gaussian".'
             )
         given = HyperParameters(
             kind,
-            shrinkage=_check_share("shrinkage", shrinkage, FORMULAS),
-            pooling=_check_share("pooling", pooling),
-            class_pairs=_check_positive("class_pairs", class_pairs) if is_template else None,
-            drift=_check_share("drift", drift) if is_template else None,
+            shrinkage=check_or_auto(check_fraction, "shrinkage", shrinkage, FORMULAS),
+            pooling=check_or_auto(check_fraction, "pooling", pooling),
+            class_pairs=check_or_auto(check_positive, "class_pairs", class_pairs),
+            drift=check_or_auto(check_fraction, "drift", drift),
             min_pairs=check_integer("min_pairs", min_pairs, 1),
         )
         pairs_by_class = check_pairs(space, theta_by_class, weights, edges)
@@ -358,17 +359,17 @@ class WarpModel:
         small = np.min_scalar_type(-len(self.classes))
         if labels is None:
             return np.full(n, -1, small)
-        one = isinstance(labels, str) or np.ndim(labels) == 0
-        codes = encode([labels] if one else labels, self.classes)
+        is_one = isinstance(labels, str) or np.ndim(labels) == 0
+        given = [labels] if is_one else labels
+        codes = encode(given, self.classes).astype(small)
         if unknown == "error" and (codes < 0).any():
-            first = int(np.argmax(codes < 0))
-            label = labels if one else labels[first]
+            label = given[int(np.argmax(codes < 0))]
             refuse_unknown(label.item() if hasattr(label, "item") else label, self.classes)
-        if not one and len(codes) != n:
+        if not is_one and len(codes) != n:
             raise ValueError(
                 f"`labels` must be one label or as many as `numbers`, got {len(codes)} and {n}."
             )
-        return np.full(n, codes[0], small) if one else codes.astype(small)
+        return np.broadcast_to(codes, n)
 
     # -- files
 
@@ -405,17 +406,3 @@ def check_templates(templates: ArrayLike, n: int) -> Integers:
             f"shape {values.shape}."
         )
     return values.astype(np.int64)
-
-
-def _check_share(name: str, value: Any, formulas: tuple[str, ...] = ()) -> Any:
-    """Return a number from 0 to 1, a formula, or None for "auto"; raise for other values."""
-    if isinstance(value, str) and value in ("auto", *formulas):
-        return None if value == "auto" else value
-    listed = " or ".join(f'"{word}"' for word in ("auto", *formulas))
-    return check_fraction(name, value, or_else=f", or {listed}")
-
-
-def _check_positive(name: str, value: Any) -> float | None:
-    """Return a positive number, or None for "auto"; raise if it is neither."""
-    is_auto = isinstance(value, str) and value == "auto"
-    return None if is_auto else check_positive(name, value, or_else=', or "auto"')

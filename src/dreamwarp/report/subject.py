@@ -15,7 +15,6 @@ from dreamwarp.core.labels import Label
 from dreamwarp.core.samples import spaced
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.model import WarpModel
-from dreamwarp.model.strength import apply_strength
 from dreamwarp.model.warpmodel import NO_TEMPLATE
 from dreamwarp.space import WarpSpace
 from dreamwarp.space.warp import Warp
@@ -297,7 +296,7 @@ class Subject:
         label = self.labels[self.codes[index]]
         of = index if self.source.knows_templates else NO_TEMPLATE
         theta = self.model.draw(label, np.arange(n), seed=seed, templates=np.full(n, of))
-        return apply_strength(theta, strength)
+        return strength * theta
 
 
 def join_labels(labels: Iterable[object]) -> str:

@@ -42,7 +42,7 @@ from torch import Tensor, nn
 
 from dreamwarp.augment.class_distances import standardize
 from dreamwarp.augment.folds import first_alike, make_folds
-from dreamwarp.augment.race import Errors, Race, are_as_good, check_strengths
+from dreamwarp.augment.race import Array, Errors, Race, are_as_good, check_strengths
 from dreamwarp.augment.source import SampleSource
 from dreamwarp.augment.verdict import Judgement, Setup, conclude
 from dreamwarp.core.draws import Seed, as_key, derive_seed
@@ -50,11 +50,9 @@ from dreamwarp.core.progress import ProgressOption, check_progress, track
 from dreamwarp.core.samples import add_channels
 from dreamwarp.core.validation import check_factor, check_integer
 from dreamwarp.model import WarpModel
-from dreamwarp.model.strength import apply_strength
 from dreamwarp.torch.drawing import RandomWarps
 from dreamwarp.torch.networks import make_network
 
-Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
 NetworkFn = Callable[[], nn.Module]
 
@@ -291,7 +289,7 @@ class _Run:
         """Train on some batches; random numbers depend on the fold and the step."""
         task, images, size = self.task, self.task.take(places), self.task.batch_size
         if self.strength > 0.0:
-            images = task.warps.apply(apply_strength(theta, self.strength), images)
+            images = task.warps.apply(self.strength * theta, images)
         codes = torch.from_numpy(task.codes[places]).to(images.device)
         torch.manual_seed(derive_seed(task.key, self.fold.number, self._step) % 2**63)
         self._network.train()
@@ -315,8 +313,7 @@ class _Run:
     def logits(self) -> Array:
         """Predict the held-out samples with the mean weights: (m, n_classes)."""
         held_out = self.task.take(self.fold.held_out)
-        found: Array = _predict(self._mean.eval(), held_out).double().cpu().numpy()
-        return found
+        return _predict(self._mean.eval(), held_out).double().cpu().numpy()
 
 
 def soft_errors(logits: Array, truth: Codes) -> Errors:
@@ -425,8 +422,7 @@ class _Trainer:
         first, second = self.steps[-2:]
         before = self._errors(strengths, rounds_ago=1).mean(axis=1)
         power = math.log(self.n_steps / second) / math.log(second / first)
-        expected: Array = last * np.minimum(last / np.maximum(before, TINY), 1.0) ** power
-        return expected
+        return last * np.minimum(last / np.maximum(before, TINY), 1.0) ** power
 
     def _beyond_edge(self) -> float | None:
         """Return the strength to add if the best is at the edge of all tried.
@@ -473,8 +469,6 @@ class _Trainer:
             expected=self.task.expected,
         )  # fmt: skip
         judgement = conclude(race, setup)
-        for strength in self.broken:
-            judgement.errors.setdefault(strength, math.nan)
         message = judgement.verdict.message
         stop = self.steps[len(race.found[0.0]) - 1]
         if stop < self.n_steps:
@@ -483,5 +477,6 @@ class _Trainer:
                 "it could no longer win."
             )
         for strength, step in self.broken.items():
+            judgement.errors.setdefault(strength, math.nan)
             message += f" At strength {strength:g} the network returned NaN after {step} steps."
         return replace(judgement, verdict=replace(judgement.verdict, message=message))

@@ -16,7 +16,7 @@ from dreamwarp.core.draws import Seed, Stream, as_key, check_numbers, uniforms
 from dreamwarp.core.samples import check_layout
 from dreamwarp.core.validation import check_choice, check_fraction
 from dreamwarp.model import Label, WarpModel
-from dreamwarp.model.strength import apply_strength, resolve_network_strength
+from dreamwarp.model.strength import resolve_network_strength
 from dreamwarp.model.warpmodel import Unknown
 from dreamwarp.space.resample import FILLS, INTERPOLATIONS, Fill, Interpolation
 from dreamwarp.torch.compiled_engine import n_threads
@@ -97,11 +97,10 @@ class RandomWarps:
         ``labels`` (n,) are a tensor, array or list, or None for all classes pooled; ``templates``
         (n,) are as for :meth:`WarpModel.draw`.
         """
-        learned = self.flattened_model.draw(
+        theta = self.strength * self.flattened_model.draw(
             self._model_labels(labels), numbers, seed=key, templates=templates,
             unknown=self.unknown, n_threads=n_threads(),
         )  # fmt: skip
-        theta = apply_strength(learned, self.strength)
         if self.p < 1.0:
             chances = uniforms(key, numbers, 1, stream=Stream.APPLY, n_threads=n_threads())
             theta[chances[:, 0] >= self.p] = 0.0

@@ -57,30 +57,25 @@ class SharedEpoch:
         return first
 
     def warn_of_repeats(self, numbers: ArrayLike, remedy: str, what: str = "sample") -> None:
-        """Warn, once, if a number was drawn before in this epoch."""
-        state = self._value.numpy()
+        """Remember numbers; warn, once, if one was drawn before in this epoch."""
+        state, given = self._value.numpy(), np.asarray(numbers, np.int64)
         if state[HAS_WARNED]:
             return
-        repeated = self._remember(np.asarray(numbers, np.int64))
-        if repeated is not None:
-            state[HAS_WARNED] = True
-            warn_user(
-                f"{what} {repeated} was drawn twice in epoch {self.get()}, with the same result. "
-                f"{remedy}",
-                UserWarning,
-            )
-
-    def _remember(self, numbers: np.ndarray[Any, np.dtype[np.int64]]) -> int | None:
-        """Remember numbers; return one that was remembered before, or None."""
         # A hash table without chains: the first number keeps its slot. If processes write at the
         # same time, some numbers are lost; the others are enough to detect repeats.
-        drawn = self._value.numpy()[DRAWN:]
-        places = numbers % len(drawn)
+        drawn = state[DRAWN:]
+        places = given % len(drawn)
         before = drawn[places]
-        in_order = np.sort(numbers)
-        repeated = [*numbers[before == numbers], *in_order[1:][np.diff(in_order) == 0]]
-        drawn[places[before == NO_NUMBER]] = numbers[before == NO_NUMBER]
-        return int(repeated[0]) if repeated else None
+        in_order = np.sort(given)
+        repeated = [*given[before == given], *in_order[1:][np.diff(in_order) == 0]]
+        drawn[places[before == NO_NUMBER]] = given[before == NO_NUMBER]
+        if repeated:
+            state[HAS_WARNED] = True
+            warn_user(
+                f"{what} {repeated[0]} was drawn twice in epoch {self.get()}, with the same "
+                f"result. {remedy}",
+                UserWarning,
+            )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # A copy has its own epoch, whose memory is not shared yet.

@@ -203,7 +203,11 @@ def warp(
         )
     check_spatial_shape(tuple(images.shape[2:]))
     _check_lengths(parameters, images=images)
-    sampling = _check_sampling(space, images, interpolation, fill, fill_value)
+    check_choice("interpolation", interpolation, INTERPOLATIONS)
+    is_half = images.is_floating_point() and images.dtype.itemsize < 4
+    values = images.float() if is_half else images
+    number = fill_number(fill, fill_value, to_numpy(values[:0]).dtype).item()
+    sampling = Sampling(interpolation, fill_rule(space, fill), number)
     spatial, dtype = images.shape[2:], working_dtype(theta, images)
     if tolerance is None:
         tolerance = default_tolerance(spatial)
@@ -211,7 +215,7 @@ def warp(
     with torch.set_grad_enabled(is_smooth and torch.is_grad_enabled()):
         grid = pixel_centers(spatial, dtype, images.device)
         moved = flow(space, parameters.to(dtype), grid, method=method, tolerance=tolerance)
-    sampled: Tensor = _Resample.apply(_promote_half(images), moved, sampling)
+    sampled: Tensor = _Resample.apply(values, moved, sampling)
     warped = sampled.to(images.dtype).unflatten(2, spatial)
     if keep_range and interpolation == "cubic":
         others = (fill_value,) if sampling.fill == "constant" else ()
@@ -287,12 +291,6 @@ class _Resample(torch.autograd.Function):
         return *_Once.apply(derivative, *ctx.saved_tensors, cotangent), None
 
 
-def _promote_half(images: Tensor) -> Tensor:
-    """Half precision as float32; other dtypes unchanged."""
-    is_half = images.is_floating_point() and images.dtype.itemsize < 4
-    return images.float() if is_half else images
-
-
 # -- checks
 
 
@@ -337,12 +335,3 @@ def _check_lengths(theta: Tensor, **named: Tensor) -> None:
             f"`theta` and `{name}` must have the same length along their first axis, or one of "
             f"them length 1, got {len(theta)} and {len(values)}."
         )
-
-
-def _check_sampling(
-    space: WarpSpace, images: Tensor, interpolation: Interpolation, fill: Fill, fill_value: float
-) -> Sampling:
-    check_choice("interpolation", interpolation, INTERPOLATIONS)
-    dtype = to_numpy(_promote_half(images[:0])).dtype
-    number = fill_number(fill, fill_value, dtype).item()
-    return Sampling(interpolation, fill_rule(space, fill), number)

@@ -184,16 +184,11 @@ class LearnedWarp(nn.Module):
             )
         if isinstance(templates, Tensor):
             templates = templates.cpu().numpy()
-        if numbers is not None:
-            rows = check_numbers_of(images, numbers)
-            if generator is None:
-                return warps.draw_numbered(labels, rows, REPEATS, templates)
-        else:
-            first = 0 if generator is not None else warps.epoch.count_on(n, COUNTING)
-            rows = np.arange(first, first + n)
-        if generator is None:
-            key = warps.epoch_key
-        else:
+        rows = np.arange(n) if numbers is None else check_numbers_of(images, numbers)
+        if generator is not None:
             drawn = torch.randint(2**63 - 1, (), generator=generator, device=generator.device)
-            key = int(drawn.item())
-        return warps.draw(labels, rows, key=key, templates=templates)
+            return warps.draw(labels, rows, key=int(drawn.item()), templates=templates)
+        if numbers is not None:
+            return warps.draw_numbered(labels, rows, REPEATS, templates)
+        rows += warps.epoch.count_on(n, COUNTING)
+        return warps.draw(labels, rows, key=warps.epoch_key, templates=templates)
