@@ -116,12 +116,12 @@ def read_manifest(store: Store) -> Manifest:
 
 def refuse_difference(store: Store, found: Manifest, wanted: Manifest) -> None:
     """Raise if the set to be resumed has other settings."""
-    differing = [name for name, value in wanted.settings.items() if found.settings[name] != value]
-    if differing:
-        listed = "; ".join(
-            f"`{name}` is {found.settings[name]!r:.70} there and {wanted.settings[name]!r:.70} here"
-            for name in differing
-        )
+    listed = "; ".join(
+        f"`{name}` is {found.settings[name]!r:.70} there and {value!r:.70} here"
+        for name, value in wanted.settings.items()
+        if found.settings[name] != value
+    )
+    if listed:
         raise ValueError(
             f"`{store.title}` was made with other settings: {listed}. Use the same settings, or "
             "choose another folder."
