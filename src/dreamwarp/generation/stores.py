@@ -34,8 +34,8 @@ LEFTOVER = re.compile(
     r"\.(manifest|(images|labels|shard|listing)-\d{5}[\w-]*|pictures|train-(images|labels)-idx\d-ubyte)"
     r"-[0-9a-f]{8}(\.\w+)?"
 )
-# Bytes read at a time, to hash a file.
-CHUNK = 2**20
+# Bytes read at a time: to hash a file, and to keep its content.
+CHUNK, PIECE = 2**20, 2**16
 
 
 class LocalStore:
@@ -236,6 +236,16 @@ def create_hashed(store: Store, name: str, digests: dict[str, str]) -> Iterator[
         stream = HashingStream(raw)
         yield stream
         digests[name] = stream.digest.hexdigest()
+
+
+def read_bounded(store: Store, name: str, limit: int) -> bytes:
+    """The content of a file, cut off after ``limit`` + 1 bytes."""
+    content = bytearray()
+    with store.open(name) as stream:
+        # In pieces: read(n) allocates n bytes even if the file is shorter.
+        while len(content) <= limit and (chunk := stream.read(PIECE)):
+            content += chunk
+    return bytes(content[: limit + 1])
 
 
 def hash_file(store: Store, name: str) -> str:
