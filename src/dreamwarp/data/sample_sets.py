@@ -114,10 +114,7 @@ def find_set(folder: str | os.PathLike[str]) -> SampleSet | None:
 
 
 def parse_record(title: object, content: bytes) -> dict[str, Any]:
-    """Parse the content of a manifest; raise if it is no dreamwarp manifest.
-
-    ``title`` names it in errors.
-    """
+    """Parse a manifest; raise if it is not one of dreamwarp. ``title`` names it in errors."""
 
     def refuse(word: str) -> None:
         raise ValueError(f"{word} is not a number")
