@@ -130,6 +130,14 @@ def test_resizing_keeps_sizes_in_the_world(tmp_path: Path) -> None:
         read_nifti_folder(tmp_path, resize=(12, 12))
 
 
+@pytest.mark.parametrize("slope", [0.0, 1e-13])
+def test_affines_must_be_invertible(tmp_path: Path, slope: float) -> None:
+    affine = np.diag([1e4, slope, 1e4, 1.0])
+    affine[0, 1] = 1e4
+    with pytest.raises(ValueError, match=r"a\.nii`.* inver"):
+        read_volume(save(tmp_path / "a.nii", VALUES, affine))
+
+
 def test_affines_may_be_missing_from_all_but_not_from_some(tmp_path: Path) -> None:
     for name in ("1", "2"):
         save(tmp_path / "a" / f"{name}.nii", VALUES, None)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from dreamwarp.commands import options
 from dreamwarp.core.files import (
     check_writable,
-    existing,
     is_address,
     local_copy,
     refuse_existing,
@@ -58,14 +57,12 @@ def load_with_data(
 
 def check_target(output: str, *, overwrite: bool) -> None:
     """Raise if the output exists or can't be written. Call it before long work."""
+    if is_address(output):
+        _split_address(output)
+    if not overwrite:
+        refuse_existing(output)
     if not is_address(output):
-        if not overwrite:
-            refuse_existing(output)
         check_writable(output)
-        return
-    store, name = _split_address(output)
-    if not overwrite and store.holds(name):
-        raise existing(output)
 
 
 def write_model(model: WarpModel, output: str) -> None:

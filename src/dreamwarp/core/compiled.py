@@ -165,11 +165,9 @@ class _CompilingNotice(event.Listener):
         self._seconds += now - self._last if self._depth > 0 else 0.0
         self._last, self._depth = now, self._depth + step
         if self._seconds > TELL_SECONDS:
-            is_kept = not isinstance(dispatcher._cache, NullCache)
-            remedy = (
-                ", then kept on disk" if is_kept else "; set NUMBA_CACHE_DIR to keep the result"
-            )
-            self._is_done = notify(f"compiling (about a minute{remedy})")
+            is_lost = isinstance(dispatcher._cache, NullCache)
+            kept = "; set NUMBA_CACHE_DIR to keep the result" if is_lost else ", then kept on disk"
+            self._is_done = notify(f"compiling (about a minute{kept})")
 
 
 event.register("numba:compile", _CompilingNotice())

@@ -86,16 +86,16 @@ def check_suffix(path: str | os.PathLike[str], suffixes: Sequence[str], what: st
 
 
 def refuse_existing(path: str | os.PathLike[str]) -> None:
-    """Raise if a file exists."""
-    if Path(path).is_file():
-        raise existing(path)
-
-
-def existing(path: str | os.PathLike[str]) -> FileExistsError:
-    """The error for a file that would be overwritten."""
-    return FileExistsError(
-        f"`{path}` exists already. Use `--overwrite` to replace it, or choose another name."
-    )
+    """Raise if a file exists at a path or URL."""
+    if is_address(path):
+        system, place = find_system(os.fspath(path))
+        exists = system.exists(place)
+    else:
+        exists = Path(path).is_file()
+    if exists:
+        raise FileExistsError(
+            f"`{path}` exists already. Use `--overwrite` to replace it, or choose another name."
+        )
 
 
 def make_folder(folder: Path) -> None:
@@ -200,10 +200,9 @@ def find_system(address: str) -> tuple[Any, str]:
     """The fsspec file system of a URL, and the path in it."""
     core = import_extra("fsspec.core", "cluster", f"`{address}`")
     try:
-        system, path = core.url_to_fs(address)
+        return core.url_to_fs(address)
     except ImportError as error:  # the package for this kind of URL is missing
         raise ImportError(f"`{address}` can't be reached: {error}.") from error
-    return system, path
 
 
 def _copy(address: str, system: Any, path: str, copy: Path) -> None:

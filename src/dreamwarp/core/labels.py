@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike, NDArray
 
 Label: TypeAlias = "str | int | bool"
 
-TYPES = (str, int, bool)
 MAX_LABEL = 2**63 - 2
 # Integers below this are exact in float64.
 MAX_WHOLE = 2**53
@@ -24,7 +23,7 @@ MAX_LISTED = 10
 def check_label(label: Any) -> Label:
     """Return a label as a plain str, int or bool; raise if it is something else."""
     plain = label.item() if isinstance(label, np.generic) else label
-    if type(plain) not in TYPES:
+    if type(plain) not in (str, int, bool):
         raise TypeError(
             f"labels must be strings, integers or booleans, got {label!r} "
             f"({type(label).__name__}). Convert float labels with y.astype(int)."

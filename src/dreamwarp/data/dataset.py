@@ -84,19 +84,15 @@ class DataSet:
         """Test labels (n_test,)."""
         return self._test.y
 
-    @property
+    @cached_property
     def classes(self) -> Labels:
         """The distinct training labels, sorted."""
-        return self._classes_and_codes[0]
-
-    @property
-    def codes(self) -> NDArray[np.int64]:
-        """Class of each training sample (n,), an index into ``classes``."""
-        return self._classes_and_codes[1]
+        return np.unique(self.y)
 
     @cached_property
-    def _classes_and_codes(self) -> tuple[Labels, NDArray[np.int64]]:
-        return np.unique(self.y, return_inverse=True)
+    def codes(self) -> NDArray[np.int64]:
+        """Class of each training sample (n,), an index into ``classes``."""
+        return np.searchsorted(self.classes, self.y)
 
     @property
     def _test(self) -> Labeled:

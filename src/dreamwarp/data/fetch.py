@@ -93,9 +93,8 @@ def is_sound(path: Path, file: KnownFile) -> bool:
     """Whether a file exists and has the right size and SHA-256."""
     import pooch
 
-    if not path.is_file() or path.stat().st_size != file.n_bytes:
-        return False
-    return pooch.file_hash(str(path), alg="sha256") == file.sha256
+    has_size = path.is_file() and path.stat().st_size == file.n_bytes
+    return has_size and pooch.file_hash(str(path), alg="sha256") == file.sha256
 
 
 def store_verified(stream: Any, file: KnownFile, folder: Path) -> None:

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from dreamwarp.core.files import check_suffix, write_beside
 from dreamwarp.core.listing import import_extra
 from dreamwarp.core.progress import tracked
-from dreamwarp.core.validation import as_finite_array
 from dreamwarp.data.dataset import DataSet, list_classes
 from dreamwarp.data.guards import check_file, reading_as
 from dreamwarp.data.shapes import MARGIN, Normalize, ShapeSet
@@ -72,21 +71,15 @@ def write_mesh(path: str | os.PathLike[str], mesh: Any) -> None:
         temporary.write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-def with_vertices(mesh: Any, vertices: ArrayLike, normals: ArrayLike | None = None) -> Any:
+def with_vertices(mesh: Any, vertices: Array, normals: Array | None = None) -> Any:
     """A copy of a mesh with new vertices (m, 3) and the same faces and attributes.
 
     ``normals`` (m, 3) replace those of the mesh; without them, normals are dropped.
     """
-    moved = as_finite_array("vertices", vertices)
-    if moved.shape != np.shape(mesh.vertices):
-        raise ValueError(
-            f"`vertices` must have shape {np.shape(mesh.vertices)}, like those of the mesh, got "
-            f"{moved.shape}."
-        )
     copy = mesh.copy()
-    copy.vertices = moved
+    copy.vertices = vertices
     if normals is not None:
-        copy.vertex_normals = as_finite_array("normals", normals)
+        copy.vertex_normals = normals
     return copy
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy as np
 from dreamwarp.data.dataset import DataSet, Labeled
 from dreamwarp.data.fetch import FileSource, Folder, KnownFile, Mirror, cache_folder, fetch
 from dreamwarp.data.idx import read_idx
+from dreamwarp.data.numpy_files import read_npz
 from dreamwarp.data.package_mirrors import Package
 
 IMAGES, LABELS = "images-idx3-ubyte", "labels-idx1-ubyte"
@@ -102,9 +103,7 @@ def mnist_small() -> DataSet:
 
     uint8, labels 0 to 9. Nothing is fetched.
     """
-    with np.load(MNIST_SMALL, allow_pickle=False) as arrays:
-        X, y, X_test, y_test = (arrays[name] for name in ("X", "y", "X_test", "y_test"))
-    return DataSet("mnist-small", X, y, Labeled(X_test, y_test))
+    return replace(read_npz(MNIST_SMALL), name="mnist-small")
 
 
 def digits() -> DataSet:

@@ -77,7 +77,7 @@ class SampleSet:
         if unknown:
             raise ValueError(
                 f"`{data.name}` must have only labels of its {MANIFEST}, got "
-                f"{unknown[0]!r:.70}. Remove files that do not belong to it, or make it again."
+                f"{brief(unknown[0])}. Remove files that do not belong to it, or make it again."
             )
         return np.array([known[name] for name in names])[data.codes]
 
@@ -114,10 +114,7 @@ def find_set(folder: str | os.PathLike[str]) -> SampleSet | None:
 
 
 def parse_record(title: object, content: bytes) -> dict[str, Any]:
-    """Parse the content of a manifest; raise if it is no dreamwarp manifest.
-
-    ``title`` names it in errors.
-    """
+    """Parse a manifest; raise if it is not one of dreamwarp. ``title`` names it in errors."""
 
     def refuse(word: str) -> None:
         raise ValueError(f"{word} is not a number")
@@ -139,17 +136,17 @@ def check_record(title: object, record: dict[str, Any]) -> tuple[dict[str, Any],
     """Settings and shards of a manifest; raise if a setting is invalid. Shards are not checked."""
     if record.get("version") != VERSION:
         raise ValueError(
-            f"`{title}` has version {record.get('version')!r:.70}, but this library reads version "
+            f"`{title}` has version {brief(record.get('version'))}, but this library reads version "
             f"{VERSION}. Use the library that wrote it."
         )
     settings = record.get("settings")
-    # Sets made before there was a choice have linear interpolation.
-    settings = {"interpolation": "linear", **settings} if isinstance(settings, dict) else {}
-    if set(settings) != set(SETTINGS):
+    if isinstance(settings, dict):
+        settings.setdefault("interpolation", "linear")  # of sets made before there was a choice
+    if not isinstance(settings, dict) or set(settings) != set(SETTINGS):
         raise malformed(title, f"its settings must be {', '.join(SETTINGS)}")
     for name, is_good in SETTINGS.items():
         if not is_good(settings[name]):
-            raise malformed(title, f"its `{name}` can't be {settings[name]!r:.70}")
+            raise malformed(title, f"its `{name}` can't be {brief(settings[name])}")
     if settings["first"] + settings["n"] > MAX_SAMPLE_NUMBER:
         raise malformed(title, "its sample numbers are too large")
     try:
@@ -178,6 +175,12 @@ def malformed(title: object, reason: str) -> ValueError:
 def is_count(value: Any) -> bool:
     """Whether a value is a valid number of samples."""
     return type(value) is int and 1 <= value < MAX_SAMPLE_NUMBER
+
+
+def brief(value: Any) -> str:
+    """A value as text, shortened if it is longer than a hash."""
+    text = repr(value)
+    return text if len(text) <= 70 else f"{text[:67]}..."
 
 
 def _are_classes(value: Any) -> bool:

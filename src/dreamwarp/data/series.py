@@ -51,12 +51,8 @@ def read_series(
     parts = [_read_file(file) for file in files]
     every = [series for part in parts for series in part]
     length = _check_lengths(files[0], every, pad)
-    X = np.stack(
-        [
-            [_extend(_fill_missing(where, c, missing), length, pad) for c in channels]
-            for where, channels, _ in every
-        ]
-    )
+    filled = [[_fill_missing(where, c, missing) for c in channels] for where, channels, _ in every]
+    X = np.stack([[_extend(values, length, pad) for values in channels] for channels in filled])
     X = X[:, 0] if X.shape[1] == 1 else X
     labels = [series.label for series in every]
     are_integers = all(INTEGER.fullmatch(label) for label in labels)

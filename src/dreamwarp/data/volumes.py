@@ -150,8 +150,9 @@ def _open_volume(file: Path) -> Iterator[Any]:
     """Open a NIfTI image without reading its values; errors in the file become a ValueError."""
     nibabel = import_extra("nibabel", "volumes", "a NIfTI volume")
     unreadable = (
-        nibabel.filebasedimages.ImageFileError, nibabel.spatialimages.HeaderDataError, EOFError,
-        ValueError, OSError, TypeError, OverflowError, zlib.error,
+        nibabel.filebasedimages.ImageFileError, nibabel.spatialimages.HeaderDataError,
+        nibabel.orientations.OrientationError, EOFError, ValueError, OSError, TypeError,
+        OverflowError, zlib.error,
     )  # fmt: skip
     with guards.reading_as("a NIfTI volume", file, unreadable), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # harmless defects of headers

@@ -251,8 +251,7 @@ def _make_one(
     source: SampleSource, file_format: ShardFormat, store: Store, shard: Shard
 ) -> Digests:
     """Make one shard on a worker, on one thread."""
-    made = make_shards(source, file_format, store, [shard], lambda amount: None, n_threads=1)
-    ((_, digests),) = made
+    ((_, digests),) = make_shards(source, file_format, store, [shard], lambda _: None, n_threads=1)
     return digests
 
 

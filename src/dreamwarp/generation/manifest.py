@@ -22,6 +22,7 @@ from dreamwarp.data.sample_sets import (
     MANIFEST_KIND,
     MAX_BYTES,
     VERSION,
+    brief,
     check_record,
     hash_content,
     is_hash,
@@ -30,7 +31,7 @@ from dreamwarp.data.sample_sets import (
 )
 from dreamwarp.generation.formats import ShardFormat, make_format
 from dreamwarp.generation.shards import MAX_SHARDS, Plan
-from dreamwarp.generation.stores import Store, open_store
+from dreamwarp.generation.stores import Store, open_store, read_bounded
 
 Digests = dict[str, str]
 
@@ -98,8 +99,7 @@ def write_manifest(store: Store, manifest: Manifest) -> None:
 def read_manifest(store: Store) -> Manifest:
     """Read and check the manifest in a store."""
     try:
-        with store.open(MANIFEST) as stream:
-            content = stream.read(MAX_BYTES + 1)
+        content = read_bounded(store, MANIFEST, MAX_BYTES)
     except FileNotFoundError:
         raise FileNotFoundError(
             f"`{store.title}` holds no {MANIFEST}, so it is not a set of samples."
@@ -116,12 +116,12 @@ def read_manifest(store: Store) -> Manifest:
 
 def refuse_difference(store: Store, found: Manifest, wanted: Manifest) -> None:
     """Raise if the set to be resumed has other settings."""
-    differing = [name for name, value in wanted.settings.items() if found.settings[name] != value]
-    if differing:
-        listed = "; ".join(
-            f"`{name}` is {found.settings[name]!r:.70} there and {wanted.settings[name]!r:.70} here"
-            for name in differing
-        )
+    listed = "; ".join(
+        f"`{name}` is {brief(found.settings[name])} there and {brief(value)} here"
+        for name, value in wanted.settings.items()
+        if found.settings[name] != value
+    )
+    if listed:
         raise ValueError(
             f"`{store.title}` was made with other settings: {listed}. Use the same settings, or "
             "choose another folder."

@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
@@ -34,8 +34,8 @@ LEFTOVER = re.compile(
     r"\.(manifest|(images|labels|shard|listing)-\d{5}[\w-]*|pictures|train-(images|labels)-idx\d-ubyte)"
     r"-[0-9a-f]{8}(\.\w+)?"
 )
-# Bytes read at a time, to hash a file.
-CHUNK = 2**20
+# Bytes read at a time: to hash a file, and to keep its content.
+CHUNK, PIECE = 2**20, 2**16
 
 
 class LocalStore:
@@ -75,10 +75,6 @@ class LocalStore:
         """A stream to read a file from; FileNotFoundError if it does not exist."""
         return (self.folder / name).open("rb")
 
-    def holds(self, name: str) -> bool:
-        """Whether a file exists."""
-        return (self.folder / name).exists()
-
     def names(self) -> list[str]:
         """Names at the first level, without leftovers of killed runs."""
         return [name for name in sorted(os.listdir(self.folder)) if not LEFTOVER.fullmatch(name)]
@@ -113,20 +109,18 @@ class LocalStore:
                 f"`{self.title}` can't be opened: {error.strerror}. Choose a folder that you can "
                 "read and write."
             ) from error
-        try:
-            # The operating system releases the lock when this process ends, in whatever way.
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            raise BlockingIOError(
-                f"`{self.title}` is being written by another process. Wait for it to end."
-            ) from None
-        except OSError:
-            pass  # a file system without locks
-        try:
+        with ExitStack() as stack:
+            stack.callback(os.close, handle)
+            try:
+                # The operating system releases the lock when this process ends, in whatever way.
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise BlockingIOError(
+                    f"`{self.title}` is being written by another process. Wait for it to end."
+                ) from None
+            except OSError:
+                pass  # a file system without locks
             yield
-        finally:
-            os.close(handle)
 
     def sweep(self) -> None:
         """Remove leftovers of killed runs."""
@@ -166,10 +160,6 @@ class RemoteStore:
     def open(self, name: str) -> BinaryIO:
         """See :class:`LocalStore`."""
         return cast(BinaryIO, self.system.open(f"{self.root}/{name}", "rb"))
-
-    def holds(self, name: str) -> bool:
-        """See :class:`LocalStore`."""
-        return bool(self.system.exists(f"{self.root}/{name}"))
 
     def names(self) -> list[str]:
         """See :class:`LocalStore`."""
@@ -226,7 +216,7 @@ class HashingStream(io.RawIOBase):
     def __init__(self, raw: BinaryIO) -> None:
         super().__init__()
         self.digest = hashlib.sha256()  # of the bytes written
-        self._raw, self._position = raw, 0
+        self._raw = raw
 
     def writable(self) -> bool:
         """True."""
@@ -236,13 +226,7 @@ class HashingStream(io.RawIOBase):
         """Write and hash all of the data."""
         self.digest.update(data)
         self._raw.write(data)
-        n_bytes = memoryview(data).nbytes
-        self._position += n_bytes
-        return n_bytes
-
-    def tell(self) -> int:
-        """Number of bytes written."""
-        return self._position
+        return memoryview(data).nbytes
 
 
 @contextmanager
@@ -252,6 +236,16 @@ def create_hashed(store: Store, name: str, digests: dict[str, str]) -> Iterator[
         stream = HashingStream(raw)
         yield stream
         digests[name] = stream.digest.hexdigest()
+
+
+def read_bounded(store: Store, name: str, limit: int) -> bytes:
+    """The content of a file, cut off after ``limit`` + 1 bytes."""
+    content = bytearray()
+    with store.open(name) as stream:
+        # In pieces: read(n) allocates n bytes even if the file is shorter.
+        while len(content) <= limit and (chunk := stream.read(PIECE)):
+            content += chunk
+    return bytes(content[: limit + 1])
 
 
 def hash_file(store: Store, name: str) -> str:

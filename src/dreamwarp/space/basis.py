@@ -56,11 +56,6 @@ class Basis:
         entries[:, -1] = 1.0
         return entries / self.factor[:, -1:]
 
-    @property
-    def dim(self) -> int:
-        """Number of parameters."""
-        return len(self.factor)
-
 
 def build_basis(tessellation: Tessellation, boundary: str) -> Basis:
     """Orthonormal basis of the fields that obey a boundary condition."""

@@ -165,8 +165,7 @@ class Fields:
     def locate(self, points: Floats) -> Starts:
         """Starts of paths at points (k, m, ndim)."""
         starts = self._make_starts(*points.shape[:2])
-        n_tasks = points.shape[0] * points.shape[1]
-        everyone = np.arange(len(points))
+        everyone, n_tasks = np.arange(len(points)), starts.regions.size
         self._spread(fast.enter_all, n_tasks, points, everyone, *starts, smallest_block=8192)
         return starts
 

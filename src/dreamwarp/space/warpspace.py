@@ -88,7 +88,7 @@ class WarpSpace:
     @property
     def dim(self) -> int:
         """Number of parameters, d in the paper."""
-        return self.vertex_basis.dim
+        return len(self.vertex_basis.factor)
 
     @property
     def n_cells(self) -> int:

@@ -14,9 +14,6 @@ from dreamwarp.generation.formats.base import Add, ShardFormat, as_bytes
 from dreamwarp.generation.shards import Shard
 from dreamwarp.generation.stores import HashingStream
 
-PLAIN_FILE = 0o100644 << 16
-UNIX = 3
-
 
 class NpzFormat(ShardFormat):
     """``shard-00000.npz``, and so on; not compressed. Holds numbers and labels of any kind."""
@@ -53,7 +50,7 @@ def _open_member(
     """Write the header of an array; give a stream for its values."""
     # With zipfile's default date, 1980: equal samples give equal archives.
     info = zipfile.ZipInfo(f"{name}.npy")
-    info.create_system, info.external_attr = UNIX, PLAIN_FILE
+    info.create_system, info.external_attr = 3, 0o100644 << 16  # of Unix, a plain file
     header = {"descr": dtype.newbyteorder("<").str, "fortran_order": False, "shape": shape}
     with archive.open(info, "w", force_zip64=True) as member:
         np.lib.format.write_array_header_1_0(member, header)
