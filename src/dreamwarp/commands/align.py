@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import warnings
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -27,6 +28,8 @@ from dreamwarp.core.files import check_suffix, refuse_existing, write_beside
 from dreamwarp.core.samples import check_finite
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from dreamwarp import Alignments, WarpSpace
     from dreamwarp.align import PointAlignments
     from dreamwarp.data import ShapeSet
@@ -90,11 +93,8 @@ def align(
     dreamwarp align scan1.nii.gz scan2.nii.gz --similarity mi
     dreamwarp align bone1.ply bone2.ply
     """
-    from dreamwarp import SmoothPrior, WarpSpace, align_pairs
-    from dreamwarp.report.aligned import describe_alignment, draw_alignment
+    from dreamwarp import SmoothPrior, WarpSpace
     from dreamwarp.report.figures import check_picture_path, save_figure
-    from dreamwarp.report.shapes import align_shapes, draw_shape_pair
-    from dreamwarp.report.subject import Look
 
     picture = check_picture_path(output or "align.png")
     if theta is not None:
@@ -102,57 +102,81 @@ def align(
     for path in (output, theta):
         if path is not None and not overwrite:
             refuse_existing(path)
-    samples = read_pair((source, target), reading)
-    result: Any
-    if all(isinstance(sample, Sample) for sample in samples):
+    names = source, target
+    samples = read_pair(names, reading)
+    are_arrays = all(isinstance(sample, Sample) for sample in samples)
+    if are_arrays:
         options.refuse_given(reading.context, "applies to meshes only", "match")
-        (first, n_axes, directions), (second, _, _) = samples
-        check_pair((source, target), (first, second), len(cells) if cells else n_axes)
-        space = WarpSpace(cells or suit_cells(first.shape[-n_axes:]), boundary)
-        prior = SmoothPrior(space, displacement=displacement, length=length)
-        start = time.perf_counter()
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # the lines printed below say the same
-            result = align_pairs(
-                space, first[None], second[None], method=method, prior=prior, sigma=sigma,
-                similarity=similarity, seed=seed, max_steps=max_steps, max_draws=max_draws,
-            )  # fmt: skip
-        seconds, how = time.perf_counter() - start, str(method)
-        lines = list(describe_alignment(result))
-        is_noise = sigma == "auto" and similarity == "ssd"
-        if is_noise and result.loss_after[0] > UNEXPLAINED * result.loss_before[0]:
-            lines.append(
-                "no likely warp explains the difference, which counts as noise; a smaller `sigma` "
-                "or a larger `displacement` allows larger warps"
-            )
-        look = Look.of(np.stack((first, second)), space.ndim, **directions)
-        draw = partial(draw_alignment, space, first, second, result, look=look)
+        check_pair(names, samples, len(cells) if cells else samples[0].n_axes)
+        cells = cells or suit_cells(samples[0].values.shape[-samples[0].n_axes :])
     else:
         reading.refuse_for_meshes(*NOT_FOR_MESHES)
-        shapes = join_meshes(samples, match)
-        space = WarpSpace(cells or DEFAULT_SHAPE_CELLS[3], boundary)
-        prior = SmoothPrior(space, displacement=displacement, length=length)
-        start = time.perf_counter()
-        result, (matched,) = align_shapes(
-            space, shapes, np.array([[0, 1]]), match=match, prior=prior, sigma=sigma,
-            max_steps=max_steps,
-        )  # fmt: skip
-        seconds = time.perf_counter() - start
-        how = f"vertices matched {'by number' if matched == 'known' else 'to the nearest'}"
-        before, after = (float(loss[0]) ** 0.5 for loss in (result.loss_before, result.loss_after))
-        lines = [
-            f"RMS distance from {before:.4g} to {after:.4g} of the box's side",
-            f"noise sigma {result.sigma:.3g}",
-            "converged" if result.converged[0] else "not converged: a larger `max_steps` may help",
-        ]
-        draw = partial(draw_shape_pair, space, shapes, result.theta[0])
-    for line in (f"{how}, {space.dim} parameters, {seconds:.2f} s", *lines):
+        cells = cells or DEFAULT_SHAPE_CELLS[3]
+    space = WarpSpace(cells, boundary)
+    settings: dict[str, Any] = {
+        "prior": SmoothPrior(space, displacement=displacement, length=length),
+        "sigma": sigma, "max_steps": max_steps,
+    }  # fmt: skip
+    start = time.perf_counter()
+    if are_arrays:
+        settings |= {"method": method, "similarity": similarity, "max_draws": max_draws}
+        aligned = align_arrays(space, *samples, seed=seed, **settings)
+    else:
+        aligned = align_meshes(space, join_meshes(samples, match), match=match, **settings)
+    typer.echo(f"{aligned.how}, {space.dim} parameters, {time.perf_counter() - start:.2f} s")
+    for line in aligned.lines:
         typer.echo(options.translate(line))
     if theta is not None:
-        write_theta(theta, space, result, method)
+        write_theta(theta, space, aligned.result, method)
         typer.echo(f"theta written to {theta}")
-    save_figure(draw(), picture)
+    save_figure(aligned.draw(), picture)
     typer.echo(f"picture written to {picture}")
+
+
+class Aligned(NamedTuple):
+    """Two samples or meshes, aligned."""
+
+    result: Alignments | PointAlignments
+    how: str
+    lines: list[str]  # how well
+    draw: Callable[[], Figure]
+
+
+def align_arrays(space: WarpSpace, source: Sample, target: Sample, **settings: Any) -> Aligned:
+    """Align a series, image or volume to another."""
+    from dreamwarp import align_pairs
+    from dreamwarp.report.aligned import describe_alignment, draw_alignment
+    from dreamwarp.report.subject import Look
+
+    first, second = source.values, target.values
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # the lines printed say the same
+        found = align_pairs(space, first[None], second[None], **settings)
+    lines = list(describe_alignment(found))
+    is_noise = settings["sigma"] == "auto" and settings["similarity"] == "ssd"
+    if is_noise and found.loss_after[0] > UNEXPLAINED * found.loss_before[0]:
+        lines.append(
+            "no likely warp explains the difference, which counts as noise; a smaller `sigma` or a "
+            "larger `displacement` allows larger warps"
+        )
+    look = Look.of(np.stack((first, second)), space.ndim, **source.directions)
+    draw = partial(draw_alignment, space, first, second, found, look=look)
+    return Aligned(found, settings["method"], lines, draw)
+
+
+def align_meshes(space: WarpSpace, shapes: ShapeSet, **settings: Any) -> Aligned:
+    """Align the first of two meshes to the second."""
+    from dreamwarp.report.shapes import align_shapes, draw_shape_pair
+
+    found, (matched,) = align_shapes(space, shapes, np.array([[0, 1]]), **settings)
+    how = f"vertices matched {'by number' if matched == 'known' else 'to the nearest'}"
+    before, after = (float(loss[0]) ** 0.5 for loss in (found.loss_before, found.loss_after))
+    lines = [
+        f"RMS distance from {before:.4g} to {after:.4g} of the box's side",
+        f"noise sigma {found.sigma:.3g}",
+        "converged" if found.converged[0] else "not converged: a larger `max_steps` may help",
+    ]
+    return Aligned(found, how, lines, partial(draw_shape_pair, space, shapes, found.theta[0]))
 
 
 def write_theta(
@@ -246,10 +270,9 @@ def read_file(place: str) -> Any:
     return Sample(read_image(path), 2, {})
 
 
-def check_pair(
-    texts: tuple[str, str], pair: tuple[NDArray[Any], NDArray[Any]], n_axes: int
-) -> None:
+def check_pair(texts: tuple[str, str], samples: list[Sample], n_axes: int) -> None:
     """Raise if two samples (*spatial) or (channels, *spatial) can't be aligned."""
+    pair = [sample.values for sample in samples]
     for text, values in zip(texts, pair, strict=True):
         if values.dtype.kind not in "biuf":
             raise ValueError(f"`{text}` must hold real numbers, got {values.dtype}.")
