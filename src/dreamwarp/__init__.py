@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dreamwarp.augment.augmenter import Augmenter
     from dreamwarp.augment.shapes import ShapeAugmenter
     from dreamwarp.generation.generating import generate, stream
-    from dreamwarp.generation.manifest import verify
+    from dreamwarp.generation.verification import verify
     from dreamwarp.model import WarpModel, alignment_weights
     from dreamwarp.space import Warp, WarpSpace
 

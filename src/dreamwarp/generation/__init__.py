@@ -11,10 +11,10 @@ from dreamwarp.core.listing import import_lazily
 # Name to the module that has it.
 PUBLIC = {
     "Generated": "generating",
-    "Verification": "manifest",
+    "Verification": "verification",
     "generate": "generating",
     "stream": "generating",
-    "verify": "manifest",
+    "verify": "verification",
 }
 
 __all__ = list(PUBLIC)

@@ -24,7 +24,6 @@ from dreamwarp.generation.formats import ShardFormat, make_format
 from dreamwarp.generation.manifest import (
     Digests,
     Manifest,
-    check_all,
     new_manifest,
     read_manifest,
     refuse_difference,
@@ -32,6 +31,7 @@ from dreamwarp.generation.manifest import (
 )
 from dreamwarp.generation.shards import Shard, block_size, make_plan
 from dreamwarp.generation.stores import Store, check_room, open_store
+from dreamwarp.generation.verification import check_all
 from dreamwarp.model import WarpModel
 from dreamwarp.space.resample import Interpolation
 
