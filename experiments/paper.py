@@ -78,7 +78,7 @@ class Row(NamedTuple):
     published: dict[str, str]
 
 
-INFI = {"1-NN": (0.5, 0.75, 1.0), "MLP": (0.75, 1.0, 1.5), "ConvNet": (0.75, 1.0, 1.5)}
+INFI = dict.fromkeys(("1-NN", "MLP", "ConvNet"), (0.5, 0.75, 1.0, 1.5))
 ROWS = {
     "MNIST": Row("nothing", None, {}, {"1-NN": "3.1", "MLP": "1.42", "ConvNet": "0.65"}),
     "InfiMNIST": Row(
