@@ -134,7 +134,7 @@ def test_a_given_strength_is_not_judged_until_asked(fitted: dw.Augmenter, monkey
         assert (stored.strength, str(stored)) == (some.strength_, str(some.verdict_))
 
 
-@pytest.mark.filterwarnings("ignore:no strength is better")
+@pytest.mark.filterwarnings("ignore:warps do not reduce")
 def test_networks_have_a_strength_of_their_own(
     fitted: dw.Augmenter, monkeypatch: Any, tmp_path: Path
 ) -> None:

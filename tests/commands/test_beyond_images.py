@@ -61,7 +61,9 @@ def test_models_of_volumes_know_their_orientation(tmp_path: Path, affine: Any, s
 def test_meshes_are_scaled_as_those_of_the_fit(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     space, scales = WarpSpace((1, 1, 1)), []
     fitted = WarpModel.fit(space, {"a": SmoothPrior(space).sample(9, 0)}, shrinkage=0.1)
-    monkeypatch.setattr(models, "read_samples", lambda *_, normalize: scales.append(normalize))
+    monkeypatch.setattr(
+        models, "read_samples", lambda *_, normalize, **__: scales.append(normalize)
+    )
     for stored in (fitted, fitted.with_settings(**{name: "each"})):
         monkeypatch.setattr(models, "read_model", lambda source, found=stored: found)
         models.load_with_data("m.dwm", "meshes", Reading({}, None))  # type: ignore[arg-type]

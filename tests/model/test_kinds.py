@@ -9,7 +9,7 @@ import pytest
 
 from dreamwarp.align.evidence import Evidence
 from dreamwarp.model import empirical_bayes as eb
-from dreamwarp.model.kinds import templates_fit
+from dreamwarp.model.kinds import templates_explain
 from dreamwarp.model.pairs import Pairs
 
 N, RANK = 120, 6
@@ -38,7 +38,7 @@ def decide(positions: Any, neighbor_warps: Any = None) -> bool:
     codes = np.zeros(len(edges), np.int64)
     folds = eb.hold_out(evidence, edges, codes, np.eye(RANK), None)
     neighbors = [Pairs(theta, np.ones(len(near)), near)]
-    return templates_fit(
+    return templates_explain(
         evidence, edges, codes, folds, float(RANK), neighbors, class_pairs=3.0, drift=1.0
     )
 
@@ -61,7 +61,7 @@ def test_templates_are_kept_if_nothing_is_held_out(positions: Any) -> None:
     evidence, edges = make_pairs(positions, 0.1, 0)
     codes = np.zeros(len(edges), np.int64)
     neighbors = [Pairs(np.zeros((1, RANK)), np.ones(1), np.array([[0, 1]]))]
-    assert templates_fit(evidence, edges, codes, [], 6.0, neighbors, class_pairs=3.0, drift=1.0)
+    assert templates_explain(evidence, edges, codes, [], 6.0, neighbors, class_pairs=3.0, drift=1.0)
 
 
 def test_neighbors_may_be_in_no_random_pair(positions: Any) -> None:
@@ -69,4 +69,6 @@ def test_neighbors_may_be_in_no_random_pair(positions: Any) -> None:
     codes = np.zeros(len(edges), np.int64)
     folds = eb.hold_out(evidence, edges, codes, np.eye(RANK), None)
     neighbors = [Pairs(np.zeros((1, RANK)), np.ones(1), np.array([[0, N + 5]]))]
-    assert templates_fit(evidence, edges, codes, folds, 6.0, neighbors, class_pairs=3.0, drift=1.0)
+    assert templates_explain(
+        evidence, edges, codes, folds, 6.0, neighbors, class_pairs=3.0, drift=1.0
+    )

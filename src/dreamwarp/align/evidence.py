@@ -302,7 +302,8 @@ def measure_block(
     # einsum: the order of summation of a matrix product may depend on the number of pairs.
     slopes = np.einsum("nx,xr->nr", gradients, to_x)
     u = np.einsum("nd,rd->nr", theta, frame.inverse)
-    bent = np.einsum("nij,nj->ni", curvatures, u)
+    # The expansion at u with gradient g and curvature H: b = g + Hu, c = log p - gᵀu - uᵀHu/2.
+    hessian_u = np.einsum("nij,nj->ni", curvatures, u)
     likelihoods = problem.similarity.log_likelihood(fine.states.values, fine.pairs.targets)
-    constants = likelihoods - np.einsum("ni,ni->n", slopes + 0.5 * bent, u)
-    return Evidence(theta, slopes + bent, curvatures.astype(np.float32), constants)
+    constants = likelihoods - np.einsum("ni,ni->n", slopes + 0.5 * hessian_u, u)
+    return Evidence(theta, slopes + hessian_u, curvatures.astype(np.float32), constants)

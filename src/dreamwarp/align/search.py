@@ -22,6 +22,11 @@ COOLING, LAST_COOLING = 2.0, 1.4
 # Smallest damping, also that of the first step: so small that the predicted gain is that of the
 # undamped step. Smallest damping after a failed step: less would hardly change the step.
 LEAST_DAMPING, DAMPING_AFTER_FAILURE = 1e-3, 0.1
+# After a step the damping is multiplied by 0.2, 1 or 3: its gain was more than half of what was
+# predicted, more than a fifth, or less. After a failed step it is multiplied by 4, then 8, and so
+# on.
+GOOD, FAIR = 0.5, 0.2
+AFTER_GOOD, AFTER_FAIR, AFTER_POOR, AFTER_FAILURE = 0.2, 1.0, 3.0, 4.0
 # Interpolated images have kinks. At a maximum on a kink the slope is not zero, and the predicted
 # gain never becomes small. Such a search ends when damping exceeds LARGEST_DAMPING, or when
 # MAX_IDLE successful steps in a row have gained less than ``smallest_gain``.
@@ -70,6 +75,7 @@ def find_maximum(
     worse = suggested[~(found_there > density[suggested])]
     density[suggested] = np.maximum(density[suggested], found_there)
     x[worse] = 0.0
+    # ``climb`` differentiates at the stored states: move pairs put back to the identity there too.
     at_identity = np.flatnonzero(~x.any(axis=1))
     fine.move(x[at_identity], at_identity)
     found = climb(fine, x, density, all_pairs, max_steps=max_steps, smallest_gain=smallest_gain)
@@ -104,7 +110,7 @@ def climb(
     n, d = x.shape
     x, density = x.copy(), density.copy()
     gradients, hessians = np.empty((n, d)), np.empty((n, d, d))
-    damping, raise_by = np.full(n, LEAST_DAMPING), np.full(n, 4.0)
+    damping, raise_by = np.full(n, LEAST_DAMPING), np.full(n, AFTER_FAILURE)
     converged = np.zeros(n, bool)
     n_steps, n_idle = np.zeros(n, np.int64), np.zeros(n, np.int64)
     active, moved = np.isfinite(density), np.ones(n, bool)
@@ -137,11 +143,11 @@ def climb(
         better = gain > 0.0
         up, down = chosen[better], chosen[~better]
         x[up], density[up], moved[up] = trial[better], found[better], True
-        kept = gain[better] / predicted[better]
-        damping[up] *= np.where(kept > 0.5, 0.2, np.where(kept > 0.2, 1.0, 3.0))
+        ratio = gain[better] / predicted[better]
+        damping[up] *= np.select([ratio > GOOD, ratio > FAIR], [AFTER_GOOD, AFTER_FAIR], AFTER_POOR)
         damping[down] = np.maximum(damping[down] * raise_by[down], DAMPING_AFTER_FAILURE)
         damping = np.maximum(damping, LEAST_DAMPING)
-        raise_by[up], raise_by[down] = 4.0, 2.0 * raise_by[down]
+        raise_by[up], raise_by[down] = AFTER_FAILURE, 2.0 * raise_by[down]
         n_idle[up] = np.where(gain[better] < smallest_gain, n_idle[up] + 1, 0)
         last |= (n_idle[chosen] == MAX_IDLE) | (damping[chosen] > LARGEST_DAMPING)
         converged[chosen[last]], active[chosen[last]] = True, False

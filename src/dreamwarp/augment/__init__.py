@@ -1,5 +1,15 @@
 """New samples: estimators with the interface of scikit-learn, and the source of samples.
 
+Steps of ``Augmenter.fit`` and ``Augmenter.sample``:
+
+augmenter                       checks; keeps the results as attributes
+learning                        pairs, and their alignments by ``align`` and ``empirical_bayes``
+training_pairs                  the pairs by class, and a model fitted to them
+folds                           the same without held-out samples
+judge_nearest, judge_estimator  errors by strength (``race``, ``class_distances``)
+verdict                         strength and verdict from these errors
+source                          sample k: choose a sample, draw θ, warp
+
 Names are imported at first use: scikit-learn is slow to load.
 """
 

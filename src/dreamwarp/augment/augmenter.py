@@ -40,11 +40,11 @@ from dreamwarp.core.validation import (
     check_integer,
     check_parameters,
     check_resolution,
+    none_if_auto,
     warn_user,
 )
 from dreamwarp.data.dataset import DataSet
 from dreamwarp.model.labels import encode, refuse_unknown
-from dreamwarp.model.settings import check_or_auto
 from dreamwarp.model.strength import resolve_strength
 from dreamwarp.model.warpmodel import check_templates
 from dreamwarp.space import WarpSpace
@@ -143,7 +143,9 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         Sorted labels.
     space_ : WarpSpace
     edges_ : (e, 2)
-        Indices of aligned samples: the first is aligned to the second.
+        Indices of aligned samples: the first is aligned to the second. They are neighbours or, for
+        ``model="gaussian"`` with ``method="eb"``, random pairs. If ``model="auto"`` chose
+        Gaussians, these are neighbours, and the model is fitted to random pairs.
     alignments_ : Alignments
         One per edge.
     model_ : WarpModel
@@ -260,7 +262,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         return self
 
     def _fit(self, X: ArrayLike, y: ArrayLike, client: Client | None) -> None:
-        strength = check_or_auto(check_factor, "strength", self.strength)
+        strength = none_if_auto(check_factor, "strength", self.strength)  # None: choose it
         check_choice("interpolation", self.interpolation, INTERPOLATIONS)
         check_progress(self.progress)
         # Other settings have the names of the augmenter's options.
@@ -314,8 +316,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         self.source_ = self.source_.with_options(model=self.model_)
         if strength is None and self.strength_ == 0.0:
             warn_user(
-                "no strength is better than no warps by more than a standard error on held-out "
-                "samples, so strength 0 is chosen and samples are not warped: see `verdict_`. Use "
+                "warps do not reduce the error on held-out samples by more than one standard "
+                "error, so strength 0 is chosen and samples are not warped: see `verdict_`. Use "
                 "`strength=1` to warp them anyway.",
                 RuntimeWarning,
             )
@@ -325,7 +327,7 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         check_is_fitted(self)
         other = copy.copy(self)
         other.strength = strength
-        other._set_strength(check_or_auto(check_factor, "strength", strength))
+        other._set_strength(none_if_auto(check_factor, "strength", strength))
         return other
 
     def judge(
@@ -504,8 +506,8 @@ class Augmenter(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type:
         X : (n, ...)
             As in ``fit``, but of any size, unless in rows.
         y : (n,), optional
-            Labels: each sample gets a warp of its class. Pipelines predict without labels, so
-            without them samples are warped only if ``unknown="pool"``.
+            Labels: each sample gets a warp of its class. Without labels, as when a pipeline
+            predicts, samples are returned unchanged unless ``unknown="pool"``.
         unknown : {"error", "pool"}
             For labels that were not fitted: raise, or use warps of all classes.
         templates : (n,) of int, optional

@@ -56,7 +56,7 @@ def make_folds(
     return [fold for fold in folds[:n_used] if fold.any()]
 
 
-class Fold(NamedTuple):
+class FittedFold(NamedTuple):
     """Held-out samples, and a model fitted without them."""
 
     held_out: NDArray[np.bool_]  # (n,)
@@ -65,13 +65,13 @@ class Fold(NamedTuple):
 
 def fit_folds(
     pairs: TrainingPairs, images: NDArray[Any], codes: NDArray[np.int64], seed: int
-) -> list[Fold]:
+) -> list[FittedFold]:
     """Folds whose other samples have two classes and enough pairs to fit a model to."""
     folds = []
     for held_out in make_folds(codes, first_alike(images), seed):
         others = pairs.among(~held_out)
         if len(others) >= MIN_PAIRS and len(np.unique(codes[~held_out])) > 1:
-            folds.append(Fold(held_out, others.fit()))
+            folds.append(FittedFold(held_out, others.fit()))
     return folds
 
 

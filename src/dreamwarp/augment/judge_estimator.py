@@ -61,8 +61,8 @@ def judge_estimator(
     judge = _EstimatorJudge(name, predictor, source, y, shape, folds, n_threads)
     race = run_race(judge.take_round, judge.may_win, len(folds), strengths, progress)
     n_others = max(len(np.unique(fold.templates)) for fold in folds)
-    n_made = len(folds[0].theta) // len(np.unique(folds[0].templates))
-    return conclude(race, Setup((n_made,), n_others, len(y), judge=name, is_smooth=False))
+    n_copies = len(folds[0].theta) // len(np.unique(folds[0].templates))
+    return conclude(race, Setup((n_copies,), n_others, len(y), judge=name, is_smooth=False))
 
 
 def as_predictor(estimator: Any) -> tuple[str, bool, Predictor]:

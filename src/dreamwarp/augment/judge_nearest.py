@@ -30,7 +30,7 @@ from scipy.special import expit
 
 from dreamwarp.align.images import shrink_images
 from dreamwarp.augment.class_distances import BLOCK, ClassDistances, standardize
-from dreamwarp.augment.folds import Fold, choose_some, fit_folds
+from dreamwarp.augment.folds import FittedFold, choose_some, fit_folds
 from dreamwarp.augment.race import Array, Errors, are_as_good, run_race
 from dreamwarp.augment.source import SampleSource
 from dreamwarp.augment.training_pairs import TrainingPairs
@@ -116,7 +116,7 @@ class _Comparison(NamedTuple):
     distances: ClassDistances  # to the samples ``kept``
 
     @classmethod
-    def of(cls, fold: Fold, data: _Data) -> _Comparison:
+    def of(cls, fold: FittedFold, data: _Data) -> _Comparison:
         images, codes, held_out = data.images, data.codes, fold.held_out
         kept = choose_some(codes, ~held_out, max(data.n_warped // MIN_COPIES, 1), data.seed)
         kept = kept[np.argsort(codes[kept], kind="stable")]

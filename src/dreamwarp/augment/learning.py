@@ -37,7 +37,7 @@ from dreamwarp.core.samples import choose_balanced
 from dreamwarp.core.validation import check_choice, check_integer, warn_user
 from dreamwarp.model import WarpModel, empirical_bayes
 from dreamwarp.model.fitting import KINDS, HyperParameters
-from dreamwarp.model.kinds import templates_fit
+from dreamwarp.model.kinds import templates_explain
 from dreamwarp.model.pairs import Pairs
 from dreamwarp.model.selection import choose_hyperparameters
 from dreamwarp.model.settings import LEARNING_METHODS
@@ -200,26 +200,28 @@ class Learner:
         """Align under the prior and noise that empirical Bayes finds, and fit to posteriors."""
         edges = self.draw_pairs()
         pool = self.estimate_pool(edges)
-        alignments = self.align(edges, pool)
+        alignments = self.align(edges, pool)  # evidence is found from these modes
         usable = self.select_usable(alignments)
         *_, pairs = self.learn_posteriors(pool, edges[usable], alignments.theta[usable])
         return edges, alignments, replace(pairs, prior=pool.learned_prior)
 
     def learn_templates(self, edges: Integers) -> Learned:
-        """Fit templates to modes under the smooth prior, and Gaussians by empirical Bayes."""
+        """Fit Gaussians by empirical Bayes and, unless these explain pairs better, templates.
+
+        Templates are fitted to modes under the smooth prior. The edges and alignments returned are
+        those of neighbours in both cases.
+        """
         # Not scaled by TO_CENTER: these warps start at a sample, not at the centre of the class.
         alignments = self.align(edges)
         pairs_by_class = self.select_pairs(edges, alignments)
         drawn = self.draw_pairs()
         pool = self.estimate_pool(drawn, similarity=alignments.similarity)
         evidence, learned, gaussian_pairs = self.learn_posteriors(pool, drawn)
-        if self.settings.kind == "auto" and not templates_fit(
+        to_u = pool.finder.frame.inverse.T
+        neighbors = [replace(each, theta=each.theta @ to_u) for each in pairs_by_class.values()]
+        if self.settings.kind == "auto" and not templates_explain(
             evidence, drawn, self.codes[drawn[:, 0]], learned.folds, learned.pool_pairs,
-            [
-                replace(pairs, theta=pairs.theta @ pool.finder.frame.inverse.T)
-                for pairs in pairs_by_class.values()
-            ],
-            EB_CLASS_PAIRS, EB_DRIFT,
+            neighbors, EB_CLASS_PAIRS, EB_DRIFT,
         ):  # fmt: skip
             return edges, alignments, gaussian_pairs
         # Hyper-parameters of the Gaussians, recorded with those of the templates.

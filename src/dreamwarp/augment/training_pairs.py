@@ -29,7 +29,7 @@ class TrainingPairs:
 
     ``gaussian_pairs`` are random pairs, to which the class covariances are fitted. Their warps are
     scaled to those from the centre of a class to a sample. None: ``pairs_by_class`` are used.
-    ``prior`` is the one that the pairs were aligned under; None: the smooth prior of the settings.
+    ``prior`` is the one of ``Augmenter.alignments_``; None: the smooth prior of the settings.
     """
 
     space: WarpSpace

@@ -132,8 +132,8 @@ def no_verdict(message: str) -> Verdict:
 
 
 NOTHING_HELD_OUT = no_verdict(
-    "do not augment unless you can test it: there are too few samples or classes to hold some "
-    "out. Strength 1 is used."
+    "not judged: there are too few samples or classes to hold some out. Strength 1 is used. Test "
+    "it before you rely on it."
 )
 
 

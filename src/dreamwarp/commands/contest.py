@@ -1,8 +1,8 @@
 """The demo: two classifiers, each trained without and with two kinds of new digits.
 
-Elastic noise is tuned for each classifier on held-out training digits. Learned warps have the
-strengths that `Augmenter` finds on held-out training digits: for the nearest-neighbour classifier,
-and for networks, the default of `LearnedWarp`.
+Elastic noise is tuned for each classifier on held-out training digits. `Augmenter` finds two
+strengths of learned warps on held-out training digits: one for the nearest-neighbour classifier,
+and one for networks, the default of `LearnedWarp`.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def figure(
 
     check_figure(name, output)
     check_target(str(output), overwrite=overwrite)
-    fitted, samples = load_with_data(model, data, reading, "max_samples")
+    fitted, samples = load_with_data(model, data, reading, only_for_arrays=["max_samples"])
     path = write_figure(
         name, fitted, samples, output, label=label, component=component, strength=strength,
         seed=seed, max_samples=max_samples,

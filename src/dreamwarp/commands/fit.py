@@ -122,7 +122,7 @@ def fit(
     from dreamwarp.data import ShapeSet
 
     check_target(output, overwrite=overwrite)
-    samples = read_samples(data, reading, *NOT_FOR_MESHES)
+    samples = read_samples(data, reading, only_for_arrays=NOT_FOR_MESHES)
     if isinstance(samples, ShapeSet):
         typer.echo(samples.describe())
         learned = ShapeAugmenter(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dreamwarp.commands import options
@@ -30,7 +31,7 @@ def read_model(source: str) -> WarpModel:
 
 
 def read_samples(
-    data: str, reading: options.Reading, *only_for_arrays: str, **scale: Any
+    data: str, reading: options.Reading, *, only_for_arrays: Sequence[str] = (), **scale: Any
 ) -> DataSet | ShapeSet:
     """Load samples with options of ``load``, or meshes with options of ``load_shapes``.
 
@@ -46,13 +47,13 @@ def read_samples(
 
 
 def load_with_data(
-    model: str, data: str, reading: options.Reading, *only_for_arrays: str
+    model: str, data: str, reading: options.Reading, *, only_for_arrays: Sequence[str] = ()
 ) -> tuple[WarpModel, DataSet | ShapeSet]:
     """Load a model and the samples or meshes that it was fitted to; see ``read_samples``."""
     fitted = read_model(model)
     # Scaled as those that the model was fitted to; former versions called the setting "shapes".
     scale = fitted.settings.get("normalize", fitted.settings.get("shapes", "set"))
-    return fitted, read_samples(data, reading, *only_for_arrays, normalize=scale)
+    return fitted, read_samples(data, reading, only_for_arrays=only_for_arrays, normalize=scale)
 
 
 def check_target(output: str, *, overwrite: bool) -> None:

@@ -41,7 +41,7 @@ def report(
 
     check_page_path(output)
     check_target(str(output), overwrite=overwrite)
-    fitted, samples = load_with_data(model, data, reading, "max_samples")
+    fitted, samples = load_with_data(model, data, reading, only_for_arrays=["max_samples"])
     if isinstance(samples, ShapeSet):
         path = write_shape_report(fitted, samples, output, seed=seed)
     else:

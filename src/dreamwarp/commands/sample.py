@@ -93,13 +93,14 @@ def sample(
     if (n is None) == (per_class is None):
         raise typer.BadParameter("give either --number or --per-class")
     fitted, samples = load_with_data(
-        model, data, reading, "format", "balance", "interpolation", "shard_size",
-        "scheduler",
+        model, data, reading,
+        only_for_arrays=("format", "balance", "interpolation", "shard_size", "scheduler"),
     )  # fmt: skip
     total = n if n is not None else (per_class or 0) * len(samples.classes)
     if isinstance(samples, ShapeSet):
         make = partial(sample_shapes, fitted, samples, seed=seed, strength=strength)
-        suffix = list_classes(Path(data), SUFFIXES, "meshes")[0][0].suffix.lower()
+        files, *_ = list_classes(Path(data), SUFFIXES, "meshes")
+        suffix = files[0].suffix.lower()
         write_meshes(make, Path(output), suffix, range(first, first + total), resume=resume)
         typer.echo(f"{total:,} {suffix} meshes in {output}, a folder per class")
         return

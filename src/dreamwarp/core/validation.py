@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar
@@ -126,3 +126,13 @@ def warn_user(message: str, category: type[Warning]) -> None:
     while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(PACKAGE):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
+
+
+def none_if_auto(
+    check: Callable[..., float], name: str, value: Any, words: tuple[str, ...] = ()
+) -> Any:
+    """Return None for "auto", other ``words`` as they are, or a number that passes ``check``."""
+    if isinstance(value, str) and value in ("auto", *words):
+        return None if value == "auto" else value
+    listed = " or ".join(f'"{word}"' for word in ("auto", *words))
+    return check(name, value, or_else=f", or {listed}")

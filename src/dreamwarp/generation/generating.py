@@ -128,12 +128,12 @@ def generate(
             for shard in shards:
                 manifest.shards[shard.number] = None
             store.sweep()
-        n_made = sum(shard.n for shard in shards)
-        check_room(store, file_format.count_bytes(n_made), f"{n_made:,} samples")
+        n_samples_made = sum(shard.n for shard in shards)
+        check_room(store, file_format.count_bytes(n_samples_made), f"{n_samples_made:,} samples")
         start = time.perf_counter()
         with _explained(store, manifest):
             with track(plan.n, "samples", progress) as advance:
-                advance(plan.n - n_made)
+                advance(plan.n - n_samples_made)
                 if client is None:
                     made = make_shards(
                         source, file_format, store, shards, advance, n_threads=n_threads
@@ -147,7 +147,7 @@ def generate(
                         write_manifest(store, manifest)
             seconds = time.perf_counter() - start
             store.sweep()
-    return Generated(store.title, plan.n, len(plan), len(shards), n_made, seconds)
+    return Generated(store.title, plan.n, len(plan), len(shards), n_samples_made, seconds)
 
 
 def stream(

@@ -18,7 +18,7 @@ round, each round would fit closer than the last.
 
 The prior, the noise and the pool are estimated from a subset of the pairs, which is aligned again
 in every round because the Laplace approximation depends on the prior. Then all pairs are aligned
-once.
+under the result.
 """
 
 from __future__ import annotations
@@ -52,10 +52,12 @@ DISPLACEMENTS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.3)
 N_PRIOR_ROUNDS = 2
 # Largest number of rounds, and the relative change of displacement at which they end.
 MAX_ROUNDS, SETTLED = 15, 0.02
-# κ is measured in this many rounds, and in as many again after the prior is chosen. Only the last
-# measurement is kept: in earlier rounds the prior fits badly, and residuals are correlated over
-# larger patches than noise.
+# κ is measured in this many rounds under a prior (the first prior has N_PRIOR_ROUNDS). Only the
+# last measurement is kept: in earlier rounds the prior fits badly, and residuals are correlated
+# over larger patches than noise.
 PATCH_ROUNDS = 3
+# Least factor on σ² in a step: smaller sums of squares may be rounding errors.
+LEAST_DROP = 1e-4
 # Largest factor of extrapolation between rounds.
 LARGEST_LEAP = 1.3
 # Steps of expectation maximisation: per round, for a candidate, for the final pool, and for a
@@ -87,7 +89,7 @@ class Pool:
         return self.finder.frame.gaussian(self.covariance)
 
 
-class Fold(NamedTuple):
+class EvidenceFold(NamedTuple):
     """Held-out samples, the pairs with them, and what the pairs of the others determine."""
 
     held_out: NDArray[np.bool_]  # (n_samples,)
@@ -110,7 +112,7 @@ class ClassPosteriors(NamedTuple):
     means: Array  # (n, r), of u
     covariances: NDArray[np.float32]  # (n, r, r), of u
     pool_pairs: float  # ν
-    folds: list[Fold]
+    folds: list[EvidenceFold]
 
 
 def learn_classes(
@@ -240,13 +242,13 @@ class _PoolSearch:
             found = evidence.condition(covariance, weight=weight, n_threads=self.n_threads)
             if sigma is not None and self.patch is not None:
                 # E[c + bᵀu - uᵀHu/2], summed over pairs. With A = S⁻¹ + wH, the posterior has mean
-                # A⁻¹ w b and covariance A⁻¹.
-                inside = np.einsum("nr,nr->", evidence.linear, found.means)
-                outside = np.trace(np.linalg.solve(covariance, found.moment)) - n * rank
-                likelihood = evidence.constants.sum() + 0.5 * (inside + outside / weight)
-                squares = -2.0 * sigma**2 * likelihood / n
-                new_square = self.patch * squares / self.finder.images[0].size
-                weight = sigma**2 / max(new_square, 1e-4 * sigma**2)
+                # m = A⁻¹ w b and covariance A⁻¹, so that E[uᵀHu] = bᵀm + (rank - tr S⁻¹E[uuᵀ]) / w.
+                linear = np.einsum("nr,nr->", evidence.linear, found.means)
+                excess = np.trace(np.linalg.solve(covariance, found.moment)) - n * rank
+                likelihood = evidence.constants.sum() + 0.5 * (linear + excess / weight)
+                expected_ssd = -2.0 * sigma**2 * likelihood / n
+                new_square = self.patch * expected_ssd / self.finder.images[0].size
+                weight = sigma**2 / max(new_square, LEAST_DROP * sigma**2)
             covariance = m_step(found.moment, n, np.eye(rank), count_smooth(rank))
         self.pool_covariance, self.weight = covariance, weight
         if sigma is not None:
@@ -350,7 +352,7 @@ def hold_out(
     pair_codes: Integers,
     pool_covariance: Array,
     n_threads: int | None,
-) -> list[Fold]:
+) -> list[EvidenceFold]:
     """Folds of the samples, and what is learned without each. S starts at ``pool_covariance``.
 
     One step of maximisation per class is enough to compare candidates. Folds without pairs to learn
@@ -370,12 +372,12 @@ def hold_out(
             mine = train[pair_codes[train] == code]
             found = evidence.condition(without, mine, n_threads=n_threads)
             moments[code] = len(mine), found.moment
-        folds.append(Fold(held_out, few[n_out == 2], few[n_out == 1], without, moments))
+        folds.append(EvidenceFold(held_out, few[n_out == 2], few[n_out == 1], without, moments))
     return folds
 
 
 def choose_pool_pairs(
-    evidence: Evidence, pair_codes: Integers, folds: Sequence[Fold], n_threads: int | None
+    evidence: Evidence, pair_codes: Integers, folds: Sequence[EvidenceFold], n_threads: int | None
 ) -> float:
     """ν of the highest likelihood of pairs of two held-out samples.
 

@@ -39,7 +39,7 @@ class HyperParameters:
     pool_pairs: float | None = None  # ν, the weight of the pool as a number of pairs
     smooth_covariance: Array | None = None  # (d, d), of the smooth prior of the pool
     smooth_pairs: float = 0.0  # ν₀, its weight in the pool, as a number of pairs
-    class_pairs: float | None = None  # for "template": c of ``model.template``
+    class_pairs: float | None = None  # for "template": c, how many neighbours the class counts as
     drift: float | None = None  # for "template": b
     min_pairs: int = 5  # a class with fewer pairs gets the pool's distribution
 

@@ -1,9 +1,9 @@
 """Choose between warps of each sample and warps of its class, by held-out likelihood.
 
-A sample that is kept is the template of every pair that it has with a held-out one. The pair's warp
-follows either the template's mixture, of its warps toward kept neighbours, or the Gaussian of the
-class; both are learned without the held-out samples. The one with the larger marginal likelihood is
-the better model of unseen warps.
+Take a pair of a kept sample and a held-out one. The kept sample is its template. Two models of the
+pair's warp are compared: the mixture of the template's warps toward kept neighbours, and the
+Gaussian of the class. Both are learned without the held-out samples. The one with the larger
+marginal likelihood is the better model of unseen warps.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from dreamwarp.align.evidence import Array, Evidence, Integers
 from dreamwarp.core.samples import choose_balanced
-from dreamwarp.model.empirical_bayes import Fold
+from dreamwarp.model.empirical_bayes import EvidenceFold
 from dreamwarp.model.gaussian import triangular_factor
 from dreamwarp.model.pairs import Pairs
 from dreamwarp.model.template import TemplateMixture
@@ -27,11 +27,11 @@ MAX_COMPARED = 150
 DOUBT = 2.0
 
 
-def templates_fit(
+def templates_explain(
     evidence: Evidence,
     edges: Integers,
     pair_codes: Integers,
-    folds: Sequence[Fold],
+    folds: Sequence[EvidenceFold],
     pool_pairs: float,
     neighbors: Sequence[Pairs],
     class_pairs: float,

@@ -46,7 +46,7 @@ DRIFTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 CAUTIOUS_SHRINKAGE, CAUTIOUS_POOL_PAIRS_PER_DIMENSION = "oas", 1.0
 
 
-class Fold(NamedTuple):
+class PairFold(NamedTuple):
     """Training and test pairs by class; either may be empty."""
 
     train: dict[Label, Pairs]
@@ -71,7 +71,7 @@ def make_folds(
     by_sample: bool,
     n_repeats: int = 1,
     n_folds: int = N_FOLDS,
-) -> list[Fold]:
+) -> list[PairFold]:
     """Folds of the pairs of every class; deterministic.
 
     If folds are made of samples, each fold tests about 1 / n_folds² of the pairs, so n_folds
@@ -85,7 +85,7 @@ def make_folds(
             for label, pairs in pairs_by_class.items()
         }
         for f in range(n_folds):
-            fold = Fold({}, {})
+            fold = PairFold({}, {})
             for label, pairs in pairs_by_class.items():
                 train, test = masks[label]
                 fold.train[label], fold.test[label] = pairs.only(train[f]), pairs.only(test[f])
@@ -159,7 +159,7 @@ def _choose_covariance(
     return candidates[int(scores.argmax())]
 
 
-def _score_covariances(fold: Fold, candidates: Sequence[HyperParameters]) -> Array:
+def _score_covariances(fold: PairFold, candidates: Sequence[HyperParameters]) -> Array:
     """Held-out log-likelihood of each candidate's Gaussians, summed over the pairs of a fold."""
     scores = np.zeros(len(candidates))
     train = {label: pairs for label, pairs in fold.train.items() if len(pairs)}
@@ -199,7 +199,9 @@ def _choose_mixture(
     return _choose_best(folds, [replace(hyper, drift=drift) for drift in drifts])
 
 
-def _choose_best(folds: Sequence[Fold], candidates: Sequence[HyperParameters]) -> HyperParameters:
+def _choose_best(
+    folds: Sequence[PairFold], candidates: Sequence[HyperParameters]
+) -> HyperParameters:
     """The mixture of highest held-out likelihood; the first if nothing can be held out.
 
     Candidates have the same covariances.

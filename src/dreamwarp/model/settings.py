@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,16 +61,6 @@ RULES = {
 def is_number(value: Any) -> bool:
     """Whether a value is an int or a float of at most ``LARGEST_VALUE`` in size."""
     return type(value) in (int, float) and -LARGEST_VALUE <= value <= LARGEST_VALUE
-
-
-def check_or_auto(
-    check: Callable[..., float], name: str, value: Any, words: tuple[str, ...] = ()
-) -> Any:
-    """Return None for "auto", other ``words`` as they are, or a number that passes ``check``."""
-    if isinstance(value, str) and value in ("auto", *words):
-        return None if value == "auto" else value
-    listed = " or ".join(f'"{word}"' for word in ("auto", *words))
-    return check(name, value, or_else=f", or {listed}")
 
 
 def check_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

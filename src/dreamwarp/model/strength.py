@@ -37,9 +37,9 @@ def resolve_strength(model: WarpModel, strength: float | None) -> float:
         return check_factor("strength", strength, or_else=", or None for the model's own")
     if model.strength == 0.0:
         warn_user(
-            "the model recommends strength 0, so samples will be unwarped copies. If the strength "
-            "was chosen in the fit, no warps were better than none on held-out samples. Use "
-            "`strength=1` for warps as large as learned.",
+            "the model recommends strength 0, so samples will be unwarped copies. If `fit` chose "
+            "it, warps did not reduce the error on held-out samples by more than one standard "
+            "error. Use `strength=1` for warps as large as learned.",
             RuntimeWarning,
         )
     return model.strength

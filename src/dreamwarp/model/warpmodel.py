@@ -20,6 +20,7 @@ from dreamwarp.core.validation import (
     check_fraction,
     check_integer,
     check_positive,
+    none_if_auto,
 )
 from dreamwarp.model.fitting import (
     FORMULAS,
@@ -41,7 +42,7 @@ from dreamwarp.model.gaussian import (
 from dreamwarp.model.labels import USE_NONE, encode, label_key, refuse_unknown
 from dreamwarp.model.pairs import check_pairs
 from dreamwarp.model.selection import choose_hyperparameters
-from dreamwarp.model.settings import check_or_auto, check_settings
+from dreamwarp.model.settings import check_settings
 from dreamwarp.model.strength import NETWORK_STRENGTH
 from dreamwarp.space import WarpSpace
 
@@ -158,6 +159,16 @@ class WarpModel:
             For ``"template"``: number of neighbours that the class noise counts as.
         drift : float or "auto"
             For ``"template"``: weight, from 0 to 1, of the mean of a sample's own warps.
+
+        Examples
+        --------
+        From aligned pairs to a file:
+
+        >>> edges = dw.neighbor_pairs(X, y, n_neighbors=2)
+        >>> pairs = dw.align_pairs(space, X, X, edges=edges)
+        >>> labels = y[edges[:, 0]]
+        >>> theta = {k: pairs.theta[pairs.usable & (labels == k)] for k in np.unique(y).tolist()}
+        >>> WarpModel.fit(space, theta).save("digits.dwm")
         """
         check_choice("kind", kind, KINDS)
         if kind != "template":
@@ -169,10 +180,10 @@ class WarpModel:
             )
         given = HyperParameters(
             kind,
-            shrinkage=check_or_auto(check_fraction, "shrinkage", shrinkage, FORMULAS),
-            pooling=check_or_auto(check_fraction, "pooling", pooling),
-            class_pairs=check_or_auto(check_positive, "class_pairs", class_pairs),
-            drift=check_or_auto(check_fraction, "drift", drift),
+            shrinkage=none_if_auto(check_fraction, "shrinkage", shrinkage, FORMULAS),
+            pooling=none_if_auto(check_fraction, "pooling", pooling),
+            class_pairs=none_if_auto(check_positive, "class_pairs", class_pairs),
+            drift=none_if_auto(check_fraction, "drift", drift),
             min_pairs=check_integer("min_pairs", min_pairs, 1),
         )
         pairs_by_class = check_pairs(space, theta_by_class, weights, edges)
@@ -314,8 +325,8 @@ class WarpModel:
         """Draw warps by sample number: row i depends on (seed, numbers[i], labels[i]) alone.
 
         For kind ``"template"`` it also depends on templates[i]. Rows are bit-identical for any
-        batch, number of threads and machine. Rows that differ in number or label are independent;
-        all unknown labels count as one.
+        batch, number of threads and machine. Rows that differ in number or label are independent.
+        All unknown labels get the same draw for the same number.
 
         Parameters
         ----------

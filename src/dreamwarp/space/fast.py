@@ -231,7 +231,10 @@ def store_end(mesh, lane, lanes, ends):
 
 @part
 def load_cotangent(mesh, lane, lanes, cotangents):
-    """Express the owner's cotangent in the coordinates of the lane's region; clear its sums."""
+    """Load the cotangent of a lane's path, in the coordinates of the lane's region.
+
+    Set the lane's sums to 0.
+    """
     n, at, owner = len(mesh.cells), layout(mesh.cells), read(lanes.owners, 0, lane)
     kind = read(mesh.kinds.of, 0, read(lanes.regions, 0, lane))
     for k in range(n):

@@ -130,8 +130,8 @@ class Tessellation:
         region : (n_regions, ndim + 1)
             Region across the face opposite node f; -1 for a face at infinity.
         position : (n_regions, ndim + 1, ndim + 1)
-            ``position[r, f, g]`` is the place of node g of region r among that neighbour's nodes;
-            for g = f, the place of the node that is not on the face.
+            ``position[r, f, g]`` is the place of node g of region r among the nodes of the region
+            across face f; for g = f, the place of that region's node opposite the face.
         shift : (n_regions, ndim + 1, ndim)
             Subtracted from a point's coordinates on crossing (non-zero on a torus only).
         """

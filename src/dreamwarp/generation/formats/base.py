@@ -21,7 +21,7 @@ Add = Callable[[Any], Any]
 class ShardFormat(ABC):
     """How shards are written. The same samples give the same bytes.
 
-    :func:`make_format` checks that the format can hold samples of the form.
+    :func:`make_format` checks that the format can hold samples of a ``SampleForm``.
     """
 
     name: ClassVar[str]

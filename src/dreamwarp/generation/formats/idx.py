@@ -23,7 +23,7 @@ class IdxFormat(ShardFormat):
 
     @classmethod
     def find_fault(cls, form: SampleForm) -> str | None:
-        """Why the format can't hold samples of a form, or None."""
+        """What in ``form`` the format can't hold, or None."""
         if form.dtype not in CODES:
             return f"holds {', '.join(map(str, CODES))}, got {form.dtype}"
         labels = form.classes
