@@ -91,6 +91,14 @@ def test_the_archives_of_a_folder_go_together(tmp_path: Path) -> None:
     assert data.X.shape == (7, 4, 5) and data.test is None
 
 
+def test_labels_of_one_archive_are_not_those_of_another(tmp_path: Path) -> None:
+    """Too few in one and as many too many in the next."""
+    np.savez(tmp_path / "part-0.npz", X=X, y=Y[:5])
+    np.savez(tmp_path / "part-1.npz", X=X[:1], y=Y[:2])
+    with pytest.raises(ValueError, match=r"part-0\.npz` must have shape \(6,\)"):
+        read_npz(tmp_path)
+
+
 def test_arrays_may_be_named(tmp_path: Path) -> None:
     names = np.array(["one", "two", "one", "two", "one", "two"])
     np.savez(tmp_path / "a.npz", X=X, y=Y, other=X + 1, names=names)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import tracemalloc
+from dataclasses import fields
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 from safetensors import safe_open
 
 from dreamwarp.model import WarpModel, files
+from dreamwarp.model.fitting import ClassFit
 from tests.data.test_fuzz import AMOUNTS as FUZZ_AMOUNTS
 from tests.data.test_fuzz import fuzz
 from tests.model.cases import graph_classes, make_space, random_covariance, theta_of
@@ -578,3 +580,7 @@ def test_mutated_model_files(tmp_path, n):
         seeds.append((tmp_path / "model.dwm").read_bytes())
     # The fingerprint lets next to nothing pass.
     assert fuzz(tmp_path / "mutant.dwm", WarpModel.load, seeds, n, expands=False) < 0.1 * n
+
+
+def test_all_of_a_class_is_stored():
+    assert set(files.FIT_FIELDS) == {each.name for each in fields(ClassFit)}

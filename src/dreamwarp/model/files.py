@@ -155,13 +155,15 @@ def load_model(path: str | os.PathLike[str]) -> WarpModel:
     file = check_file(as_path(path))
     try:
         return _read(file)
-    except _OtherVersion:
-        raise
-    except SafetensorError as error:
-        what = f"its layout is damaged, or not ours ({str(error)[:200]})"
-    except (RecursionError, TypeError, ValueError) as error:  # recursion: deeply nested JSON
-        what = str(error).rstrip(".")
-    raise ValueError(f"`{file}` is not a usable model file: {what}. Save the model again.")
+    except _OtherVersion as error:
+        raise ValueError(str(error)) from None
+    except (SafetensorError, RecursionError, TypeError, ValueError) as error:
+        what = str(error).rstrip(".")  # recursion: deeply nested JSON
+        if isinstance(error, SafetensorError):
+            what = f"its layout is damaged, or not ours ({what[:200]})"
+        raise ValueError(
+            f"`{file}` is not a usable model file: {what}. Save the model again."
+        ) from error
 
 
 def _read(file: Path) -> WarpModel:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dreamwarp.core.labels import Label, check_label, list_labels
+from dreamwarp.core.labels import MAX_LABEL, Label, check_label, list_labels
 
 # Remedies for an unknown label.
 USE_POOL = 'Use unknown="pool" for the warps of all classes.'
@@ -35,19 +35,28 @@ def encode(labels: Any, classes: Sequence[Label]) -> NDArray[np.int64]:
 
     True and 1 are the same label, and False and 0.
     """
-    values, table = np.asarray(labels), {label: place for place, label in enumerate(classes)}
+    are_words, values = type(classes[0]) is str, np.asarray(labels)
     if values.ndim != 1:
         raise ValueError(f"`labels` must have shape (n,), got {values.shape}.")
     if values.dtype == object or (isinstance(labels, list | tuple) and values.dtype.kind == "U"):
         # One by one: numpy turns numbers among strings into strings.
+        table = {label: place for place, label in enumerate(classes)}
         return np.array([table.get(check_label(label), -1) for label in labels], np.int64)
     if values.size and values.dtype.kind not in "Uiub":
         raise TypeError(
             f"`labels` must be strings, integers or booleans, got dtype {values.dtype}. "
             "Convert float labels with y.astype(int)."
         )
-    names, which = np.unique(values, return_inverse=True)
-    return np.array([table.get(name, -1) for name in names.tolist()], np.int64)[which]
+    if are_words != (values.dtype.kind == "U"):
+        return np.full(len(values), -1)
+    if values.dtype.kind == "u":  # no label is larger than MAX_LABEL
+        values = np.minimum(values, np.uint64(MAX_LABEL + 1))
+    known = np.array(classes)
+    if not are_words:
+        values, known = values.astype(np.int64), known.astype(np.int64)
+    order = np.argsort(known)
+    places = order[np.minimum(np.searchsorted(known[order], values), len(known) - 1)]
+    return np.where(known[places] == values, places, -1)
 
 
 def label_key(key: int, label: Label | None) -> int:
